@@ -36,7 +36,7 @@ ROWS = {
 """Rows 1 and 2 share a module: both are pure planning."""
 
 ONLY_BY_NAME = {16}
-"""Takes ten minutes, most of them to make up a million VMs."""
+"""Takes half an hour; most of that generates a million VMs."""
 
 MOST_S = 300
 """How long one row may take, on however busy a machine; one of ONLY_BY_NAME takes the time it takes."""

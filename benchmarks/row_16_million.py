@@ -140,7 +140,7 @@ class _Calls:
         return {"account": "tenant-1", "domainid": str(domain)}
 
     def forget_messages(self) -> None:
-        """Nobody runs the jobs."""
+        """Empty the queues: the row has no worker that would run the jobs."""
         with Redis.from_url(self._bench.settings.require_redis_url()) as redis:
             redis.delete(*ALL_QUEUES)
 

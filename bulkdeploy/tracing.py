@@ -59,10 +59,10 @@ class Recorder(Protocol):
 
 class _NoSpan:
     def set(self, name: str, value: Value) -> None:
-        """Nobody records it."""
+        """Does nothing: spans are not recorded."""
 
     def fail(self, why: str) -> None:
-        """Nobody records it."""
+        """Does nothing: spans are not recorded."""
 
 
 _recorder: Recorder | None = None

@@ -7,7 +7,7 @@ from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_own
 from bulkdeploy.store.visibility import Visibility
 
 IDS = frozenset({"id", "ids", "vmsnapshotid", "vmsnapshotids"})
-"""Parameters of lists that name what is listed: whoever does so needs no ``listall``."""
+"""Parameters of lists that name what is listed: with one of them ``listall`` is not needed."""
 
 
 def visible(call: Call) -> Visibility:

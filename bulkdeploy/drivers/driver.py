@@ -171,6 +171,11 @@ class DriverError(Exception):
         self.transient, self.unanswered = transient, unanswered
         super().__init__(f"{step} failed on host {host}: {reason}")
 
+    @property
+    def may_pass(self) -> bool:
+        """True when the same call may succeed later, or has done so already."""
+        return self.transient or self.unanswered
+
     def at(self, host: str) -> "DriverError":
         """The same error, at another host: of a batch that failed as a whole each call fails at its own."""
         return type(self)(self.step, host, self.reason, transient=self.transient, unanswered=self.unanswered)
@@ -229,7 +234,7 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """The guests of one host, for who watches it.
+        """The guests of one host, for ``look_at_hosts``, unless that one has a shorter way.
 
         Raises:
             DriverError: it does not answer; guests may run on it all the same.

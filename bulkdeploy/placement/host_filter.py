@@ -1,4 +1,4 @@
-"""Which rule excluded a host, and how many hosts each: worked out when somebody asks."""
+"""Which rule excluded each host, and how many hosts each rule excluded: computed on first use."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -41,7 +41,7 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, pause, why_overdue
 from bulkdeploy.store.database.engine import read_only, run_transaction
 
 CLAIMED = "claimed"
@@ -75,15 +75,11 @@ class DeviceChange(VmSteps):
 
     def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Ask for the change, unless an earlier try is only to be undone."""
-        failure = earlier_failure(work.job.progress)
-        if failure is None and OVERDUE in work.job.progress:
-            host = "no host" if work.host is None else work.host.name
-            return DriverError("devices", host, why_overdue(work.job.progress), transient=True)
-        return failure if failure is not None else self.tools.calls.devices(work, wanted)
+        return noted_failure(work, "devices", work.host) or self.tools.calls.devices(work, wanted)
 
     def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
         """The change failed, and was not undone: later perhaps, while there is time and it was not refused."""
-        if (left.transient or left.unanswered) and OVERDUE not in work.job.progress:
+        if left.may_pass and OVERDUE not in work.job.progress:
             return pause(work, failure)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
 

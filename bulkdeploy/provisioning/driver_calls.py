@@ -245,13 +245,7 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        return self._call(
-            work,
-            "snapshot",
-            lambda driver: driver.ensure_snapshot(
-                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
-            ),
-        )
+        return self._of_snapshot(work, snapshot, "snapshot", lambda driver: driver.ensure_snapshot)
 
     def revert(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
         """Make the guest what it was when the snapshot was taken.
@@ -259,13 +253,7 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        return self._call(
-            work,
-            "revert",
-            lambda driver: driver.ensure_reverted(
-                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
-            ),
-        )
+        return self._of_snapshot(work, snapshot, "revert", lambda driver: driver.ensure_reverted)
 
     def remove_snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
         """Make a snapshot of the guest not exist.
@@ -273,13 +261,19 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        return self._call(
-            work,
-            "delete_snapshot",
-            lambda driver: driver.ensure_snapshot_absent(
-                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
-            ),
-        )
+        return self._of_snapshot(work, snapshot, "delete_snapshot", lambda driver: driver.ensure_snapshot_absent)
+
+    def _of_snapshot(
+        self,
+        work: Assignment,
+        snapshot: SnapshotSpec,
+        step: str,
+        method_of: Callable[[HypervisorDriver], Callable[..., None]],
+    ) -> DriverError | None:
+        def change(driver: HypervisorDriver) -> None:
+            method_of(driver)(work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s)
+
+        return self._call(work, step, change)
 
     def _change(
         self, work: Assignment, step: str, change: Callable[[HypervisorDriver, HostAddress], None]

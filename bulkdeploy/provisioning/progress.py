@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.assignment import Work
 from bulkdeploy.provisioning.outcome import LeaseLost, Paused
 from bulkdeploy.store.jobs.jobs import LeasedJob, write_progress
@@ -67,3 +68,12 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
     if noted is None:
         return None
     return DriverError(noted["step"], noted["host"], noted["reason"], transient=noted["transient"])
+
+
+def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:
+    """Why the hypervisor is not asked for a step any more: an earlier try failed at it, or time is up."""
+    failure = earlier_failure(work.job.progress)
+    if failure is None and OVERDUE in work.job.progress:
+        name = "no host" if host is None else host.name
+        return DriverError(step, name, why_overdue(work.job.progress), transient=True)
+    return failure

@@ -43,7 +43,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Plans, and who chose their hosts (nobody: empty). ``said``: why those who were asked before did not."""
+    """Plans, and the allocator that chose their hosts (empty: none). ``said``: why earlier ones did not."""
 
     made: BatchPlan
     allocator: str
@@ -182,7 +182,7 @@ def named_zone(connection: Connection, zone_id: int) -> NamedZone:
 
 
 def exported_zone(connection: Connection, zone_id: int) -> dict[str, Any]:
-    """The zone as programs are told of it, for nobody's request."""
+    """The zone in the form that allocator programs read, without a request."""
     account_id = an_owner(connection)
     snapshot = read_snapshot(
         connection,

@@ -40,7 +40,7 @@ def test_one_call_deploys_a_vm_where_it_was_planned(engine: Engine) -> None:
 
 
 def test_a_guest_gets_the_password_that_its_owner_is_told_or_is_not_made(engine: Engine) -> None:
-    """4.18 makes up passwords, which only jobs' results tell: no guest is made that nobody could sign in to."""
+    """4.18 generates passwords, which only its jobs' results have: no guest with an unknown password is made."""
     guest = replace(small_guest(), password="secret")
     with driven(engine) as (upstream, driver):
         upstream.habits.version = "4.18.2.0"

@@ -64,7 +64,7 @@ def end_lease(system: System) -> None:
 
 @contextmanager
 def volumes_locked(system: System) -> Iterator[Callable[[], bool]]:
-    """Nobody writes volumes; whether somebody waits to."""
+    """Locks the table of volumes; yields a function that says whether a session waits for it."""
     waits = text(
         "SELECT count(*) FROM pg_locks WHERE relation = 'volumes'::regclass AND NOT granted"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"

@@ -232,5 +232,7 @@ class TestIncusContract(
         assert isinstance(rig.driver, IncusDriver)
         state = path_of("instances", f"vm-{guests[0].uuid}", "state")
         rig.driver._incus.run("PUT", state, {"action": "stop", "force": True}, timeout_s=PATIENCE_S)
-        (ended,) = rig.driver.guests_of_host(rig.hosts[0], timeout_s=PATIENCE_S)
+        (seen,) = rig.driver.look_at_hosts(rig.hosts[:1], timeout_s=PATIENCE_S)
+        assert isinstance(seen, list)
+        (ended,) = seen
         assert ended.power is PowerState.STOPPED

@@ -205,13 +205,6 @@ class ExtensionDriver(HypervisorDriver):
             return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
         return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
 
-    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """See HypervisorDriver."""
-        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
-        if isinstance(found, DriverError):
-            raise found
-        return found
-
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:

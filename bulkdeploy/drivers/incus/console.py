@@ -22,7 +22,7 @@ from bulkdeploy.drivers.incus.rest import Access, path_of
 from bulkdeploy.drivers.streams import as_socket
 
 CONSOLE = {"type": "console", "width": 80, "height": 25, "force": True}
-"""``force``: members newer than 6.0 end the console of whoever had it before."""
+"""``force``: members newer than 6.0 close a console that is open already."""
 
 BYTES = "0"
 HTTPS_PORT = 443

@@ -171,13 +171,6 @@ class IncusDriver(HypervisorDriver):
             raise DriverError("connect", name, reason, transient=True)
         return urlsplit(member["url"]).hostname or name
 
-    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """See HypervisorDriver."""
-        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
-        if isinstance(found, DriverError):
-            raise found
-        return found
-
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
@@ -434,7 +427,7 @@ class IncusDriver(HypervisorDriver):
     def _at_rest(
         self, step: str, host: HostAddress | None, guest: GuestSpec, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        """A call about a guest that does not run, and that nobody starts meanwhile."""
+        """A call about a guest that does not run, and that is not started meanwhile."""
         if host is not None:
             reason = "snapshots in Incus are of guests that do not run"
             raise DriverError(step, host.name, reason, transient=False)

@@ -621,7 +621,7 @@ class LibvirtDriver(HypervisorDriver):
     def _of_stopped(
         self, step: str, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
     ) -> None:
-        """The same for a guest that does not run, which nobody starts meanwhile."""
+        """The same for a guest that does not run, and that is not started meanwhile."""
         fenced = self._raise_fence(step, ANY_HOST, guest.uuid, fence)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)

@@ -12,8 +12,8 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, noted_failure, snapshot_of
+from bulkdeploy.provisioning.progress import noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_creation, fail_creation
 
 TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_creation)
@@ -28,7 +28,7 @@ class CreateVmSnapshot(SnapshotSteps):
         if snapshot.with_memory and work.state is not VmState.RUNNING:
             why = f"it is {work.state.value}; a VM whose memory is to be kept must be Running"
             return self.failed(work, INTERNAL_ERROR, why, NOT_TAKEN)
-        failure = noted_failure(work, "snapshot") or self.tools.calls.snapshot(work, snapshot)
+        failure = noted_failure(work, "snapshot", work.host) or self.tools.calls.snapshot(work, snapshot)
         if failure is None:
             return Succeeded(TAKEN)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)

@@ -12,8 +12,8 @@ from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, noted_failure, snapshot_of
+from bulkdeploy.provisioning.progress import noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_removal, fail_removal
 
 GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_removal)
@@ -24,7 +24,7 @@ class DeleteVmSnapshot(SnapshotSteps):
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
-        failure = noted_failure(work, "delete_snapshot") or self.tools.calls.remove_snapshot(
+        failure = noted_failure(work, "delete_snapshot", work.host) or self.tools.calls.remove_snapshot(
             work, snapshot_of(work)
         )
         if failure is None:

@@ -31,7 +31,7 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, pause, why_overdue
 from bulkdeploy.provisioning.starting import AVOID
 from bulkdeploy.scheduling.migrate import claim_destination, find_destination
 from bulkdeploy.scheduling.place import NoPlace
@@ -81,9 +81,7 @@ class MigrateVirtualMachine(VmSteps):
             move = run_transaction(self.tools.engine, partial(self._begin_move, work=work), MIGRATE_COMMIT)
         if not isinstance(move, _Move):
             return move
-        failure = earlier_failure(work.job.progress)
-        if failure is None and OVERDUE in work.job.progress:
-            failure = DriverError("migrate", move.destination.name, why_overdue(work.job.progress), transient=True)
+        failure = noted_failure(work, "migrate", move.destination)
         while True:
             if failure is None:
                 failure = self.tools.calls.migrate(move.work, move.source, move.destination)
@@ -100,7 +98,7 @@ class MigrateVirtualMachine(VmSteps):
 
     def _off(self, move: _Move, left: DriverError) -> Failed | None:
         """How the move ends where going back was refused because the guest does not run any more; else None."""
-        if left.transient or left.unanswered:
+        if left.may_pass:
             return None
         seen = [self.tools.calls.look(move.work, host) for host in (move.source, move.destination)]
         why = f"its guest does not run any more: {left}"

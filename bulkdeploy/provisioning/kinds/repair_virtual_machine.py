@@ -76,7 +76,7 @@ class RepairVirtualMachine(VmSteps):
     def _end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
         """Cut the power of a guest that belongs elsewhere; a driver may hold it for the one that belongs there."""
         failure = self.tools.calls.end_copy(work, host)
-        if failure is None or failure.transient or failure.unanswered:
+        if failure is None or failure.may_pass:
             return failure
         return self.tools.calls.stop(replace(work, host=host), forced=True)
 
@@ -99,7 +99,7 @@ class RepairVirtualMachine(VmSteps):
         failure = failure or self._set_right(work, kept, had_copies=len(seen) > 1)
         if failure is None:
             return Succeeded(RUNS)
-        if failure.transient or failure.unanswered or not work.job.params.get("forced"):
+        if failure.may_pass or not work.job.params.get("forced"):
             return self._again(work, failure)
         elsewhere = kept.host_uuid != home.uuid
         if elsewhere:
@@ -139,7 +139,7 @@ class RepairVirtualMachine(VmSteps):
 
     def _again(self, work: Assignment, failure: DriverError) -> Paused | Failed:
         """What may pass is tried again while there is time."""
-        if failure.transient or failure.unanswered:
+        if failure.may_pass:
             return pause(work, None)
         way = "" if work.job.params.get("forced") else "; with forced=true it is stopped and started"
         return self.failed(work, INTERNAL_ERROR, f"{failure}{way}", _left(work))

@@ -22,7 +22,7 @@ from bulkdeploy.provisioning.device_changes import DEVICE_STATES, DeviceChange
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, earlier_failure, note, why_overdue
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, why_overdue
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, is_for_hypervisor, resize
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.volumes.volume_changes import take_volume
@@ -86,11 +86,7 @@ class ResizeVolume(DeviceChange):
 
     def _read_size(self, work: Assignment, volume: VolumeSpec, *, grows: bool) -> DriverError | None:
         """Ask for the new size, unless it is only to be seen what an earlier try left."""
-        failure = earlier_failure(work.job.progress)
-        if failure is None and OVERDUE in work.job.progress:
-            host = "no host" if work.host is None else work.host.name
-            return DriverError("resize", host, why_overdue(work.job.progress), transient=True)
-        return failure or self.tools.calls.resize(work, volume, running=grows)
+        return noted_failure(work, "resize", work.host) or self.tools.calls.resize(work, volume, running=grows)
 
     def _write_size(self, work: Assignment, size: VolumeSize) -> None:
         """Give back what the volume does not have; a later try of the job begins anew."""

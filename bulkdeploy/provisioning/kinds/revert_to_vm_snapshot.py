@@ -14,8 +14,8 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, noted_failure, snapshot_of
+from bulkdeploy.provisioning.progress import noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_revert, fail_revert
 
 NOT_REVERTED = FinalState(release=fail_revert)
@@ -33,7 +33,7 @@ class RevertToVmSnapshot(SnapshotSteps):
             needed = VmState.RUNNING if snapshot.with_memory else VmState.STOPPED
             why = f"for this snapshot it must be {needed.value}"
             return self.failed(work, INTERNAL_ERROR, why, RUNS_AS_BEFORE if runs else NOT_REVERTED)
-        failure = noted_failure(work, "revert") or self.tools.calls.revert(work, snapshot)
+        failure = noted_failure(work, "revert", work.host) or self.tools.calls.revert(work, snapshot)
         if failure is None:
             return Succeeded(FinalState(VmState.RUNNING if runs else None, end_revert))
         if may_pass(work, failure):

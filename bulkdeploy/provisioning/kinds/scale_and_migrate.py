@@ -78,7 +78,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         """Whether the guest runs on the host, or that can not be seen. A refusal to look: it is not there."""
         seen = self.tools.calls.look(work, host)
         if isinstance(seen, DriverError):
-            return seen.transient or seen.unanswered
+            return seen.may_pass
         return seen is PowerState.RUNNING
 
     def hosts_of(self, work: Assignment) -> list[HostAddress]:

@@ -35,7 +35,7 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, note, noted_failure, pause, why_overdue
 from bulkdeploy.scheduling.growth import why_not_grow
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -75,19 +75,14 @@ class ScaleVirtualMachine(VmSteps):
             if isinstance(claimed, Failed):
                 return claimed
             work = claimed
-        failure = earlier_failure(work.job.progress)
-        if failure is None and is_over:
-            host = "no host" if work.host is None else work.host.name
-            failure = DriverError("scale", host, why_overdue(work.job.progress), transient=True)
-        if failure is None:
-            failure = self.change(work)
+        failure = noted_failure(work, "scale", work.host) or self.change(work)
         if failure is None:
             return Succeeded(self.grown)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         left = self.undo(work)
         if left is None or self._is_off(work, left):
             return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), self.not_grown)
-        return self._grow_again(work, failure, left) if _is_final(left) else pause(work, failure)
+        return self._grow_again(work, failure, left) if not left.may_pass else pause(work, failure)
 
     def _grow_again(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
         """Where going back was permanently refused (``left``): the hypervisor makes no running guest smaller."""
@@ -95,7 +90,7 @@ class ScaleVirtualMachine(VmSteps):
         again = self.change(work)
         if again is None:
             return Succeeded(self.grown)
-        if not _is_final(again):
+        if again.may_pass:
             return pause(work, failure)
         runs = work.host is not None and self.tools.calls.look(work, work.host) is PowerState.RUNNING
         why = f"{again}; and going back: {left}. Its guest may have grown in part: stop the VM and start it"
@@ -130,7 +125,7 @@ class ScaleVirtualMachine(VmSteps):
 
     def _is_off(self, work: Assignment, left: DriverError) -> bool:
         """Whether going back was refused because the guest does not run any more: it has no size, then."""
-        if not _is_final(left):
+        if left.may_pass:
             return False
         hosts = self.hosts_of(work)
         return bool(hosts) and all(
@@ -160,11 +155,6 @@ class ScaleVirtualMachine(VmSteps):
         update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
         progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
         return read_assignment(connection, note(connection, work.job, progress, self.tools.lease_seconds))
-
-
-def _is_final(failure: DriverError) -> bool:
-    """Whether a call that failed so fails whenever it is made."""
-    return not failure.transient and not failure.unanswered
 
 
 def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:

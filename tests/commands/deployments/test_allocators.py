@@ -104,7 +104,7 @@ def test_hail_places_a_bulk_call(bulk: Bulk, allocators: Allocators, client: Api
 def test_the_next_one_is_asked_where_one_refuses(
     bulk: Bulk, allocators: Allocators, client: ApiClient, zone: Zone
 ) -> None:
-    """In the order of the setting; where nobody is left the call is refused, and says what each has said."""
+    """In the order of the setting; after the last one the call is refused, with what each has said."""
     allocators.add("full", 'print(\'{"success": false, "info": "no room, really", "result": []}\')')
     allocators.use("full,missing,builtin")
     bulk(count=2)
@@ -191,7 +191,7 @@ def test_an_answer_that_no_longer_stands_is_asked_for_once_more(
 def test_answers_that_never_stand_are_given_up(
     bulk: Bulk, allocators: Allocators, database_url: str, client: ApiClient
 ) -> None:
-    """Asked twice and no more; then it is somebody else's turn."""
+    """Asked twice and no more; then the next one is asked."""
     change = OTHERS.format(url=database_url, change=FILLS.format(most=9))
     allocators.add("first", FIRST_USABLE + change + SAY)
     allocators.use("first")
