@@ -19,7 +19,7 @@ from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.manage.heal import FAULT, FOUND, HEALED, LEFT, NOTHING
 from bulkdeploy.manage.programs import command_line, environment
 from tests.chaos.system import System
-from tests.support.zone import Zone
+from tests.support.zones.zone_queries import Zone
 
 BREAK_EVERY_S = (1.0, 4.0)
 HEAL_EVERY_S = (4.0, 12.0)

@@ -33,7 +33,7 @@ from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher
 from tests.chaos.proxy import Network, Proxy
-from tests.support.api_client import ApiClient
+from tests.support.api.api_client import ApiClient
 
 DATABASE = "chaos"
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"

@@ -17,7 +17,7 @@ from tests.chaos.load import Client, Names
 from tests.chaos.system import LEASE_S, PATIENCE_S, SWEEP_INTERVAL_S, System, start_system
 from tests.chaos.verification import check, failures, repeat_calls
 from tests.chaos.watcher import Rounds, Stall, Watcher, look_for_progress, unfinished
-from tests.support.zone import Zone
+from tests.support.zones.zone_queries import Zone
 
 CLIENTS = 8
 SPARED = 0.45

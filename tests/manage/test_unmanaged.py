@@ -19,8 +19,8 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
 from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
 from bulkdeploy.store.database.engine import read_only
-from tests.support.backups import dump, restore
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.processes.backups import dump, restore
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
