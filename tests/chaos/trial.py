@@ -166,6 +166,7 @@ class _Trial:
         self._wait_until_ready()
         self._take_hosts_back()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
+        self._corruption.heal_all(self._tick)  # a job may wait for what only heal mends: a claim of nobody
         self._figures.breaches += self._wait_for_jobs()
         left = self._corruption.heal_all(self._tick)
         if left is not None:
