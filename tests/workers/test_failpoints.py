@@ -51,6 +51,7 @@ OF_SWEEPERS = [
     Failpoint.RELAY_COMMIT,
     Failpoint.DRIVER_DELETE_VOLUME,
     Failpoint.SWEEP_VOLUMES,
+    Failpoint.SWEEP_UNMANAGED,
 ]
 """In the order in which a sweeper passes them after its start."""
 
