@@ -31,6 +31,7 @@ from bulkdeploy.drivers.contract import (
     SerialConsoleContract,
     ShrinkContract,
     SnapshotContract,
+    StorageUnitContract,
     Subjects,
     VncConsoleContract,
     VolumeContract,
@@ -115,6 +116,7 @@ class TestLibvirtContract(
     ShrinkContract,
     SecurityGroupContract,
     SnapshotContract,
+    StorageUnitContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""

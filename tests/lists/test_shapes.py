@@ -20,6 +20,7 @@ ELSEWHERE = {
         "listCapabilities",
         "listNics",
         "listProjectAccounts",
+        "listStorageUnits",
         "listUnmanagedInstances",
     ),
 }
