@@ -143,9 +143,10 @@ class CloudStackDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a VM that does not run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         row = call.at_rest("look")
         if row is None or row["state"] in (*GONE, STOPPED, ERROR):
+            call.let_go(where)
             return None
         call.check_place("look", row)
         return PowerState.RUNNING

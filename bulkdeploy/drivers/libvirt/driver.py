@@ -255,9 +255,11 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver."""
 
         def look(call: HostCall) -> PowerState | None:
-            self._fenced_here(call, "look", guest_uuid, fence)
+            fenced = self._fenced_here(call, "look", guest_uuid, fence)
             domain = _find_domain(call, guest_uuid)
             if domain is None:
+                if fenced.host_uuids == {host.uuid}:  # it does not move either
+                    self._records.fences.release(guest_uuid, fence)
                 return None
             return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
 
