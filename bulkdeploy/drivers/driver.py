@@ -21,6 +21,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
+from bulkdeploy.drivers.storage_units import StorageUnit
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -529,6 +530,43 @@ class HypervisorDriver(ABC):
         """
         del guest_uuid, timeout_s
         raise _unable("console", host.name, CONSOLES[kind])
+
+    def look_at_storage(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[StorageUnit] | DriverError]:
+        """``units_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order."""
+        return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """What a host keeps data on; nothing is changed by it. Ability.STORAGE_UNITS.
+
+        Raises:
+            DriverError: it does not answer.
+        """
+        del timeout_s
+        raise _unable("look", host.name, Ability.STORAGE_UNITS)
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """Let the hypervisor put new data on a unit that is no pool, or not; what is there stays.
+
+        Raises:
+            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
+        """
+        del allocatable, timeout_s
+        reason = f"its hypervisor can not stop allocation on units of type {unit.unit_type}"
+        raise DriverError("storage", host.name, reason, transient=False)
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """Make a unit whole again, without what was lost; one that is whole stays so. Ability.STORAGE_REPAIR.
+
+        Who calls has seen to it that all data of VMs is elsewhere as well; of guests that only the hypervisor knows
+        the driver sees to it.
+
+        Raises:
+            DriverError: it is as it was, such as where data of other guests is nowhere else.
+        """
+        del unit, timeout_s
+        raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

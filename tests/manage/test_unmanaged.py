@@ -21,9 +21,9 @@ from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
 from bulkdeploy.services.virtual_machines.letting_go import let_go
 from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
 from bulkdeploy.store.database.engine import read_only
-from tests.support.backups import dump, restore
-from tests.support.drivers import always
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.hypervisors.drivers import always
+from tests.support.processes.backups import dump, restore
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

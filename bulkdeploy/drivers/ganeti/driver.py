@@ -30,7 +30,9 @@ from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
+from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.storage_units import StorageUnit
 
 MIB = 1 << 20
 SUFFIX = ".bulkdeploy"
@@ -60,7 +62,13 @@ class GanetiDriver(BatchDriver):
 
     options_model = GanetiOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION, Ability.RESIZE_VOLUMES}
+        {
+            Ability.DATA_VOLUMES,
+            Ability.LIVE_MIGRATION,
+            Ability.RESIZE_VOLUMES,
+            Ability.STORAGE_UNITS,
+            Ability.STORAGE_REPAIR,
+        }
     )
     is_watched = True
     guests_may_end = False  # what ends, Ganeti's own watcher starts again
@@ -68,6 +76,7 @@ class GanetiDriver(BatchDriver):
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi
         self._slots = BoundedSemaphore(options.jobs_at_once)
+        self._storage = NodeStorage(rapi, self._slots, options.disk_template)
 
     @classmethod
     def from_options(cls, options: GanetiOptions) -> Self:
@@ -298,6 +307,20 @@ class GanetiDriver(BatchDriver):
         for one in self._instances(LOOK_SECONDS):
             for volume, (pool, size_bytes) in one.volumes.items():
                 yield volume, pool, size_bytes
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver."""
+        return self._storage.units_of(_node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """See HypervisorDriver: Ganeti stops allocation on physical volumes of LVM."""
+        if unit.unit_type not in MODIFIABLE:
+            super().set_allocatable(host, unit, allocatable=allocatable, timeout_s=timeout_s)
+        self._storage.modify(_node_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
+        self._storage.repair(_node_of(host), unit, timeout_s)
 
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
         if found.volumes and self._options.disk_template != "diskless":

@@ -15,7 +15,7 @@ def always(driver: HypervisorDriver) -> Drivers:
     return Drivers({DEFAULT: ConfiguredDriver("simulator", driver.abilities, lambda: driver)})
 
 
-OF_HYPERVISORS = {"importUnmanagedInstance", "listUnmanagedInstances"}
+OF_HYPERVISORS = {"importUnmanagedInstance", "listStorageUnits", "listUnmanagedInstances"}
 """Commands that ask hypervisors first; their own tests have some."""
 
 
