@@ -10,7 +10,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.errors import InvalidParameter
-from tests.support.binding import Catalogue
+from tests.support.api.binding import Catalogue
 
 COMMANDS = find_commands()
 OURS = {

@@ -20,8 +20,8 @@ from typing import Any
 
 from bulkdeploy.embedded.valkey import free_port
 from tests.compose.production import Production, commands_of
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.progress import say, wait_for
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.runs.waiting import say, wait_for
 
 VMS = 2000
 BOOT_MS = 1500

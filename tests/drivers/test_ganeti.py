@@ -20,7 +20,7 @@ from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
-from tests.support.certificates import self_signed
+from tests.support.processes.certificates import self_signed
 
 EXCHANGES = json.loads((Path(__file__).parent / "ganeti_exchanges.json").read_bytes())
 PATIENCE_S = 60.0

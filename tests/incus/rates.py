@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import psutil
 
 from tests.incus.cluster import IncusHosts, why_not
-from tests.support.progress import say
-from tests.support.real_cloud import RealCloud, real_cloud
+from tests.support.hypervisors.real_cloud import RealCloud, real_cloud
+from tests.support.runs.waiting import say
 
 PATIENCE_S = 600.0
 

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from tests.incus.cluster import IncusHosts, why_not
-from tests.support.programs import bulkdeploy
-from tests.support.real_cloud import RealCloud, real_cloud
+from tests.support.hypervisors.real_cloud import RealCloud, real_cloud
+from tests.support.processes.programs import bulkdeploy
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)

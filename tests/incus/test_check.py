@@ -13,7 +13,7 @@ from bulkdeploy.drivers.incus.driver import access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Incus, path_of
 from tests.incus.cluster import driver_options, why_not
-from tests.support.programs import BULKDEPLOY
+from tests.support.processes.programs import BULKDEPLOY
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)

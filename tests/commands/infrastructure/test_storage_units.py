@@ -17,10 +17,10 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.drivers import always
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.hypervisors.drivers import always
+from tests.support.zones.fleet import Fleet
 
 SHARED = ("nfs", "/export/a-1")
 GIB = 1 << 30

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from bulkdeploy.manage.zone_files.loading import LoadReport, load_zone_file
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import Cipher, System
-from tests.support.drivers import SIMULATED
+from tests.support.hypervisors.drivers import SIMULATED
 
 
 def load_zone(engine: Engine, cipher: Cipher, path: Path) -> LoadReport:

@@ -14,10 +14,10 @@ from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
-from tests.support.drivers import SIMULATED
-from tests.support.services import database_clone
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import database_clone
 
 ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR, RIVAL = "admin", "customers-admin", "acme", "neighbour", "rival"
 

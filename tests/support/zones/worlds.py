@@ -14,13 +14,13 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import SMALL_ZONE
-from tests.support.api_server import serving
-from tests.support.cloud import Cloud
-from tests.support.drivers import always
-from tests.support.population import OWNERS, add_owners_and_things, finish_vms, run
-from tests.support.services import copy_database, database_clone, made_once
-from tests.support.world import World, deploy_vms, open_world
-from tests.support.zones import load_zone
+from tests.support.api.api_server import serving
+from tests.support.hypervisors.drivers import always
+from tests.support.processes.services import copy_database, database_clone, made_once
+from tests.support.zones.infrastructure_calls import Cloud
+from tests.support.zones.population import OWNERS, add_owners_and_things, finish_vms, run
+from tests.support.zones.world import World, deploy_vms, open_world
+from tests.support.zones.zone_files import load_zone
 
 
 def populate(world: World) -> None:

@@ -1,6 +1,6 @@
 """VMs of the tests of what users own: as they are once their deploy job is done."""
 
-from tests.support.world import World
+from tests.support.zones.world import World
 
 
 def deployed_vm(world: World, name: str, *, state: str = "Running", **more: object) -> str:

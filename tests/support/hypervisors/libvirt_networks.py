@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from tests.support.libvirt_hosts import PROGRAM, LibvirtHost, LibvirtHosts, guest_processes, libvirt_hosts
+from tests.support.hypervisors.libvirt_hosts import (
+    PROGRAM,
+    LibvirtHost,
+    LibvirtHosts,
+    guest_processes,
+    libvirt_hosts,
+)
 
 NAMESPACES = """
 set -eu

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import ApiFailure
-from tests.support.world import World
+from tests.support.api.api_client import ApiFailure
+from tests.support.zones.world import World
 
 
 def change(world: World, command: str, by: str, **parameters: object) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from bulkdeploy.manage import database
 from bulkdeploy.manage.admin import read_credentials
 from bulkdeploy.manage.stack import Stack
 from bulkdeploy.wiring.settings import Settings
-from tests.support.api_client import ApiClient, ApiFailure
+from tests.support.api.api_client import ApiClient, ApiFailure
 
 LEASE_SECONDS = 5
 OVERLOADED_S = 120.0

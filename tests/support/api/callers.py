@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.api_client import ApiClient, ApiFailure
+from tests.support.api.api_client import ApiClient, ApiFailure
 
 ACME = ("acme-api-key-000000000000000000000000001", "acme-secret-key-0000000000000000000001")
 CUSTOMERS_ADMIN = ("customers-admin-api-key-0000000000000001", "customers-admin-secret-key-000000000001")

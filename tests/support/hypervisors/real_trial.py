@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from tests.support.api_client import ApiFailure
-from tests.support.programs import bulkdeploy
-from tests.support.progress import say
-from tests.support.real_cloud import RealCloud, RealHosts, real_cloud
+from tests.support.api.api_client import ApiFailure
+from tests.support.hypervisors.real_cloud import RealCloud, RealHosts, real_cloud
+from tests.support.processes.programs import bulkdeploy
+from tests.support.runs.waiting import say
 
 MOST_VMS = 14
 WORKERS = 2

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, wait_for
+from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, wait_for
 
 
 @dataclass(frozen=True, slots=True)

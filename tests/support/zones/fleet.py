@@ -35,8 +35,8 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.wiring.settings import Settings
-from tests.support.services import unique_name, with_database
-from tests.support.zone import Zone
+from tests.support.processes.services import unique_name, with_database
+from tests.support.zones.zone_queries import Zone
 
 T = TypeVar("T")
 

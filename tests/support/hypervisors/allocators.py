@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.scheduling.allocators import use_allocators_of
-from tests.support.api_client import ApiClient
+from tests.support.api.api_client import ApiClient
 
 HAIL = Path("/usr/lib/ganeti/iallocators/hail")
 if not HAIL.exists():

@@ -88,7 +88,7 @@ def install(folder: Path, setenv: Callable[[str, str], None], control: "psycopg.
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: watched-driver\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
-        f"[bulkdeploy.drivers]\n{NAME} = tests.support.watched_driver:WatchedDriver\n"
+        f"[bulkdeploy.drivers]\n{NAME} = tests.support.hypervisors.watched_driver:WatchedDriver\n"
     )
     setenv("PYTHONPATH", str(folder))
     for statement in TABLES:

@@ -17,7 +17,7 @@ from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import environment
 from bulkdeploy.wiring.settings import Settings
-from tests.support.nursery import Forked, can_be_forked
+from tests.support.processes.forking import Forked, can_be_forked
 
 PATIENCE_SECONDS = 240.0
 BULKDEPLOY = ("-m", "bulkdeploy.manage.main")

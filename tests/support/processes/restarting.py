@@ -1,4 +1,4 @@
-"""``python tests/support/reborn.py worker`` (``sweeper``, ``celery``): a program, started again when it is killed.
+"""Starts a program again when it is killed: ``restarting.py worker`` (``sweeper``, ``celery``).
 
 A process that has imported everything forks the program; a start then takes milliseconds of CPU, not a second,
 which is what lets one test kill it some fifty times. What runs is the real ``main``.

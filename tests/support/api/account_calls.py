@@ -3,9 +3,9 @@
 from itertools import count
 from typing import Any
 
-from tests.support.api_client import Answer, ApiClient
-from tests.support.browser import Browser
-from tests.support.world import ADMIN, World
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.api.session_client import Browser
+from tests.support.zones.world import ADMIN, World
 
 NUMBERS = count(1)
 PASSWORD = "a long enough password"

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, text
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import Cipher
-from tests.support.api_client import ApiFailure
-from tests.support.world import World
+from tests.support.api.api_client import ApiFailure
+from tests.support.zones.world import World
 
 TABLES = (
     *(
