@@ -57,6 +57,9 @@ class Ability(StrEnum):
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""
 
+    TEMPLATE_VARIANTS = "variants of templates"
+    """``ensure_running`` makes a guest from ``GuestSpec.template_variant`` of its template."""
+
     STORAGE_UNITS = "listing of storage units"
     """``look_at_storage``: what hosts keep data on, with size and health."""
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
@@ -56,13 +57,17 @@ CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.S
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only)."""
+    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only).
+
+    ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
+    """
 
     uuid: UUID
     name: str
     size_bytes: int
     pool_uuid: UUID
     template_uuid: UUID | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class NicSpec:
     """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
 
     ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
+    ``parameters``: as those of a volume.
     """
 
     uuid: UUID
@@ -83,6 +89,7 @@ class NicSpec:
     label: str | None = None
     mtu: int | None = None
     is_default: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,7 @@ class GuestSpec:
     ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     ``host_name``: what it calls itself; None: ``name``.
+    ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
     """
 
     uuid: UUID
@@ -106,6 +114,7 @@ class GuestSpec:
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
     host_name: str | None = None
+    template_variant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +209,14 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
+        device_parameters: the parameters of disks and nics that it knows; others are refused before a job is made.
         is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
         guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
+    device_parameters: ClassVar[Mapping[Device, frozenset[str]]] = MappingProxyType({})
     is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records

@@ -702,7 +702,8 @@ class LibvirtDriver(HypervisorDriver):
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
         """See HypervisorDriver."""
-        pools = self._records.directory.pools_of_host(host.uuid)
+        known = self._records.directory.pools_of_host(host.uuid)
+        pools = [pool for pool in known if _is_usable(pool, self._options)]
         work = partial(units_of, pools=pools, options=self._options)
         return self._links.run("look", host, Deadline(timeout_s), work)
 
