@@ -1,4 +1,4 @@
-"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+"""Virtual machines as clients see them: rows for any number of ids, and the list query (one file: one object).
 
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
