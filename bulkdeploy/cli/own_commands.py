@@ -22,6 +22,7 @@ from bulkdeploy.cli.deployments.jobs import JOB_PAGE
 from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch
 from bulkdeploy.cli.explain_hosts import requested_hosts, show_hosts
 from bulkdeploy.cli.failures import ApiRefused, UsageError
+from bulkdeploy.cli.plan_difference import difference
 
 SHELLS = ("bash", "zsh", "fish")
 FILTER = "filter="
@@ -262,6 +263,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
                 "capacity zone=z1 serviceoffering=Small template='Debian 12' n1=true --machine-readable",
                 "capacity zone=z1 serviceoffering=Custom template='Debian 12' tiered=true details[0].memory=32768",
             ),
+        ),
+        OwnCommand(
+            "difference",
+            "difference FIRST.json SECOND.json",
+            "Says what the second of two plans would change: dry runs that were saved with -o json",
+            difference,
+            ("difference monday.json today.json", "difference monday.json today.json -o json"),
         ),
         OwnCommand(
             "completion",
