@@ -22,9 +22,9 @@ from tests.acceptance.test_clients import (
 )
 from tests.cloudstack.stacks import front_settings
 from tests.cloudstack.test_two_stacks import between, front, upstream
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.programs import BULKDEPLOY, api_process, program
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import BULKDEPLOY, api_process, program
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = [
     "between",

@@ -25,10 +25,10 @@ from tests.cloudstack.stacks import (
     upstream_stack,
 )
 from tests.conftest import unused_redis_database
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.programs import BULKDEPLOY, program
-from tests.support.progress import wait_for
-from tests.support.services import database_clone
+from tests.support.processes.programs import BULKDEPLOY, program
+from tests.support.processes.services import database_clone
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.workers.processes import all_done, slow_boots
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]

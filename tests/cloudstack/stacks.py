@@ -20,9 +20,9 @@ from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.chaos.proxy import Network, Proxy
-from tests.support.fleet import OPTIONS, Fleet
-from tests.support.programs import BULKDEPLOY, Process, program, wait_for
-from tests.support.zone import Zone
+from tests.support.processes.programs import BULKDEPLOY, Process, program, wait_for
+from tests.support.zones.fleet import OPTIONS, Fleet
+from tests.support.zones.zone_queries import Zone
 
 PATIENCE_S = 900.0
 COMMAND = re.compile(r"\bcommand=(\w+)")

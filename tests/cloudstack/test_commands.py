@@ -14,9 +14,9 @@ from bulkdeploy.manage.upstream.importing import ImportReport
 from bulkdeploy.wiring.settings import Settings
 from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.paging_server import API_KEY, SECRET_KEY, paging_server
-from tests.support.api_client import ApiClient
-from tests.support.programs import bulkdeploy
-from tests.support.world import World
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import bulkdeploy
+from tests.support.zones.world import World
 
 
 def run(folder: Path, client: ApiClient, *command: str) -> Result:

@@ -23,10 +23,10 @@ from bulkdeploy.store.database.engine import MOST_ATTEMPTS
 from bulkdeploy.store.followed_clouds import picture_age_s
 from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.test_import import audit_breaches, said, upstream
-from tests.support.api_client import ApiClient
-from tests.support.progress import wait_for
-from tests.support.vms import deployed_vm
-from tests.support.world import World
+from tests.support.api.api_client import ApiClient
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World
 
 __all__ = ["upstream"]
 

@@ -23,9 +23,9 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.stacks import Upstream, options_for, run_to_the_end, upstream_stack
 from tests.conftest import unused_redis_database
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.services import database_clone
-from tests.support.zone import Zone
+from tests.support.processes.services import database_clone
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.zones.zone_queries import Zone
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
