@@ -193,7 +193,12 @@ UPDATE async_jobs j SET status = 1, phase = 'done' FROM virtual_machines v
     WHERE v.id = j.instance_id AND v.name = 'acme-1';
 UPDATE virtual_machines SET state = 'Destroyed', host_id = NULL WHERE name = 'acme-destroyed';
 UPDATE virtual_machines SET state = 'Expunging', host_id = NULL WHERE name = 'acme-expunging';
-UPDATE virtual_machines SET removed = now(), state = 'Expunging', host_id = NULL WHERE name = 'acme-gone';
+UPDATE virtual_machines SET removed = now(), state = 'Expunging', host_id = NULL, compute_released = true
+    WHERE name = 'acme-gone';
+UPDATE resource_counts c SET amount = amount - 1 FROM accounts a, domains d, domains up
+    WHERE a.id = (SELECT account_id FROM virtual_machines WHERE name = 'acme-gone') AND d.id = a.domain_id
+    AND d.lineage LIKE up.lineage || '%' AND c.resource_type = 0
+    AND (c.owner_kind, c.owner_id) IN (('account', a.id), ('domain', up.id));
 UPDATE virtual_machines SET display_vm = false, delete_protection = true, details = '{"colour": "red"}',
     group_id = (SELECT id FROM instance_groups WHERE name = 'things of rival') WHERE name = 'rival-1';
 UPDATE virtual_machines SET service_offering_id = (SELECT id FROM service_offerings WHERE name = 'Rivals only'),
