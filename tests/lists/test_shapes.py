@@ -49,7 +49,6 @@ EMPTY = {
     "listResourceIcon",
     "listRouters",
     "listSnapshotPolicies",
-    "listSnapshots",
     "listStorageNetworkIpRange",
     "listSystemVms",
     "listVPCs",

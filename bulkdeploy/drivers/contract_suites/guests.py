@@ -36,6 +36,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
+    Ability.VOLUME_SNAPSHOTS: SnapshotContract,
 }
 """Who declares an ability keeps its suite as well."""
 
