@@ -60,5 +60,11 @@ class Ability(StrEnum):
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""
 
-    STORAGE_REPAIR = "storage repair"
-    """Broken storage of a guest is made whole; no call needs it yet."""
+    TEMPLATE_VARIANTS = "variants of templates"
+    """``ensure_running`` makes a guest from ``GuestSpec.template_variant`` of its template."""
+
+    STORAGE_UNITS = "listing of storage units"
+    """``look_at_storage``: what hosts keep data on, with size and health."""
+
+    STORAGE_REPAIR = "repair of storage units"
+    """``repair_unit``: a unit that is not healthy is made whole, without what was lost."""

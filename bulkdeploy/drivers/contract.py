@@ -23,6 +23,7 @@ from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkCo
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.snapshots import Contents, SnapshotContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -55,6 +56,7 @@ __all__ = [
     "SerialConsoleContract",
     "ShrinkContract",
     "SnapshotContract",
+    "StorageUnitContract",
     "Subjects",
     "VncConsoleContract",
     "VolumeContract",

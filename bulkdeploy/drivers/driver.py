@@ -17,10 +17,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
+from bulkdeploy.drivers.storage_units import StorageUnit
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -55,13 +57,17 @@ CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.S
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only)."""
+    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only).
+
+    ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
+    """
 
     uuid: UUID
     name: str
     size_bytes: int
     pool_uuid: UUID
     template_uuid: UUID | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class NicSpec:
     """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
 
     ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
+    ``parameters``: as those of a volume.
     """
 
     uuid: UUID
@@ -82,6 +89,7 @@ class NicSpec:
     label: str | None = None
     mtu: int | None = None
     is_default: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ class GuestSpec:
     ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     ``host_name``: what it calls itself; None: ``name``.
+    ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
     """
 
     uuid: UUID
@@ -105,6 +114,7 @@ class GuestSpec:
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
     host_name: str | None = None
+    template_variant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +217,14 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
+        device_parameters: the parameters of disks and nics that it knows; others are refused before a job is made.
         is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
         guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
+    device_parameters: ClassVar[Mapping[Device, frozenset[str]]] = MappingProxyType({})
     is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records
@@ -539,6 +551,43 @@ class HypervisorDriver(ABC):
         """
         del guest_uuid, timeout_s
         raise _unable("console", host.name, CONSOLES[kind])
+
+    def look_at_storage(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[StorageUnit] | DriverError]:
+        """``units_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order."""
+        return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """What a host keeps data on; nothing is changed by it. Ability.STORAGE_UNITS.
+
+        Raises:
+            DriverError: it does not answer.
+        """
+        del timeout_s
+        raise _unable("look", host.name, Ability.STORAGE_UNITS)
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """Let the hypervisor put new data on a unit that is no pool, or not; what is there stays.
+
+        Raises:
+            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
+        """
+        del allocatable, timeout_s
+        reason = f"its hypervisor can not stop allocation on units of type {unit.unit_type}"
+        raise DriverError("storage", host.name, reason, transient=False)
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """Make a unit whole again, without what was lost; one that is whole stays so. Ability.STORAGE_REPAIR.
+
+        Who calls has seen to it that all data of VMs is elsewhere as well; of guests that only the hypervisor knows
+        the driver sees to it.
+
+        Raises:
+            DriverError: it is as it was, such as where data of other guests is nowhere else.
+        """
+        del unit, timeout_s
+        raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

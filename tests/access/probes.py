@@ -13,7 +13,7 @@ from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from tests.access.tenants import BARE, DESTROYED, KEPT, RUNNING, STOPPED, own
 from tests.access.walking import COMMANDS, Walker, id_parameters
-from tests.support.world import DOMAIN_ADMIN
+from tests.support.zones.world import DOMAIN_ADMIN
 
 BUSY, PROJECT = "-busy", f"{STOPPED}-project"
 

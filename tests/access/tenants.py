@@ -12,7 +12,7 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
 from sqlalchemy import text
 
 from bulkdeploy.domain.accounts import RoleType
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 RIVAL_ADMIN, BELOW, OPENED = "rivals-admin", "below-admin", "opened"
 DOMAIN_OF = {

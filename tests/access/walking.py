@@ -23,9 +23,9 @@ from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
 from tests.access.tenants import OPENED, RIVAL_ADMIN, STOPPED, own
-from tests.support.drivers import SIMULATED
-from tests.support.services import database_clone
-from tests.support.world import ADMIN, RIVAL, World
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import database_clone
+from tests.support.zones.world import ADMIN, RIVAL, World
 
 COMMANDS = {name: command for name, command in find_commands().items() if not command.open}
 OF_NOBODY = frozenset({"sessions", "api_calls", "api_keys"})

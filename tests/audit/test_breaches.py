@@ -11,7 +11,7 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.heal import Healing, heal_connection
 from bulkdeploy.store.audit import check_connection, read_invariants
-from tests.support.fleet import Fleet
+from tests.support.zones.fleet import Fleet
 
 FIRST_VM = "(SELECT min(id) FROM virtual_machines)"
 OTHER_HOST = (

@@ -15,9 +15,9 @@ from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import System
 from tests.cloudstack.described_client import DescribedClient
 from tests.inventory.support import all_rows
-from tests.support.api_client import ApiClient
-from tests.support.vms import deployed_vm
-from tests.support.world import World, open_world
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World, open_world
 
 SAME: dict[str, tuple[str, ...]] = {
     "listDomains": ("id", "name", "path", "parentdomainid"),

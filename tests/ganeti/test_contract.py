@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract import (
     MigrationContract,
     ResizeContract,
     Rig,
+    StorageUnitContract,
     Subjects,
     VolumeContract,
 )
@@ -64,7 +65,14 @@ class FaultyRapi(Rapi):
 
 
 class TestGanetiContract(
-    DriverContract, VolumeContract, HostContract, MigrationContract, FencingContract, BatchContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    MigrationContract,
+    FencingContract,
+    BatchContract,
+    ResizeContract,
+    StorageUnitContract,
 ):
     """A cluster of Ganeti's own daemons, whose instances are files."""
 

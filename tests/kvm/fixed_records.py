@@ -15,8 +15,8 @@ from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
-from tests.support.libvirt_hosts import LibvirtHost, LibvirtHosts
-from tests.support.libvirt_networks import BridgedHost
+from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts
+from tests.support.hypervisors.libvirt_networks import BridgedHost
 
 if TYPE_CHECKING:
     from bulkdeploy.drivers.libvirt.driver import LibvirtDriver

@@ -25,11 +25,11 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
-from tests.support.api_client import ApiClient
-from tests.support.libvirt_hosts import LibvirtHosts, why_not
-from tests.support.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
-from tests.support.real_cloud import build_zone
-from tests.support.services import database_clone
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.hypervisors.real_cloud import build_zone
+from tests.support.processes.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.processes.services import database_clone
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)

@@ -31,6 +31,7 @@ from bulkdeploy.drivers.contract import (
     SerialConsoleContract,
     ShrinkContract,
     SnapshotContract,
+    StorageUnitContract,
     Subjects,
     VncConsoleContract,
     VolumeContract,
@@ -40,7 +41,7 @@ from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
-from tests.support.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -115,6 +116,7 @@ class TestLibvirtContract(
     ShrinkContract,
     SecurityGroupContract,
     SnapshotContract,
+    StorageUnitContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""

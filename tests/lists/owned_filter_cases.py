@@ -1,7 +1,7 @@
 """The filter cases of lists of things that accounts own, and of the owners themselves."""
 
 from tests.lists.filter_cases import Case, Cases, constant, equal, inside, of_name, word
-from tests.support.world import World
+from tests.support.zones.world import World
 
 
 def owners(world: World) -> dict[str, Cases]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from bulkdeploy.commands.registry import find_commands
-from tests.support.world import World
+from tests.support.zones.world import World
 
 CHOICES = [
     pytest.param(name, choice, id=f"{name}-{choice}")

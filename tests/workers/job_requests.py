@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.fleet import Fleet
 
 BATCH = 8
 

@@ -18,6 +18,7 @@ from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkCo
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
 from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
+from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -37,6 +38,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
     Ability.VOLUME_SNAPSHOTS: SnapshotContract,
+    Ability.STORAGE_UNITS: StorageUnitContract,
 }
 """Who declares an ability keeps its suite as well."""
 

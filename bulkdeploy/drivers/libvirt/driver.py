@@ -74,7 +74,9 @@ from bulkdeploy.drivers.libvirt.storage import (
     seed_name,
     volume_name,
 )
+from bulkdeploy.drivers.libvirt.storage_units import units_of
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
+from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.drivers.turns import Turns
 from bulkdeploy.drivers.vnc import new_password
 
@@ -123,6 +125,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.MEMORY_SNAPSHOTS,
             Ability.LIVE_SNAPSHOTS,
             Ability.VOLUME_SNAPSHOTS,
+            Ability.STORAGE_UNITS,
         }
     )
     is_watched = True
@@ -710,6 +713,13 @@ class LibvirtDriver(HypervisorDriver):
         del timeout_s
         reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
         raise DriverError("connect", ANY_HOST, reason, transient=False)
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver."""
+        known = self._records.directory.pools_of_host(host.uuid)
+        pools = [pool for pool in known if _is_usable(pool, self._options)]
+        work = partial(units_of, pools=pools, options=self._options)
+        return self._links.run("look", host, Deadline(timeout_s), work)
 
     # Lists
 

@@ -15,6 +15,7 @@ from typing import Any, LiteralString, Self
 from uuid import UUID
 
 import orjson
+from psycopg import Connection
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
@@ -45,6 +46,7 @@ from bulkdeploy.drivers.simulator.inventory import (
 from bulkdeploy.drivers.simulator.link import SimulatorLink
 from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
+from bulkdeploy.drivers.storage_units import TYPES_OF_POOLS, StorageUnit
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
@@ -93,6 +95,8 @@ class SimulatorDriver(BatchDriver):
             Ability.MEMORY_SNAPSHOTS,
             Ability.LIVE_SNAPSHOTS,
             Ability.VOLUME_SNAPSHOTS,
+            Ability.STORAGE_UNITS,
+            Ability.STORAGE_REPAIR,
         }
     )
 
@@ -336,6 +340,48 @@ class SimulatorDriver(BatchDriver):
         query = "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
         for row in self._link.pages(query):
             yield row[0], row[1], row[2]
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver: the host's pools, as large as their rows say. Faults do not strike."""
+        pools = self._records.directory.pools_of_host(host.uuid)
+        uuids = [pool.uuid for pool in pools]
+        used = (
+            "SELECT pool_uuid, sum(size_bytes) FROM simulator.volumes WHERE pool_uuid = ANY(%s) GROUP BY pool_uuid"
+        )
+        broken = (
+            "SELECT h.is_off OR h.is_cut_off, array(SELECT pool_uuid FROM simulator.broken_units b"
+            " WHERE b.host_uuid = h.uuid) FROM simulator.hosts h WHERE h.uuid = %s"
+        )
+
+        def look(link: Connection) -> tuple[dict[UUID, int], Sequence[Any] | None]:
+            taken = {row[0]: int(row[1]) for row in link.execute(used, [uuids])}
+            return taken, link.execute(broken, [host.uuid]).fetchone()
+
+        taken, state = self._link.request("look", host.name, look, patience_s=timeout_s)
+        if state is None or state[0]:
+            raise DriverError("look", host.name, "no route to the host", transient=True)
+        return [
+            StorageUnit(
+                TYPES_OF_POOLS.get(pool.pool_type, pool.pool_type.lower()),
+                pool.path or pool.name,
+                pool.size_bytes,
+                taken.get(pool.uuid, 0),
+                max(pool.size_bytes - taken.get(pool.uuid, 0), 0),
+                is_healthy=pool.uuid not in state[1],
+                pool_uuid=pool.uuid,
+            )
+            for pool in pools
+        ]
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        query = "DELETE FROM simulator.broken_units WHERE host_uuid = %s AND pool_uuid = %s"
+        self._link.request(
+            "storage",
+            host.name,
+            lambda link: link.execute(query, [host.uuid, unit.pool_uuid]),
+            patience_s=timeout_s,
+        )
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
         """Make hosts known; see ``inventory.sync_hosts``.

@@ -63,6 +63,12 @@ CREATE TABLE IF NOT EXISTS simulator.snapshots (
 );
 CREATE INDEX IF NOT EXISTS ix_snapshots_guest_uuid ON simulator.snapshots (guest_uuid);
 
+CREATE TABLE IF NOT EXISTS simulator.broken_units (        -- pools that a host can not read any more
+    host_uuid uuid NOT NULL,
+    pool_uuid uuid NOT NULL,
+    PRIMARY KEY (host_uuid, pool_uuid)
+);
+
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host text,                                             -- name or uuid; NULL: every host

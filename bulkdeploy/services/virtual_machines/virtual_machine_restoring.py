@@ -7,11 +7,14 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import Variant
+from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
+from bulkdeploy.services.deployments.deployment_checks import check_variant
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -60,6 +63,7 @@ def _check_template(connection: Connection, row: Row[Any], *, template: EntityRe
         raise InvalidParameter("templateid", shown, "the virtual machine was made from an ISO, not from a template")
     if facts.hypervisor is not None and facts.hypervisor != row.hypervisor:
         raise InvalidParameter("templateid", shown, f"template {facts.name} is for {facts.hypervisor}")
+    check_variant(facts, Variant(row.details.get(VARIANT)), "templateid")
     size = root_disk_bytes(connection, row.id)
     if facts.size_bytes > size:
         rule = f"template {facts.name} has {facts.size_bytes} bytes, the root disk {size}, which does not change"

@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Computed,
     DateTime,
     Index,
     Integer,
@@ -117,9 +118,20 @@ virtual_machines = Table(
         server_default=text("false"),
         comment="its user_vm, cpu and memory counts were given back",
     ),
+    Column(
+        "gone",
+        Boolean,
+        Computed("state = ANY (ARRAY['Destroyed', 'Expunging'])", persisted=True),
+        comment="an index of the state itself would be written to at each change of it",
+    ),
     created(),
     Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     removed(),
+    Index(
+        "ix_virtual_machines_uncounted",
+        "account_id",
+        postgresql_where=text("removed IS NULL AND (compute_released OR gone)"),
+    ),
     Index(
         "ix_virtual_machines_account",
         "account_id",

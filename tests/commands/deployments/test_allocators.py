@@ -13,9 +13,9 @@ from bulkdeploy.manage.main import main
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_plans import where
-from tests.support.allocators import HAIL, OURS, Allocators, needs_hail
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_hail
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 
 def requested(world: World, name: str, **more: object) -> dict[str, object]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
-from tests.support.allocators import HAIL, OURS, Allocators, needs_hail
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_hail
+from tests.support.zones.fleet import Fleet
 
 __all__ = ["host"]
 

@@ -8,7 +8,7 @@ from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_vm_snapshots import read, stop, write
-from tests.support.clients import refused
+from tests.support.api.callers import refused
 
 __all__ = ["owned"]
 

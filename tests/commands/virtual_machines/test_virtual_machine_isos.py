@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import DOMAIN_ADMIN, RIVAL, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import DOMAIN_ADMIN, RIVAL, USER, World
 
 INSTALLER = "Debian 12 installer"
 

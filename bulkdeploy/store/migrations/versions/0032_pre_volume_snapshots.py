@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0032_pre_volume_snapshots"
-down_revision = "0026_pre_fewer_writes"
+down_revision = "0028_pre_unmanaged_guests"
 
 
 def upgrade() -> None:
