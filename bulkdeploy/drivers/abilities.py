@@ -45,6 +45,9 @@ class Ability(StrEnum):
     LIVE_SNAPSHOTS = "snapshots of running guests without memory"
     """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
 
+    VOLUME_SNAPSHOTS = "snapshots of volumes"
+    """The same of one of a guest's volumes (``SnapshotSpec.volume_uuid``)."""
+
     VNC_CONSOLE = "VNC console"
     """``open_console``: the screen of a running guest."""
 

@@ -46,6 +46,7 @@ TEMPLATE = "Template"
 ISO = "ISO"
 VOLUME = "Volume"
 VM_SNAPSHOT = "VMSnapshot"
+SNAPSHOT = "Snapshot"
 NETWORK = "Network"
 SECURITY_GROUP = "SecurityGroup"
 ZONE = "Zone"
@@ -56,6 +57,7 @@ TAGGED: Mapping[str, Table] = {
     ISO: templates,
     VOLUME: volumes,
     VM_SNAPSHOT: vm_snapshots,
+    SNAPSHOT: vm_snapshots,
     NETWORK: networks,
     SECURITY_GROUP: security_groups,
     ZONE: zones,

@@ -39,6 +39,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
     Ability.HOST_FILES: HostFilesContract,
+    Ability.VOLUME_SNAPSHOTS: SnapshotContract,
     Ability.STORAGE_UNITS: StorageUnitContract,
 }
 """Who declares an ability keeps its suite as well."""

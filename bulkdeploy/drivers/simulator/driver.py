@@ -95,6 +95,7 @@ class SimulatorDriver(BatchDriver):
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,
             Ability.LIVE_SNAPSHOTS,
+            Ability.VOLUME_SNAPSHOTS,
             Ability.STORAGE_UNITS,
             Ability.STORAGE_REPAIR,
             Ability.HOST_FILES,
@@ -295,7 +296,7 @@ class SimulatorDriver(BatchDriver):
         """See HypervisorDriver. Memory is nothing here."""
         self._call(
             "SELECT * FROM simulator_code.ensure_snapshot(%s, %s, %s::uuid[], %s, %s, %s, %s)",
-            [_uuid_of(host), guest.uuid, [volume.uuid for volume in guest.volumes], snapshot.uuid],
+            [_uuid_of(host), guest.uuid, [volume.uuid for volume in snapshot.volumes_of(guest)], snapshot.uuid],
             SimulatedCall("snapshot", host, fence, timeout_s),
         )
 
