@@ -180,7 +180,7 @@ def nics_part(fields: Fields) -> Select[Any]:
     lists = partial(array, columns=columns_of(query), order=nic.device_id, arrays={"secondaryip": _secondary_ips})
     addresses = func.array_agg(aggregate_order_by(func.host(nic.ip_address), nic.device_id), type_=ARRAY(Text))
     own = {"ipaddress": addresses.filter(nic.is_default)[1]}
-    return _grouped_by(query, nic.vm_id, members(fields, own, {"nic": lists}))
+    return _by_vm(query.where(nic.vm_id == _any_vm()), nic.vm_id, members(fields, own, {"nic": lists}))
 
 
 def _secondary_ips(fields: Fields) -> ColumnElement[str]:
@@ -191,26 +191,25 @@ def _secondary_ips(fields: Fields) -> ColumnElement[str]:
 
 def security_groups_part(fields: Fields) -> Select[Any]:
     """``securitygroup[]``."""
-    query = _security_groups()
+    query, vm_id = _security_groups(), vm_security_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=security_groups.c.id)
-    return _grouped_by(query, vm_security_groups.c.vm_id, members(fields, {}, {"securitygroup": lists}))
+    return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"securitygroup": lists}))
 
 
 def affinity_groups_part(fields: Fields) -> Select[Any]:
     """``affinitygroup[]``."""
-    query = _affinity_groups()
+    query, vm_id = _affinity_groups(), vm_affinity_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=affinity_groups.c.id)
-    return _grouped_by(query, vm_affinity_groups.c.vm_id, members(fields, {}, {"affinitygroup": lists}))
+    return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"affinitygroup": lists}))
 
 
 def running_jobs_part(fields: Fields) -> Select[Any]:
     """``jobid`` and ``jobstatus`` of the newest unfinished job."""
     job = async_jobs.c
     newest = func.array_agg(aggregate_order_by(job.uuid, job.id.desc()), type_=ARRAY(job.uuid.type))[1]
-    shown = members(fields, {"jobid": newest, "jobstatus": func.min(job.status)}).label("members")
-    columns: tuple[Any, ...] = (job.instance_id, shown)
-    return _running_jobs().with_only_columns(*columns).group_by(job.instance_id)
+    shown = members(fields, {"jobid": newest, "jobstatus": func.min(job.status)})
+    return _by_vm(_running_jobs(), job.instance_id, shown)
 
 
-def _grouped_by(query: Select[Any], vm_id: ColumnElement[int], shown: ColumnElement[str]) -> Select[Any]:
-    return query.with_only_columns(vm_id, shown.label("members")).where(vm_id == _any_vm()).group_by(vm_id)
+def _by_vm(query: Select[Any], vm_id: ColumnElement[Any], shown: ColumnElement[Any]) -> Select[Any]:
+    return query.with_only_columns(vm_id, shown.label("members")).group_by(vm_id)
