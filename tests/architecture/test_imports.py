@@ -107,7 +107,7 @@ def test_every_library_is_declared() -> None:
     """What the product imports stands in pyproject.toml; what only the embedded servers need, in their extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     distributions = {"pycdlib": ["pycdlib"], "opentelemetry": ["opentelemetry-sdk"]}
-    distributions |= dict.fromkeys(("libvirt", "libvirt_qemu"), ["libvirt-python"])
+    distributions |= {module: ["libvirt-python"] for module in ("libvirt", "libvirt_qemu")}
     distributions |= packages_distributions()
 
     def named(requirements: Iterable[str]) -> set[str]:
