@@ -19,6 +19,7 @@ from uuid import UUID
 
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
@@ -119,10 +120,18 @@ class GuestSpec:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpec:
-    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment."""
+    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment.
+
+    ``volume_uuid``: of this one of its volumes alone, without memory; None: of all.
+    """
 
     uuid: UUID
     with_memory: bool
+    volume_uuid: UUID | None = None
+
+    def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
+        """The volumes that it is of."""
+        return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +459,7 @@ class HypervisorDriver(ABC):
         Having it is fine: it is of the moment at which one of the calls ended. While a guest has snapshots nobody
         asks for other volumes, nics or sizes of it; it starts, stops and moves as any other.
         Ability.SNAPSHOTS while it does not run; Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS while it runs,
-        with its memory and without.
+        with its memory and without; Ability.VOLUME_SNAPSHOTS of one volume.
 
         Raises:
             DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
@@ -463,6 +472,8 @@ class HypervisorDriver(ABC):
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
         """Make a guest what it was when a snapshot of it was taken. What it has since is lost; snapshots stay.
+
+        Of one volume: that volume. Others stay as they are.
 
         With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
         guest does not run. Ability.SNAPSHOTS.
@@ -578,6 +589,26 @@ class HypervisorDriver(ABC):
         """
         del unit, timeout_s
         raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """SHA-256 in hexadecimal of these files on a host, by path; those that are not there are left out.
+
+        Ability.HOST_FILES.
+
+        Raises:
+            DriverError: the host does not answer, or one can not be read.
+        """
+        del paths, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """Make a host have a file, in place of what is there under its path. Ability.HOST_FILES.
+
+        Raises:
+            DriverError: it may have the file, the one before, or none.
+        """
+        del file, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

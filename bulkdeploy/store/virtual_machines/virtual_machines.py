@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, or_, select
 
+from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceType
@@ -46,6 +47,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import (
     user_data_column,
     user_data_details_column,
 )
+from bulkdeploy.store.virtual_machines.virtual_machine_json import virtual_machine_texts
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     affinity_groups_of,
     nics_of,
@@ -110,8 +112,6 @@ def virtual_machine_rows(
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
     for row in rows.values():
         del row["vm_id"]
-        row["vmtype"] = "User"
-        row["keypairs"] = ",".join(row["keypairs"]) if row["keypairs"] else None
     _add_lists(connection, rows, wanted)
     if with_jobs:
         for vm_id, job in running_jobs_of(connection, vm_ids).items():
@@ -175,28 +175,24 @@ def list_virtual_machines(
     vm = virtual_machines.c
     query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
     filters = {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}
-    count = None
+    listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
     if not sees_destroyed or "state" not in arguments:
-        listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
         query = query.where(listed)
-        count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
+    count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
     query = filtered(query, filters, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, count)
-    read = partial(
-        virtual_machine_rows,
-        connection,
-        details=details,
-        with_user_data=bool(arguments.get("userdata")),
-        with_jobs=True,
-    )
-    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
+    ids = [row["id"] for row in page.rows]
+    wanted: Any = {"details": details, "with_user_data": bool(arguments.get("userdata"))}
+    rows = rows_of(ids, partial(virtual_machine_rows, connection, **wanted, with_jobs=True))
+
+    def json(fields: tuple[Field, ...]) -> Sequence[str]:
+        return rows_of(ids, partial(virtual_machine_texts, connection, fields, **wanted))
+
+    return Page(rows, page.count, json)
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
-    """How many VMs are ``listed``, some or all of those that are not gone, of what is counted against limits.
-
-    That is as many as have not given their counts back. The few that did, or are on their way out, are looked at.
-    """
+    """How many VMs are ``listed``: as many as count against limits, but for the few that are gone or do not."""
     vm, counts = virtual_machines.c, resource_counts.c
     kept = select(func.coalesce(func.sum(counts.amount), 0)).where(
         counts.owner_kind == "account",
