@@ -16,6 +16,7 @@ from bulkdeploy.commands.unsupported import (
 )
 from bulkdeploy.declare.parameters import (
     Exclusive,
+    Needs,
     Parameter,
     Rule,
     WireType,
@@ -27,6 +28,7 @@ from bulkdeploy.declare.parameters import (
     uuid,
     uuids,
 )
+from bulkdeploy.declare.value_rules import VARIANT_NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
@@ -94,7 +96,13 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuids("affinitygroupids", Entity.AFFINITY_GROUP, "the affinity groups of each VM; not with affinitygroupnames"),
     strings("affinitygroupnames", "the affinity groups by name; not with affinitygroupids"),
     string("group", "the instance group to put the VMs in; made when it is missing"),
-    mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
+    mapping(
+        "details",
+        "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
+        " parameters that the hypervisor's driver knows, and others",
+    ),
+    string("templatevariant", "the variant of the template to make the VMs from", rule=VARIANT_NAME),
+    boolean("forcetemplatevariant", "take a variant that the template does not declare"),
     boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
     boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
     string("boottype", "BIOS, as guests boot", choices=("BIOS",)),
@@ -135,6 +143,7 @@ NOT_OF_MANY = {
 """Why the bulk call refuses what only one VM can have."""
 
 RULES: tuple[Rule, ...] = (
+    Needs("forcetemplatevariant", "templatevariant"),
     Exclusive(("securitygroupids", "securitygroupnames")),
     Exclusive(("affinitygroupids", "affinitygroupnames")),
     Exclusive(("userdata", "userdataid")),

@@ -58,6 +58,14 @@ class NamedVm:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """The variant of a template that VMs are made from; ``is_forced``: the template need not declare it."""
+
+    name: str | None = None
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DeployRequest:
     """What a deploy call asks for ``count`` alike VMs, entity ids resolved.
 
@@ -103,6 +111,7 @@ class DeployRequest:
     name_prefix: str | None = None
     group: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    variant: Variant = Variant()
     planner: str | None = None
     start_vm: bool = True
     dry_run: bool = False
@@ -209,6 +218,7 @@ class OfferingFacts:
     domain_ids: tuple[int, ...]
     zone_ids: tuple[int, ...]
     active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_custom(self) -> bool:
@@ -229,6 +239,7 @@ class DiskOfferingFacts:
     domain_ids: tuple[int, ...]
     zone_ids: tuple[int, ...]
     active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +259,7 @@ class TemplateFacts:
     owner_id: int
     is_public: bool
     shared_with_owner: bool
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +303,7 @@ class DiskSpec:
     tags: frozenset[str]
     template_id: int | None = None
     disk_offering_id: int | None = None
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

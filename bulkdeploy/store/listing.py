@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from bulkdeploy.declare.responses import Field
+
+T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Orders: TypeAlias = Mapping[str, ColumnElement[Any]]
 """What a list may be ordered by, by wire names."""
@@ -25,49 +28,52 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of one page, keyed by wire field names, and the count over all pages."""
+    """Rows of one page, keyed by wire field names, and the count over all pages.
+
+    Attributes:
+        json: the same rows with these of their fields, as JSON texts that the database makes; None: it does not.
+    """
 
     rows: Sequence[Row]
     count: int
+    json: Callable[[tuple[Field, ...]], Sequence[str]] | None = None
 
 
-Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Row]]
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 """Answers the rows of some ids, by id; ids of what is gone are not in it."""
 
 
-def rows_of(ids: Sequence[int], read: Read) -> Sequence[Row]:
-    """The rows of these ids in their order: read at once, or in parts where they are more than ROWS_AT_ONCE.
+def rows_of(ids: Sequence[int], read: Read[T]) -> Sequence[T]:
+    """The rows of these ids in their order, read each time they are walked through, ROWS_AT_ONCE at most at a time.
 
-    Parts are read while the rows are walked through, so that long lists are never in memory as a whole; the
-    connection must be open until then.
+    So long lists are never in memory as a whole; the connection must be open until then.
     """
-    if len(ids) > ROWS_AT_ONCE:
-        return _ReadInParts(ids, read)
-    rows = read(ids)
-    return [rows[row_id] for row_id in ids if row_id in rows]
+    return _ReadInParts(ids, read)
 
 
-class _ReadInParts(Sequence[Row]):
-    def __init__(self, ids: Sequence[int], read: Read) -> None:
+class _ReadInParts(Sequence[T]):
+    def __init__(self, ids: Sequence[int], read: Read[T]) -> None:
         self._ids, self._read = ids, read
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[T]:
         for start in range(0, len(self._ids), ROWS_AT_ONCE):
-            yield from rows_of(self._ids[start : start + ROWS_AT_ONCE], self._read)
+            part = self._ids[start : start + ROWS_AT_ONCE]
+            rows = self._read(part)
+            yield from (rows[row_id] for row_id in part if row_id in rows)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
 
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         if isinstance(index, slice):
-            return rows_of(self._ids[index], self._read)
-        return rows_of([self._ids[index]], self._read)[0]
+            return _ReadInParts(self._ids[index], self._read)
+        return self._read([self._ids[index]])[self._ids[index]]
 
 
 def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:

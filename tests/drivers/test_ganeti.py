@@ -186,11 +186,50 @@ def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) 
     replay = Replay()
     with cluster(replay, tmp_path) as (url, fingerprint):
         driver = driver_for(engine, url, fingerprint=fingerprint, nic_mode="routed")
-        with pytest.raises(DriverError, match="nic_mode is routed, and a nic without an address") as refused:
+        with pytest.raises(DriverError, match="the mode is routed, and a nic without an address") as refused:
             driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
         driver.close()
     assert (refused.value.step, refused.value.transient) == ("network", False)
     assert [body for body in replay.bodies if body and "instance_name" in body] == []
+
+
+def test_what_guests_say_wins_over_options(engine: Engine, tmp_path: Path) -> None:
+    """Parameters of disks and nics, and the template's variant, are part of what Ganeti is asked for."""
+    volume = replace(VOLUME, parameters={"vg": "fast"})
+    nic = replace(GUEST.nics[0], ip_address="10.1.0.7", parameters={"mode": "routed", "link": "table7"})
+    guest = replace(GUEST, volumes=(volume,), nics=(nic,), template_variant="dev")
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], guest, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    (made,) = (body for body in replay.bodies if body and body.get("mode") == "create")
+    assert made["disks"] == [{"vg": "fast", "size": 1, "name": str(VOLUME.uuid)}]
+    named = {"mac": nic.mac_address, "name": str(nic.uuid)}
+    assert made["nics"] == [{**named, "mode": "routed", "link": "table7", "ip": "10.1.0.7"}]
+    assert made["os_type"] == "noop+dev"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"mode": "ovs", "link": "br1"}, {"mode": "openvswitch", "link": "br1"}),
+        ({"network": "blue"}, {"network": "blue"}),
+        ({}, {"mode": "bridged", "link": "br0"}),
+    ],
+)
+def test_a_nic_is_bridged_or_switched(
+    engine: Engine, tmp_path: Path, parameters: dict[str, str], expected: dict[str, str]
+) -> None:
+    """As its parameters say, or the options where it has none."""
+    nic = replace(GUEST.nics[0], parameters=parameters)
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], replace(GUEST, nics=(nic,)), fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    (made,) = (body for body in replay.bodies if body and body.get("mode") == "create")
+    assert made["nics"] == [{"mac": nic.mac_address, "name": str(nic.uuid), **expected}]
 
 
 def test_a_certificate_that_was_exchanged_is_refused(engine: Engine, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def main(count: int) -> None:
             cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **cloud.ids)
             states = wait_for_all(cloud)
         say(f"{states.count('Running')} of them run")
+        say(f"one that `incus stop` ends is Stopped after {until_stopped(cloud):.1f} s")
         with Spent(f"{count} containers destroyed by a call each", count):
             for vm in cloud.client.call("listVirtualMachines", pagesize=500, page=1)["virtualmachine"]:
                 cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
@@ -43,6 +44,20 @@ def wait_for_all(cloud: RealCloud[IncusHosts]) -> list[str]:
         sys.exit("the jobs do not end")
     vms = cloud.client.call("listVirtualMachines", pagesize=500, page=1).get("virtualmachine", ())
     return [vm["state"] for vm in vms]
+
+
+def until_stopped(cloud: RealCloud[IncusHosts]) -> float:
+    """Seconds until a VM is Stopped whose container was stopped by hand."""
+    ended = cloud.vms()[0]["id"]
+    cloud.hosts.hosts[0].incus("stop", "--force", f"vm-{ended}")
+    began = time.monotonic()
+
+    def is_stopped() -> bool:
+        return bool(cloud.client.call("listVirtualMachines", id=ended)["virtualmachine"][0]["state"] == "Stopped")
+
+    if not cloud.wait_until(is_stopped, PATIENCE_S):
+        sys.exit("its VM does not become Stopped")
+    return time.monotonic() - began
 
 
 class Spent:

@@ -37,6 +37,35 @@ def assert_intact(cloud: RealCloud[IncusHosts]) -> None:
     assert audited.returncode == 0, audited.stdout + audited.stderr
 
 
+def test_a_container_that_is_stopped_by_hand_stops_its_vm(cloud: RealCloud[IncusHosts]) -> None:
+    """Incus tells of it; no other VM is touched, and it starts again by the API."""
+    cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=2, **cloud.ids)
+    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    ended, other = cloud.vms()
+    cloud.hosts.hosts[0].incus("stop", "--force", f"vm-{ended['id']}")
+
+    def states() -> list[str]:
+        by_id = {vm["id"]: vm["state"] for vm in cloud.vms()}
+        return [by_id[vm["id"]] for vm in (ended, other)]
+
+    assert cloud.wait_until(lambda: states() == ["Stopped", "Running"], PATIENCE_S)
+    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    cloud.client.call("startVirtualMachine", id=ended["id"])
+    assert cloud.wait_until(lambda: states() == ["Running", "Running"], PATIENCE_S)
+    assert_intact(cloud)
+    destroy_all(cloud)
+
+
+def destroy_all(cloud: RealCloud[IncusHosts]) -> None:
+    """Destroy each VM by a call; nothing is left."""
+    for vm in cloud.client.call("listVirtualMachines", pagesize=500, page=1)["virtualmachine"]:
+        cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
+    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    assert cloud.hosts.running() == {}
+    assert cloud.hosts.remains() == []
+    assert_intact(cloud)
+
+
 def test_one_call_makes_a_hundred_containers(cloud: RealCloud[IncusHosts]) -> None:
     """Each runs, once, where its VM says, over both members; destroyed, none leaves anything."""
     cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
@@ -47,9 +76,4 @@ def test_one_call_makes_a_hundred_containers(cloud: RealCloud[IncusHosts]) -> No
     assert len(vms) == GUESTS
     assert len({vm["hostname"] for vm in vms}) == len(cloud.hosts.hosts)
     assert_intact(cloud)
-    for vm in vms:
-        cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
-    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
-    assert cloud.hosts.running() == {}
-    assert cloud.hosts.remains() == []
-    assert_intact(cloud)
+    destroy_all(cloud)

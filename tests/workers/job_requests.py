@@ -184,6 +184,19 @@ def _with_snapshot(world: World, vm: str, **more: object) -> str:
     return str(snapshot["id"])
 
 
+def _with_volume_snapshot(world: World, vm: str) -> dict[str, str]:
+    """A VM's one snapshot of its root volume, which was taken."""
+    root = _root(world, vm)
+    world.done("createSnapshot", volumeid=root)
+    (snapshot,) = world.client.call("listSnapshots", volumeid=root)["snapshot"]
+    return {"id": str(snapshot["id"])}
+
+
+def _root(world: World, vm: str) -> str:
+    (root,) = world.client.call("listVolumes", virtualmachineid=vm, type="ROOT")["volume"]
+    return str(root["id"])
+
+
 def _balance(world: World) -> int:
     world.skew()
     return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
@@ -220,6 +233,13 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         )
     ],
     "remove_nic": [_remove_nic],
+    "create_snapshot": [lambda world: world.request("createSnapshot", volumeid=_root(world, world.running()))],
+    "delete_snapshot": [
+        lambda world: world.request("deleteSnapshot", **_with_volume_snapshot(world, world.stopped()))
+    ],
+    "revert_snapshot": [
+        lambda world: world.request("revertSnapshot", **_with_volume_snapshot(world, world.stopped()))
+    ],
     "create_vm_snapshot": [
         lambda world: world.request("createVMSnapshot", virtualmachineid=world.running(), snapshotmemory=True)
     ],

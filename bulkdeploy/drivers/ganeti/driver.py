@@ -28,13 +28,21 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
+from bulkdeploy.drivers.ganeti.devices import (
+    DEVICE_PARAMETERS,
+    MIB,
+    NoRoute,
+    disks_of,
+    mib,
+    nics_of,
+    operating_system,
+)
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.storage_units import StorageUnit
 
-MIB = 1 << 20
 SUFFIX = ".bulkdeploy"
 TAG = "bulkdeploy:"
 LOOK_SECONDS = 60.0
@@ -68,8 +76,10 @@ class GanetiDriver(BatchDriver):
             Ability.RESIZE_VOLUMES,
             Ability.STORAGE_UNITS,
             Ability.STORAGE_REPAIR,
+            Ability.TEMPLATE_VARIANTS,
         }
     )
+    device_parameters = DEVICE_PARAMETERS
     is_watched = True
     guests_may_end = False  # what ends, Ganeti's own watcher starts again
 
@@ -290,7 +300,7 @@ class GanetiDriver(BatchDriver):
         if found is None or volume.uuid not in found.volumes:
             return None
         sizes = dict(zip(found.disk_names, found.disk_sizes, strict=False))
-        is_grown = sizes.get(str(volume.uuid)) == _mib(volume)
+        is_grown = sizes.get(str(volume.uuid)) == mib(volume)
         return volume.size_bytes if is_grown else found.volumes[volume.uuid][1]
 
     def list_guests(self) -> Iterator[Guest]:
@@ -429,8 +439,8 @@ class _Call(FencedCall):
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
         for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
-            if size is not None and size < _mib(volume):
-                body = {"amount": _mib(volume), "absolute": True, "wait_for_sync": True}
+            if size is not None and size < mib(volume):
+                body = {"amount": mib(volume), "absolute": True, "wait_for_sync": True}
                 self.run(step, "POST", "instances", self.name, "disk", str(at), "grow", body=body)
             if found.volumes[volume.uuid][1] < volume.size_bytes:
                 old = _volume_tag(volume.uuid, *found.volumes[volume.uuid])
@@ -487,11 +497,10 @@ class _Call(FencedCall):
         assert self.host is not None  # noqa: S101 - only starts make
         node = _node_of(self.host)
         options = self._driver._options
-        diskless = options.disk_template == "diskless"
-        if options.nic_mode == "routed" and any(nic.ip_address is None for nic in guest.nics):
-            raise self.error("network", "nic_mode is routed, and a nic without an address has no route")
-        mode = {"mode": options.nic_mode} if options.nic_mode else {}
-        link = {"link": options.nic_link} if options.nic_link else {}
+        try:
+            nics = nics_of(guest, options)
+        except NoRoute as error:
+            raise self.error("network", str(error)) from error
         return {
             "__version__": 1,
             "mode": "create",
@@ -499,13 +508,9 @@ class _Call(FencedCall):
             "pnode": node,
             "hypervisor": options.hypervisor,
             "disk_template": options.disk_template,
-            "disks": [] if diskless else [{"size": _mib(one), "name": str(one.uuid)} for one in guest.volumes],
-            "nics": [
-                {"mac": nic.mac_address, "name": str(nic.uuid), **mode, **link}
-                | ({"ip": nic.ip_address} if nic.ip_address and options.nic_mode == "routed" else {})
-                for nic in guest.nics
-            ],
-            "os_type": self._operating_system(guest),
+            "disks": disks_of(guest, options),
+            "nics": nics,
+            "os_type": operating_system(self._operating_system(guest), guest.template_variant),
             "beparams": {"vcpus": guest.cpu_number, "minmem": guest.memory_mib, "maxmem": guest.memory_mib},
             "start": True,
             "ip_check": False,
@@ -553,10 +558,6 @@ def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Seque
         state = "drained" if drained else "not vm_capable"
         return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
     return []
-
-
-def _mib(volume: VolumeSpec) -> int:
-    return max(-(-volume.size_bytes // MIB), 1)
 
 
 def _tag_of(volume: VolumeSpec) -> str:

@@ -35,6 +35,7 @@ from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
+from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -105,6 +106,7 @@ class IncusDriver(HypervisorDriver):
 
     def __init__(self, options: IncusOptions, incus: Incus) -> None:
         self._options, self._incus = options, incus
+        self._events = GuestEvents(incus.access)
         self._slots = BoundedSemaphore(options.calls_at_once)
         self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
@@ -117,6 +119,7 @@ class IncusDriver(HypervisorDriver):
 
     def close(self) -> None:
         """See HypervisorDriver."""
+        self._events.close()
         self._incus.close()
 
     # Hosts
@@ -196,6 +199,10 @@ class IncusDriver(HypervisorDriver):
             mine = [one for one in instances if one.member == member]
             found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
+
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """See HypervisorDriver: the cluster tells of all its members."""
+        return self._events.ended() if hosts else frozenset()
 
     # Templates
 

@@ -32,6 +32,7 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
@@ -54,6 +55,7 @@ from bulkdeploy.drivers.libvirt.domain import (
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
+from bulkdeploy.drivers.libvirt.files import read_checksums, write_file
 from bulkdeploy.drivers.libvirt.filters import (
     GUARD,
     filter_name,
@@ -123,7 +125,10 @@ class LibvirtDriver(HypervisorDriver):
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,
+            Ability.LIVE_SNAPSHOTS,
+            Ability.VOLUME_SNAPSHOTS,
             Ability.STORAGE_UNITS,
+            Ability.HOST_FILES,
         }
     )
     is_watched = True
@@ -554,22 +559,22 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. A guest that runs stands still until its memory is written."""
-        if host is None:
-            self._of_stopped(
-                "snapshot", guest, fence, timeout_s, lambda domain, kept: _take(domain, kept, snapshot.uuid)
-            )
-            return
-        if not snapshot.with_memory:
-            reason = "a snapshot of a guest that runs is taken with its memory"
-            raise DriverError("snapshot", host.name, reason, transient=False)
+        """See HypervisorDriver. With memory, a guest that runs stands still until that is written."""
 
         def take(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            definition = None
             if str(snapshot.uuid) in kept:
                 return kept
-            return {**kept, str(snapshot.uuid): snapshots.take_with_memory(domain, snapshot.uuid)}
+            if host is None:
+                snapshots.take(domain, snapshot.uuid)
+            elif snapshot.with_memory:
+                definition = snapshots.take_with_memory(domain, snapshot.uuid)
+            else:
+                volumes = [volume.uuid for volume in snapshot.volumes_of(guest)]
+                snapshots.take_of_running(domain, snapshot.uuid, volumes)
+            return {**kept, str(snapshot.uuid): definition}
 
-        self._of_running("snapshot", host, guest, fence, timeout_s, take)
+        self._of_snapshot("snapshot", host, guest, snapshot, fence, timeout_s, take)
 
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
@@ -589,10 +594,7 @@ class LibvirtDriver(HypervisorDriver):
                 snapshots.revert_with_memory(domain, definition)
             return kept
 
-        if host is None:
-            self._of_stopped("revert", guest, fence, timeout_s, revert)
-        else:
-            self._of_running("revert", host, guest, fence, timeout_s, revert)
+        self._of_snapshot("revert", host, guest, snapshot, fence, timeout_s, revert)
 
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
@@ -601,18 +603,28 @@ class LibvirtDriver(HypervisorDriver):
         name = str(snapshot.uuid)
 
         def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
-            snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
+            if host is not None and not snapshot.with_memory:
+                snapshots.remove_of_running(domain, snapshot.uuid)
+            else:
+                snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
             return {other: definition for other, definition in kept.items() if other != name}
 
-        if host is None:
-            self._of_stopped("delete_snapshot", guest, fence, timeout_s, remove)
-        else:
-            self._of_running("delete_snapshot", host, guest, fence, timeout_s, remove)
+        self._of_snapshot("delete_snapshot", host, guest, snapshot, fence, timeout_s, remove)
 
-    def _of_running(
-        self, step: str, host: HostAddress, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+    def _of_snapshot(
+        self,
+        step: str,
+        host: HostAddress | None,
+        guest: GuestSpec,
+        snapshot: SnapshotSpec,
+        fence: int,
+        timeout_s: float,
+        change: "SnapshotChange",
     ) -> None:
-        """Change the snapshots of a guest that runs, and remember what is kept of them."""
+        """Change the snapshots of a guest that runs on ``host`` (None: does not run), and remember what is kept."""
+        if host is None:
+            self._of_stopped(step, guest, snapshot.volumes_of(guest), fence, timeout_s, change)
+            return
 
         def work(call: HostCall) -> None:
             fenced = self._fenced_here(call, step, guest.uuid, fence)
@@ -622,18 +634,23 @@ class LibvirtDriver(HypervisorDriver):
         self._of_guest(step, host, guest.uuid, timeout_s, work)
 
     def _of_stopped(
-        self, step: str, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+        self,
+        step: str,
+        guest: GuestSpec,
+        volumes: Sequence[VolumeSpec],
+        fence: int,
+        timeout_s: float,
+        change: "SnapshotChange",
     ) -> None:
-        """The same for a guest that does not run, and that is not started meanwhile."""
+        """The same in these volumes of a guest that does not run, and that is not started meanwhile."""
         fenced = self._raise_fence(step, ANY_HOST, guest.uuid, fence)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
-        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in guest.volumes}
+        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in volumes}
 
         def work(call: HostCall) -> None:
             disks = [
-                Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
-                for one in guest.volumes
+                Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}") for one in volumes
             ]
             with (
                 _settled_here(step, call.host),
@@ -643,7 +660,7 @@ class LibvirtDriver(HypervisorDriver):
                 self._change_snapshots(call, step, guest, fence, fenced, domain, change)
 
         def alone() -> None:
-            uuids = [volume.uuid for volume in guest.volumes]
+            uuids = [volume.uuid for volume in volumes]
             with (
                 self._turns.of(guest.uuid, step, ANY_HOST, timeout_s=deadline.left_s()),
                 self._records.fences.volumes_in_use(uuids) as used,
@@ -702,9 +719,20 @@ class LibvirtDriver(HypervisorDriver):
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
         """See HypervisorDriver."""
-        pools = self._records.directory.pools_of_host(host.uuid)
+        known = self._records.directory.pools_of_host(host.uuid)
+        pools = [pool for pool in known if _is_usable(pool, self._options)]
         work = partial(units_of, pools=pools, options=self._options)
         return self._links.run("look", host, Deadline(timeout_s), work)
+
+    # Files on hosts
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """See HypervisorDriver."""
+        return self._links.run("files", host, Deadline(timeout_s), partial(read_checksums, paths=paths))
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._links.run("files", host, Deadline(timeout_s), partial(write_file, file=file))
 
     # Lists
 
@@ -913,13 +941,6 @@ def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
         if not error.unanswered:
             raise
         raise DriverError(step, host.name, error.reason, transient=True) from error
-
-
-def _take(domain: Any, kept: Mapping[str, str | None], snapshot_uuid: UUID) -> Mapping[str, str | None]:
-    """Take a snapshot of volumes whose guest does not run, unless it is there."""
-    if str(snapshot_uuid) not in kept:
-        snapshots.take(domain, snapshot_uuid)
-    return {str(snapshot_uuid): None, **kept}
 
 
 def _is_ipv4(address: str | None) -> bool:

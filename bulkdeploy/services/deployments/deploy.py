@@ -18,10 +18,12 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
+from bulkdeploy.domain.device_parameters import is_parameter
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     InvalidParameter,
+    PermissionDenied,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -33,7 +35,7 @@ from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
-from bulkdeploy.services.abilities import require_ability, require_driver
+from bulkdeploy.services.abilities import require_ability, require_device_parameters, require_driver
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
 from bulkdeploy.services.deployments.deployment_checks import check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
@@ -132,7 +134,7 @@ def _deploy(
     keep_zone_rules(connection, shared.zone_id)
     configuration = read_configuration(connection)
     specs = check_deployments(connection, configuration, caller, batch)
-    _check_drivers(system, specs)
+    _check_drivers(system, caller, specs)
     if shared.bulk:
         lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
     wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
@@ -209,13 +211,37 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
-def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
-    """Every hypervisor has a driver, and one that gives guests data disks where they are asked for."""
+def _check_drivers(system: System, caller: Caller, specs: Sequence[DeploySpec]) -> None:
+    """Every hypervisor has a driver, and one that knows all that guests shall have."""
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
         if len(spec.disks) > 1:
             data_disk = _data_disk_of(spec.request)
             require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
+        if (variant := spec.request.variant.name) is not None:
+            require_ability(system.drivers, spec.hypervisor, Ability.TEMPLATE_VARIANTS, "templatevariant", variant)
+        _check_device_parameters(system, caller, spec)
+
+
+def _check_device_parameters(system: System, caller: Caller, spec: DeploySpec) -> None:
+    """Those of offerings are their makers'; in a call they are for root admins: a nic's may name any bridge.
+
+    Raises:
+        InvalidParameter: the driver knows one not.
+        PermissionDenied: somebody else's call has one.
+    """
+    request = spec.request
+    given = sorted(name for name in request.details if is_parameter(name))
+    if given and not caller.is_root_admin:
+        raise PermissionDenied(f"Only root admins may give details[0].{given[0]}; offerings have such details, too")
+    sources = [("details", ", ".join(given), request.details)]
+    offering = request.shown("serviceofferingid", spec.offering.id)
+    sources.append(("serviceofferingid", offering, spec.offering.details))
+    for disk in spec.disks:
+        shown = request.shown("diskofferingid", disk.disk_offering_id or 0)
+        sources.append(("diskofferingid", shown, disk.details))
+    for parameter, value, details in sources:
+        require_device_parameters(system.drivers, spec.hypervisor, details, parameter, value)
 
 
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:

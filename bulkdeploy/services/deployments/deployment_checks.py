@@ -14,8 +14,10 @@ from bulkdeploy.domain.deployment import (
     DiskOfferingFacts,
     OfferingFacts,
     TemplateFacts,
+    Variant,
     ZoneFacts,
 )
+from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.errors import (
     InvalidCombination,
     InvalidParameter,
@@ -65,6 +67,8 @@ def _check_request(
     cpu_number, cpu_mhz, memory_mib = vm_sizes(configuration, offering, request)
     disk_offerings = _check_disk_offerings(connection, request, owner, zone)
     template = _check_template(connection, request, owner, zone)
+    check_variant(template, request.variant)
+    _check_details(request)
     hypervisor = _check_hypervisor(request, template)
     _check_pins(connection, request, zone)
     disks = vm_disks(configuration, request, offering, disk_offerings, template)
@@ -91,6 +95,29 @@ def _check_request(
         affinity_groups=affinity_groups,
         user_data=user_data,
     )
+
+
+def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "templatevariant") -> None:
+    """Check that a template declares the variant that VMs are made from, unless it is forced.
+
+    Raises:
+        InvalidParameter: it does not; or it declares variants, and none was chosen.
+    """
+    declared = ", ".join(template.variants) or "none"
+    if variant.name is None and template.variants:
+        raise InvalidParameter(parameter, None, f"template {template.name} has variants, choose one: {declared}")
+    if variant.name is not None and variant.name not in template.variants and not variant.is_forced:
+        rule = (
+            f"template {template.name} declares these variants: {declared}; forcetemplatevariant=true takes others"
+        )
+        raise InvalidParameter(parameter, variant.name, rule)
+
+
+def _check_details(request: DeployRequest) -> None:
+    if VARIANT in request.details:
+        raise InvalidParameter(
+            f"details[0].{VARIANT}", request.details[VARIANT], f"it must be given as {VARIANT}, not as a detail"
+        )
 
 
 def _user_data(

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, insert
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeploySpec, NamedVm
+from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -199,10 +200,15 @@ def write_vms(
             "state": VmState.STOPPED.value,
             "group_id": group_id,
             "deployment_id": deployment_id,
-            "details": orjson.dumps(dict(spec.request.details)).decode(),
+            "details": orjson.dumps(_details_of(spec)).decode(),
             **spec.request.flags,
         },
     )
+
+
+def _details_of(spec: DeploySpec) -> dict[str, str]:
+    variant = spec.request.variant.name
+    return {**spec.request.details, **({} if variant is None else {VARIANT: variant})}
 
 
 def write_volumes(connection: Connection, *, spec: DeploySpec, new: NewVms, placed: Plan | None) -> None:

@@ -148,6 +148,13 @@ def root_disk_bytes(connection: Connection, vm_id: int) -> int:
     )
 
 
+def root_volume_id(connection: Connection, vm_id: int) -> int | None:
+    """The VM's root volume; None: it has none by now."""
+    return connection.execute(
+        text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"), {"vm": vm_id}
+    ).scalar()
+
+
 def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
     """Whether that is a template or an ISO."""
     kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()

@@ -1,4 +1,4 @@
-"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+"""Virtual machines as clients see them: rows for any number of ids, and the list query (one file: one object).
 
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, or_, select
 
+from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceType
@@ -46,6 +47,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import (
     user_data_column,
     user_data_details_column,
 )
+from bulkdeploy.store.virtual_machines.virtual_machine_json import virtual_machine_texts
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     affinity_groups_of,
     nics_of,
@@ -110,8 +112,6 @@ def virtual_machine_rows(
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
     for row in rows.values():
         del row["vm_id"]
-        row["vmtype"] = "User"
-        row["keypairs"] = ",".join(row["keypairs"]) if row["keypairs"] else None
     _add_lists(connection, rows, wanted)
     if with_jobs:
         for vm_id, job in running_jobs_of(connection, vm_ids).items():
@@ -183,14 +183,14 @@ def list_virtual_machines(
         kept = Kept(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
     query = filtered(query, filters, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, kept)
-    read = partial(
-        virtual_machine_rows,
-        connection,
-        details=details,
-        with_user_data=bool(arguments.get("userdata")),
-        with_jobs=True,
-    )
-    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
+    ids = [row["id"] for row in page.rows]
+    wanted: Any = {"details": details, "with_user_data": bool(arguments.get("userdata"))}
+    rows = rows_of(ids, partial(virtual_machine_rows, connection, **wanted, with_jobs=True))
+
+    def json(fields: tuple[Field, ...]) -> Sequence[str]:
+        return rows_of(ids, partial(virtual_machine_texts, connection, fields, **wanted))
+
+    return Page(rows, page.count, json)
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
