@@ -55,7 +55,9 @@ def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[
         NotAnswered, JobFailed: as ``Rapi.query``.
     """
     under_way = [text for _, text in active_jobs(rapi, timeout_s=timeout_s)]
-    made = rapi.query("instance", ("name",), ["|", *(["=", "name", name] for name in names)], timeout_s=timeout_s)
+    # Ganeti refuses a filter of nothing but names where it has not all of them; one that asks for more filters.
+    named = ["&", ["=~", "name", "."], ["|", *(["=", "name", name] for name in names)]]
+    made = rapi.query("instance", ("name",), named, timeout_s=timeout_s)
     return {str(name) for (name,) in made} | {name for name in names if any(name in text for text in under_way)}
 
 
