@@ -179,6 +179,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             host_name=vm.name,
             template_variant=vm.details.get(VARIANT),
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
+            iso_uuid=vm.iso_uuid,
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,

@@ -17,6 +17,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     read_domain,
     target_name,
     write_domain,
+    write_drive,
 )
 from bulkdeploy.drivers.libvirt.filters import FIRST, is_guarded, write_filter
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -68,7 +69,26 @@ def test_what_is_written_is_read_again() -> None:
     assert seen.nics == (GuestNic(NIC, "02:00:00:00:00:01", NETWORK, "10.0.0.5"),)
     assert (seen.name, seen.template_uuid) == (DOMAIN.name, DOMAIN.template_uuid)
     assert set(seen.devices) == {*VOLUMES, NIC}
-    assert seen.targets == {"vda", "vdb", "vdc", "sda"}
+    assert seen.targets == {"vda", "vdb", "vdc", "sda", "sdb"}
+
+
+@pytest.mark.parametrize(("machine", "bus"), [("pc", "ide"), ("q35", "sata")])
+def test_a_drive_has_what_was_put_into_it_last(machine: str, bus: str) -> None:
+    """On a bus that the machine has; the guest boots from there after its root volume."""
+    empty = read_domain(write_domain(replace(DOMAIN, machine=machine)))
+    assert empty is not None
+    assert (empty.iso_path, empty.drive is None) == (None, False)
+    loaded = read_domain(write_domain(replace(DOMAIN, machine=machine, iso_path="/pool/an.iso")))
+    assert loaded is not None
+    assert loaded.iso_path == "/pool/an.iso"
+    assert loaded.drive is not None
+    changed = Tree.fromstring(write_drive(loaded.drive, "/pool/other.iso"))  # noqa: S314
+    assert [source.get("file") for source in changed.findall("source")] == ["/pool/other.iso"]
+    assert Tree.fromstring(write_drive(loaded.drive, None)).find("source") is None  # noqa: S314
+    assert [child.get("bus") for child in changed.findall("target")] == [bus]
+    root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314
+    order = {disk.find("target").get("dev"): disk.find("boot") for disk in root.findall("devices/disk")}  # type: ignore[union-attr]
+    assert {name: boot.get("order") for name, boot in order.items() if boot is not None} == {"vda": "1", "sdb": "2"}
 
 
 def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:

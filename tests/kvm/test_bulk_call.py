@@ -1,5 +1,6 @@
 """One call, twenty guests that really boot; then what operators, users and accidents do to them."""
 
+import io
 import os
 import re
 import signal
@@ -94,6 +95,15 @@ class Cloud:
     def says_who_it_is(self, vm: str) -> bool:
         """Whether a guest has written its uuid to its console."""
         return f"guest {UUID(vm).hex} is up" in self.hosts.console(UUID(vm)).lower()
+
+    def drive(self, vm: str) -> str | None:
+        """The ISO in the drive of a VM's guest, as its daemon has it."""
+        from bulkdeploy.drivers.libvirt.domain import read_domain
+        from bulkdeploy.drivers.libvirt.storage import template_of_copy
+
+        seen = read_domain(definition_of(self, vm))
+        assert seen is not None
+        return None if seen.iso_path is None else str(template_of_copy(seen.iso_path))
 
     def counted(self, vm: str) -> list[int]:
         """The seconds that a guest has counted on its console."""
@@ -225,6 +235,73 @@ def test_a_guest_goes_back_to_what_it_was_doing(cloud: Cloud) -> None:
     cloud.assert_intact()
 
 
+def test_a_volume_goes_back_to_its_snapshot(cloud: Cloud) -> None:
+    """The guest counts on while QEMU takes its volumes, moves with them, and starts with what they were."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    (root,) = cloud.client.call("listVolumes", virtualmachineid=vm)["volume"]
+    file = cloud.hosts.pool / f"{root['id']}.qcow2"
+    snapshot = cloud.job("createSnapshot", volumeid=root["id"], name="early")["snapshot"]
+    whole = cloud.job("createVMSnapshot", virtualmachineid=vm, name="all")["vmsnapshot"]
+    assert (snapshot["state"], whole["type"]) == ("BackedUp", "Disk")
+    cloud.job("deleteVMSnapshot", vmsnapshotid=whole["id"])
+    listed = subprocess.run(["qemu-img", "snapshot", "-U", "-l", file], capture_output=True, check=True, text=True)
+    assert (snapshot["id"] in listed.stdout, whole["id"] in listed.stdout) == (True, False)
+    reached = cloud.counted(vm)[-1]
+    wait_until(lambda: cloud.counted(vm)[-1] > reached + 1, "it does not go on")
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    assert cloud.counted(vm) == list(range(1, len(cloud.counted(vm)) + 1))
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    subprocess.run(["qemu-io", "-c", "write -P 0 0 512", file], capture_output=True, check=True)  # no boot sector
+    cloud.job("revertSnapshot", id=snapshot["id"])
+    cloud.job("startVirtualMachine", id=vm)
+    wait_until(lambda: cloud.hosts.console(UUID(vm)).count(" is up") == 2, "it does not boot again")
+    cloud.job("deleteSnapshot", id=snapshot["id"])
+    cloud.assert_intact()
+
+
+def test_a_vm_boots_from_an_iso(cloud: Cloud, tmp_path: Path) -> None:
+    """Its root disk is empty; the ISO leaves its drive and comes back while it runs."""
+    image = tmp_path / "installer.iso"
+    image.write_bytes(bootable_iso())
+    (template,) = cloud.client.call("listTemplates", templatefilter="all", id=cloud.ids["templateid"])["template"]
+    registered = cloud.client.call(
+        "registerIso", name="installer", displaytext="Installer", url=image.as_uri(), zoneid=cloud.ids["zoneid"],
+        ostypeid=template["ostypeid"], bootable=True,
+    )  # fmt: skip
+    iso = registered["iso"][0]["id"]
+    disk = cloud.client.call("createDiskOffering", name="root", displaytext="Root", disksize=1)["diskoffering"][
+        "id"
+    ]
+    ids = {**cloud.ids, "templateid": iso, "diskofferingid": disk, "hypervisor": "KVM"}
+    vm = str(cloud.job("deployVirtualMachine", **ids)["virtualmachine"]["id"])
+    wait_until(lambda: cloud.says_who_it_is(vm), "it does not boot from the ISO")
+    assert cloud.drive(vm) == iso
+    assert cloud.job("detachIso", virtualmachineid=vm)["virtualmachine"].get("isoid") is None
+    assert cloud.drive(vm) is None
+    assert cloud.job("attachIso", virtualmachineid=vm, id=iso)["virtualmachine"]["isoid"] == iso
+    assert cloud.drive(vm) == iso
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    cloud.job("detachIso", virtualmachineid=vm)
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    cloud.job("startVirtualMachine", id=vm)
+    assert cloud.drive(vm) is None
+    cloud.assert_intact()
+
+
+def bootable_iso() -> bytes:
+    """An ISO that the firmware boots as it does a disk (El Torito, without emulation)."""
+    from pycdlib import PyCdlib
+
+    iso, written, sector = PyCdlib(), io.BytesIO(), boot_image()[:2048]
+    iso.new()
+    iso.add_fp(io.BytesIO(sector), len(sector), "/BOOT.;1")
+    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
+    iso.write_fp(written)
+    iso.close()
+    return written.getvalue()
+
+
 def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud) -> None:
     """It is there whole, or in state Error and can be removed; the guest runs on either way."""
     (vm,) = cloud.deploy(1)
@@ -281,16 +358,20 @@ def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
 
 def password_of(cloud: Cloud, vm: str) -> str:
     """A guest's VNC password, as the daemon that runs it has it."""
+    return str(re.findall(r"<graphics [^>]*passwd='([^']*)'", definition_of(cloud, vm))[0])
+
+
+def definition_of(cloud: Cloud, vm: str) -> str:
+    """A guest's definition, as the daemon that runs it has it."""
     import libvirt
 
     name = cloud.host_of(vm)
     (url,) = (host.url for host in cloud.hosts.hosts if host.name == name)
     connection = libvirt.open(url.split("#")[0])
     try:
-        xml = connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+        return str(connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))
     finally:
         connection.close()
-    return str(re.findall(r"<graphics [^>]*passwd='([^']*)'", xml)[0])
 
 
 def shows_something(cloud: Cloud, vm: str) -> bool:

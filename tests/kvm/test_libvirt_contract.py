@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     Filtering,
     HostContract,
+    IsoContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -40,14 +41,14 @@ from bulkdeploy.drivers.contract import (
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
-from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
+from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
 
-SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, memory_mib=32)
+SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, iso_uuid=ISO, memory_mib=32)
 
 
 def applied_rules(host: HostAddress, guest_uuid: UUID) -> frozenset[Rule] | None:
@@ -110,6 +111,7 @@ class TestLibvirtContract(
     DetailsContract,
     ScalingContract,
     DeviceContract,
+    IsoContract,
     ResizeContract,
     SerialConsoleContract,
     VncConsoleContract,
