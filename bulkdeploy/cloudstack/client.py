@@ -287,7 +287,7 @@ class Client:
                 allow_redirects=False,  # a redirect would carry the signature to a server that was not configured
             )
         except requests.exceptions.SSLError as error:
-            reason = f"the certificate does not verify: {_without_query(error)}"
+            reason = f"TLS with it fails: {_without_query(error)}"
             raise NotAnswered(command, reason, was_sent=False) from None
         except (requests.exceptions.ConnectTimeout, requests.exceptions.ConnectionError) as error:
             was_sent = not _never_connected(error)

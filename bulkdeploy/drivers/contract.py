@@ -17,6 +17,7 @@ from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.isos import IsoContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
@@ -48,6 +49,7 @@ __all__ = [
     "Filtering",
     "HostContract",
     "HostFencingContract",
+    "HostFilesContract",
     "IsoContract",
     "Machines",
     "MigrationContract",

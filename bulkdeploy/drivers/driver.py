@@ -19,6 +19,7 @@ from uuid import UUID
 
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
@@ -596,6 +597,26 @@ class HypervisorDriver(ABC):
         """
         del unit, timeout_s
         raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """SHA-256 in hexadecimal of these files on a host, by path; those that are not there are left out.
+
+        Ability.HOST_FILES.
+
+        Raises:
+            DriverError: the host does not answer, or one can not be read.
+        """
+        del paths, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """Make a host have a file, in place of what is there under its path. Ability.HOST_FILES.
+
+        Raises:
+            DriverError: it may have the file, the one before, or none.
+        """
+        del file, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

@@ -36,9 +36,14 @@ class SecretText(click.ParamType[str]):
                 "must be @ and the name of a file that holds it: command lines can be read by others", param, ctx
             )
         try:
-            return Path(text[1:]).read_text(encoding="utf-8").strip()
+            secret = Path(text[1:]).read_text(encoding="utf-8").strip()
         except OSError as error:
             self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail(f"{text[1:]} must be text in UTF-8", param, ctx)
+        if not secret:
+            self.fail(f"{text[1:]} must not be empty", param, ctx)
+        return secret
 
 
 URL = click.option("--url", required=True, help="Its API: https://cloud.example.org/client/api.")

@@ -90,9 +90,9 @@ def test_wrong_keys_are_told_first(tmp_path: Path) -> None:
     assert "unable to verify user credentials" in ended.output
 
 
-@pytest.mark.parametrize("given", ["the key itself", "@/nowhere/at/all"])
+@pytest.mark.parametrize("given", ["the key itself", "@/nowhere/at/all", "@/dev/null"])
 def test_keys_are_read_from_files_only(given: str) -> None:
-    """Others can read command lines."""
+    """Others can read command lines; what is no key is told before it is tried."""
     command = ["check", "cloudstack", "--url", "http://127.0.0.1", "--apikey", given, "--secretkey", given]
     ended = CliRunner().invoke(main, command)
     assert ended.exit_code == 2

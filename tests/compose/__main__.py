@@ -1,4 +1,4 @@
-"""The production shape on a real engine, as the guides say: start, faults, upgrade, way back, backup, restore.
+"""The production shape on a real engine, from start to restore, as the guides say (one file: one installation).
 
 ``python -m tests.compose``; ``make test-compose`` sees to an engine and to base images first.
 """

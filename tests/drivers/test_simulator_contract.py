@@ -20,6 +20,7 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     HostContract,
     HostFencingContract,
+    HostFilesContract,
     IsoContract,
     Machines,
     MigrationContract,
@@ -73,8 +74,14 @@ class TestSimulatorContract(
     StorageUnitContract,
     FencingContract,
     HostFencingContract,
+    HostFilesContract,
 ):
     """Hosts with room."""
+
+    @pytest.fixture
+    def files_folder(self) -> str:
+        """Any will do."""
+        return "/etc/app"
 
     @pytest.fixture
     def rig(self, simulator: SimulatorDriver, control: Connection) -> Rig:

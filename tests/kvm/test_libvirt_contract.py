@@ -1,6 +1,7 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 import dataclasses
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -22,6 +23,7 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     Filtering,
     HostContract,
+    HostFilesContract,
     IsoContract,
     Machines,
     MigrationContract,
@@ -119,9 +121,17 @@ class TestLibvirtContract(
     SecurityGroupContract,
     SnapshotContract,
     StorageUnitContract,
+    HostFilesContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
+
+    @pytest.fixture
+    def files_folder(self, kvm_hosts: LibvirtHosts) -> Iterator[str]:
+        """One where the daemons may write."""
+        folder = kvm_hosts.pool.parent / "files"
+        yield str(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     @pytest.fixture
     def fail_next(self, kvm_hosts: LibvirtHosts, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:

@@ -13,6 +13,7 @@ from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
+from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract
 from bulkdeploy.drivers.contract_suites.isos import IsoContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
@@ -39,6 +40,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
+    Ability.HOST_FILES: HostFilesContract,
     Ability.VOLUME_SNAPSHOTS: SnapshotContract,
     Ability.STORAGE_UNITS: StorageUnitContract,
 }

@@ -32,6 +32,7 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
@@ -55,6 +56,7 @@ from bulkdeploy.drivers.libvirt.domain import (
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
+from bulkdeploy.drivers.libvirt.files import read_checksums, write_file
 from bulkdeploy.drivers.libvirt.filters import (
     GUARD,
     filter_name,
@@ -129,6 +131,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.LIVE_SNAPSHOTS,
             Ability.VOLUME_SNAPSHOTS,
             Ability.STORAGE_UNITS,
+            Ability.HOST_FILES,
         }
     )
     is_watched = True
@@ -735,6 +738,16 @@ class LibvirtDriver(HypervisorDriver):
         pools = [pool for pool in known if _is_usable(pool, self._options)]
         work = partial(units_of, pools=pools, options=self._options)
         return self._links.run("look", host, Deadline(timeout_s), work)
+
+    # Files on hosts
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """See HypervisorDriver."""
+        return self._links.run("files", host, Deadline(timeout_s), partial(read_checksums, paths=paths))
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._links.run("files", host, Deadline(timeout_s), partial(write_file, file=file))
 
     # Lists
 

@@ -30,6 +30,7 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     VolumeSpec,
 )
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -99,6 +100,7 @@ class SimulatorDriver(BatchDriver):
             Ability.VOLUME_SNAPSHOTS,
             Ability.STORAGE_UNITS,
             Ability.STORAGE_REPAIR,
+            Ability.HOST_FILES,
         }
     )
 
@@ -351,18 +353,14 @@ class SimulatorDriver(BatchDriver):
         used = (
             "SELECT pool_uuid, sum(size_bytes) FROM simulator.volumes WHERE pool_uuid = ANY(%s) GROUP BY pool_uuid"
         )
-        broken = (
-            "SELECT h.is_off OR h.is_cut_off, array(SELECT pool_uuid FROM simulator.broken_units b"
-            " WHERE b.host_uuid = h.uuid) FROM simulator.hosts h WHERE h.uuid = %s"
-        )
+        unreadable = "SELECT pool_uuid FROM simulator.broken_units WHERE host_uuid = %s"
 
-        def look(link: Connection) -> tuple[dict[UUID, int], Sequence[Any] | None]:
+        def look(link: Connection) -> tuple[dict[UUID, int], set[UUID]]:
+            _require_reach(link, host)
             taken = {row[0]: int(row[1]) for row in link.execute(used, [uuids])}
-            return taken, link.execute(broken, [host.uuid]).fetchone()
+            return taken, {row[0] for row in link.execute(unreadable, [host.uuid])}
 
-        taken, state = self._link.request("look", host.name, look, patience_s=timeout_s)
-        if state is None or state[0]:
-            raise DriverError("look", host.name, "no route to the host", transient=True)
+        taken, broken = self._link.request("look", host.name, look, patience_s=timeout_s)
         return [
             StorageUnit(
                 TYPES_OF_POOLS.get(pool.pool_type, pool.pool_type.lower()),
@@ -370,7 +368,7 @@ class SimulatorDriver(BatchDriver):
                 pool.size_bytes,
                 taken.get(pool.uuid, 0),
                 max(pool.size_bytes - taken.get(pool.uuid, 0), 0),
-                is_healthy=pool.uuid not in state[1],
+                is_healthy=pool.uuid not in broken,
                 pool_uuid=pool.uuid,
             )
             for pool in pools
@@ -385,6 +383,32 @@ class SimulatorDriver(BatchDriver):
             lambda link: link.execute(query, [host.uuid, unit.pool_uuid]),
             patience_s=timeout_s,
         )
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """See HypervisorDriver."""
+        query = (
+            "SELECT path, encode(sha256(content), 'hex') FROM simulator.files"
+            " WHERE host_uuid = %s AND path = ANY(%s)"
+        )
+
+        def look(link: Connection) -> dict[str, str]:
+            _require_reach(link, host)
+            return {row[0]: row[1] for row in link.execute(query, [host.uuid, list(paths)])}
+
+        return self._link.request("files", host.name, look, patience_s=timeout_s)
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        query = (
+            "INSERT INTO simulator.files (host_uuid, path, content) VALUES (%s, %s, %s)"
+            " ON CONFLICT (host_uuid, path) DO UPDATE SET content = excluded.content"
+        )
+
+        def write(link: Connection) -> None:
+            _require_reach(link, host)
+            link.execute(query, [host.uuid, file.path, file.content])
+
+        self._link.request("files", host.name, write, patience_s=timeout_s)
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
         """Make hosts known; see ``inventory.sync_hosts``.
@@ -422,6 +446,12 @@ class SimulatorDriver(BatchDriver):
 
     def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
         call.answer(row, self._sleep)
+
+
+def _require_reach(link: Connection, host: HostAddress) -> None:
+    query = "SELECT FROM simulator.hosts WHERE uuid = %s AND NOT is_off AND NOT is_cut_off"
+    if link.execute(query, [host.uuid]).fetchone() is None:
+        raise DriverError("look", host.name, "no route to the host", transient=True)
 
 
 def _uuid_of(host: HostAddress | None) -> UUID | None:

@@ -70,6 +70,13 @@ CREATE TABLE IF NOT EXISTS simulator.broken_units (        -- pools that a host 
     PRIMARY KEY (host_uuid, pool_uuid)
 );
 
+CREATE TABLE IF NOT EXISTS simulator.files (
+    host_uuid uuid NOT NULL,
+    path text NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (host_uuid, path)
+);
+
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host text,                                             -- name or uuid; NULL: every host

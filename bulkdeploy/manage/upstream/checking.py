@@ -11,6 +11,10 @@ from bulkdeploy.manage.upstream.sections import SOURCES
 
 OLDEST, NEWEST = (4, 18), (4, 22)
 ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows these calls"
+AN_API = (
+    "Give the url of its API, such as https://cloud.example.org/client/api, and with --ca-file the certificates"
+    " that vouch for it where the system's do not"
+)
 CHANGING = (
     *("deployVirtualMachine", "startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"),
     *("migrateVirtualMachine", "scaleVirtualMachine", "createVolume", "attachVolume", "detachVolume"),
@@ -28,7 +32,7 @@ def check_cloudstack(client: Client) -> Iterator[Need]:
     try:
         yield from _needs(client)
     except NotAnswered as error:
-        yield Need("an answer", str(error), "Give the url of its API, such as https://cloud.example.org/client/api")
+        yield Need("an answer", str(error), AN_API)
 
 
 def _needs(client: Client) -> Iterator[Need]:

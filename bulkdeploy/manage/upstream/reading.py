@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bulkdeploy.cloudstack.client import Client, Row, rows_in
+from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.sections import OWNED, SOURCES
 
 VM_DETAILS = "group,nics,secgrp,tmpl,servoff,diskoff,iso,affgrp"
@@ -70,6 +71,7 @@ class Upstream:
         zones: names or ids of the only zones to read; none: all.
         wanted: the part that is read; None: all.
         rows: by list command, of what was read.
+        there: the same with those of other zones: what is missing here is gone.
         incomplete: commands whose lists stayed short of their counts; what they lack is not gone.
     """
 
@@ -77,6 +79,7 @@ class Upstream:
     zones: Collection[str] = ()
     wanted: Wanted | None = None
     rows: Rows = field(default_factory=dict)
+    there: Rows = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
 
     def read(self) -> None:
@@ -84,12 +87,13 @@ class Upstream:
 
         Raises:
             CallRefused, NotAnswered: see the client.
+            InvalidParameter: there is no such zone.
         """
         lists = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
         lists |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
         for command, (parameters, of_projects) in lists.items():
             if self._is_wanted(command):
-                self.rows[command] = self._kept(command, self._list(command, parameters, of_projects))
+                self._keep(command, self._list(command, parameters, of_projects))
         if self.wanted is not None:
             self._read_some(self.wanted)
 
@@ -114,8 +118,8 @@ class Upstream:
             }
             had_all = {vm for vm in left if _has_all(wanted.had.get(vm), vm, volumes)}
             volumes |= self._volumes_of(left - had_all, {**PLAIN[VOLUMES], **more})
-        self.rows[VIRTUAL_MACHINES] = self._kept(VIRTUAL_MACHINES, vms)
-        self.rows[VOLUMES] = self._kept(VOLUMES, list(volumes.values()))
+        self._keep(VIRTUAL_MACHINES, vms)
+        self._keep(VOLUMES, list(volumes.values()))
 
     def _volumes_of(self, vms: Collection[str], parameters: Mapping[str, str]) -> dict[str, Row]:
         """Volumes of VMs, by their ids. CloudStack lists those of one VM, or all, the newest first."""
@@ -161,16 +165,26 @@ class Upstream:
         for cluster in self.rows["listClusters"]:
             yield from self.client.list_all(command, {**parameters, "clusterid": str(cluster["id"])}).rows
 
-    def _kept(self, command: str, rows: list[Row]) -> list[Row]:
-        """The rows of the zones that were asked for, and of none."""
+    def _keep(self, command: str, rows: list[Row]) -> None:
+        """Keep the rows of the zones that were named, and of none; and all, to know what is there."""
+        self.there[command] = rows
         if not self.zones:
-            return rows
-        if command == "listZones":
-            return [row for row in rows if {str(row["id"]), str(row["name"])} & set(self.zones)]
-        kept = {row["id"] for row in self.rows["listZones"]} if "listZones" in self.rows else None
-        if kept is None or command in ("listServiceOfferings", "listDiskOfferings"):
-            return rows
-        return [row for row in rows if row.get("zoneid") is None or row["zoneid"] in kept]
+            self.rows[command] = rows
+        elif command == "listZones":
+            named = (self._zone(name, rows) for name in self.zones)
+            self.rows[command] = list({row["id"]: row for row in named}.values())
+        elif "listZones" not in self.rows or command in ("listServiceOfferings", "listDiskOfferings"):
+            self.rows[command] = rows
+        else:
+            kept = {None, *(row["id"] for row in self.rows["listZones"])}
+            self.rows[command] = [row for row in rows if row.get("zoneid") in kept]
+
+    def _zone(self, named: str, zones: Collection[Row]) -> Row:
+        found = next((row for row in zones if named in (row["id"], row["name"])), None)
+        if found is None:
+            names = ", ".join(sorted(str(row["name"]) for row in zones))
+            raise InvalidParameter("zone", named, f"must be the name or id of a zone there: {names or 'none'}")
+        return found
 
 
 def _has_all(had: Collection[str] | None, vm: str, volumes: Mapping[str, Row]) -> bool:

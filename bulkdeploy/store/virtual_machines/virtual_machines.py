@@ -1,4 +1,4 @@
-"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+"""Virtual machines as clients see them: rows for any number of ids, and the list query (one file: one object).
 
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
@@ -175,11 +175,10 @@ def list_virtual_machines(
     vm = virtual_machines.c
     query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
     filters = {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}
-    count = None
+    listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
     if not sees_destroyed or "state" not in arguments:
-        listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
         query = query.where(listed)
-        count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
+    count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
     query = filtered(query, filters, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, count)
     read = partial(
@@ -193,10 +192,7 @@ def list_virtual_machines(
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
-    """How many VMs are ``listed``, some or all of those that are not gone, of what is counted against limits.
-
-    That is as many as have not given their counts back. The few that did, or are on their way out, are looked at.
-    """
+    """How many VMs are ``listed``: as many as count against limits, but for the few that are gone or do not."""
     vm, counts = virtual_machines.c, resource_counts.c
     kept = select(func.coalesce(func.sum(counts.amount), 0)).where(
         counts.owner_kind == "account",
