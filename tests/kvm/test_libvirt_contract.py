@@ -1,6 +1,7 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 import dataclasses
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -217,6 +218,25 @@ class TestLibvirtContract(
         finally:
             source.close()
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_a_host_without_the_cpu_of_guests_is_refused(
+        self, kvm_hosts: LibvirtHosts, engine: Engine, tmp_path: Path
+    ) -> None:
+        """The error names what guests can have there; with one of these the host is admitted, and they have it."""
+        host = NewHost(uuid4(), "KVM", HostAccess(kvm_hosts.hosts[0].url), HostPromise(Decimal(1), Decimal(1), 50))
+        with (
+            driver_on(kvm_hosts, engine, tmp_path, FixedRules(), cpu_model="z80") as driver,
+            pytest.raises(DriverError) as refused,
+        ):
+            driver.admit_host(host, timeout_s=30)
+        assert not refused.value.transient
+        named = "qemu64"
+        assert re.search(rf"\b{named}\b", refused.value.reason)
+        with driver_on(kvm_hosts, engine, tmp_path, FixedRules(), cpu_model=named) as driver:
+            assert driver.admit_host(host, timeout_s=30).cpu_cores > 0
+            guest = SUBJECTS.new_guest()
+            Caller(driver).run(address_of(kvm_hosts.hosts[0]), guest)
+            assert guests_of(driver)[guest.uuid].host_uuid == kvm_hosts.hosts[0].uuid
 
     def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
         """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""
