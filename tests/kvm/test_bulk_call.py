@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from pydantic import SecretStr
 from websockets.sync.client import connect
 
+from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -98,11 +99,9 @@ class Cloud:
 
     def drive(self, vm: str) -> str | None:
         """The ISO in the drive of a VM's guest, as its daemon has it."""
-        from bulkdeploy.drivers.libvirt.domain import read_domain
         from bulkdeploy.drivers.libvirt.storage import template_of_copy
 
-        seen = read_domain(definition_of(self, vm))
-        assert seen is not None
+        seen = seen_of(self, vm)
         return None if seen.iso_path is None else str(template_of_copy(seen.iso_path))
 
     def counted(self, vm: str) -> list[int]:
@@ -323,6 +322,31 @@ def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud)
     cloud.assert_intact()
 
 
+def test_heal_makes_guests_what_rows_say(cloud: Cloud) -> None:
+    """A guest that lost its nic has it again, and one that somebody started by hand does not run."""
+    import libvirt
+
+    changed, started = cloud.deploy(2)
+    wait_until(lambda: cloud.counted(changed) and cloud.counted(started), "they do not count")
+    seen, by_hand = seen_of(cloud, changed), definition_of(cloud, started)
+    (nic,) = (one.uuid for one in seen.nics)
+    cloud.job("stopVirtualMachine", id=started, forced=True)
+    with connected(cloud, cloud.host_of(changed)) as connection:
+        both = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        connection.lookupByUUIDString(changed).detachDeviceFlags(seen.devices[nic], both)
+        connection.defineXML(by_hand).create()
+    wait_until(lambda: not seen_of(cloud, changed).nics, "the guest keeps its nic")
+    audited = bulkdeploy(cloud.settings, "audit")
+    assert audited.returncode != 0
+    assert (changed in audited.stdout, started in audited.stdout) == (True, True), audited.stdout
+    healed = bulkdeploy(cloud.settings, "heal")
+    assert healed.returncode == 4, healed.stdout + healed.stderr
+    cloud.assert_intact()
+    assert [one.uuid for one in seen_of(cloud, changed).nics] == [nic]
+    assert cloud.hosts.running() == {UUID(changed): cloud.host_of(changed)}
+    assert cloud.hosts.console(UUID(changed)).count(" is up") == 1
+
+
 def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
     """The screen by a VNC client over the websocket, with pixels on it, also after a move; the serial console."""
     (vm,) = cloud.deploy(1)
@@ -365,11 +389,26 @@ def definition_of(cloud: Cloud, vm: str) -> str:
     """A guest's definition, as the daemon that runs it has it."""
     import libvirt
 
-    name = cloud.host_of(vm)
-    (url,) = (host.url for host in cloud.hosts.hosts if host.name == name)
+    with connected(cloud, cloud.host_of(vm)) as connection:
+        return str(connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))
+
+
+def seen_of(cloud: Cloud, vm: str) -> SeenDomain:
+    """What the driver reads of a guest's definition."""
+    seen = read_domain(definition_of(cloud, vm))
+    assert seen is not None
+    return seen
+
+
+@contextmanager
+def connected(cloud: Cloud, host: str) -> Iterator[Any]:
+    """A connection to a host's daemon, past the service."""
+    import libvirt
+
+    (url,) = (one.url for one in cloud.hosts.hosts if one.name == host)
     connection = libvirt.open(url.split("#")[0])
     try:
-        return str(connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))
+        yield connection
     finally:
         connection.close()
 
