@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -101,7 +102,7 @@ class GuestSpec:
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     ``host_name``: what it calls itself; None: ``name``.
     ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
-    ``iso_uuid``: the ISO in its drive; None: that is empty.
+    ``iso_uuid``: the ISO in its drive; None: that is empty. ``uefi``: how UEFI boots it; None: BIOS does.
     """
 
     uuid: UUID
@@ -118,6 +119,7 @@ class GuestSpec:
     host_name: str | None = None
     template_variant: str | None = None
     iso_uuid: UUID | None = None
+    uefi: BootMode | None = None
 
 
 @dataclass(frozen=True, slots=True)

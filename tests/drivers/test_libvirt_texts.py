@@ -7,6 +7,7 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
@@ -116,6 +117,18 @@ def test_growth_ends_where_hosts_have_no_more() -> None:
     seen = read_domain(largest)
     assert seen is not None
     assert (seen.cpu_number, seen.most_cpus, "maxMemory" in largest) == (300, 300, False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "machine", "secure"), [(BootMode.LEGACY, "pc", "no"), (BootMode.SECURE, "q35", "yes")]
+)
+def test_libvirt_chooses_the_firmware(mode: BootMode, machine: str, secure: str) -> None:
+    """Secure boot only on a machine that can do it; without a mode nothing is said of firmware."""
+    os = Tree.fromstring(write_domain(replace(DOMAIN, uefi=mode))).find("os")  # noqa: S314 - written a moment ago
+    assert os is not None
+    assert (os.get("firmware"), [one.get("machine") for one in os.findall("type")]) == ("efi", [machine])
+    assert [one.get("enabled") for one in os.findall("firmware/feature[@name='secure-boot']")] == [secure]
+    assert "firmware" not in write_domain(DOMAIN)
 
 
 def test_other_peoples_domains_are_left_alone() -> None:

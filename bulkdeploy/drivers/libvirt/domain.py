@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
@@ -92,6 +93,12 @@ class Domain:
     console_log: str | None = None
     template_uuid: UUID | None = None
     growth: int = 1
+    uefi: BootMode | None = None
+
+    @property
+    def machine_type(self) -> str:
+        """Secure boot needs a machine that can keep the guest from its firmware's memory."""
+        return "q35" if self.uefi is BootMode.SECURE and "q35" not in self.machine else self.machine
 
     @property
     def most_cpus(self) -> int:
@@ -149,7 +156,11 @@ def write_domain(domain: Domain) -> str:
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
     os = Tree.SubElement(root, "os")
-    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine)
+    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine_type)
+    if domain.uefi is not None:
+        os.set("firmware", "efi")
+        is_secure = "yes" if domain.uefi is BootMode.SECURE else "no"
+        Tree.SubElement(Tree.SubElement(os, "firmware"), "feature", enabled=is_secure, name="secure-boot")
     features = Tree.SubElement(root, "features")
     Tree.SubElement(features, "acpi")
     Tree.SubElement(features, "apic")
@@ -162,7 +173,7 @@ def write_domain(domain: Domain) -> str:
         devices.append(_disk(disk, target_name(number)))
         if number == 0:
             Tree.SubElement(devices[0], "boot", order="1")
-    bus = "sata" if "q35" in domain.machine else "ide"
+    bus = "sata" if "q35" in domain.machine_type else "ide"
     if domain.seed_path is not None:
         devices.append(_cdrom(domain.seed_path, "sda", bus))
     devices.append(_drive(domain.iso_path, "sdb", bus))

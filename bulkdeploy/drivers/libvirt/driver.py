@@ -64,7 +64,7 @@ from bulkdeploy.drivers.libvirt.filters import (
     write_filter,
 )
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.seed import make_seed
@@ -119,6 +119,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.ISOS,
+            Ability.UEFI,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -198,6 +199,9 @@ class LibvirtDriver(HypervisorDriver):
         domain = _find_domain(call, guest.uuid)
         if domain is not None and domain.isActive():
             return
+        if guest.uefi is not None:
+            with call.failing("boot"):
+                require_uefi(call, self._options)
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
             seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
@@ -923,6 +927,7 @@ class LibvirtDriver(HypervisorDriver):
             ],
             seed_path=seed_path,
             iso_path=iso_path,
+            uefi=guest.uefi,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,

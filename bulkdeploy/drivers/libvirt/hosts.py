@@ -81,6 +81,18 @@ def usable_cpu_models(capabilities: str) -> frozenset[str]:
     return frozenset(str(model.text) for model in named if model.get("usable") != "no")
 
 
+def require_uefi(call: HostCall, options: LibvirtOptions) -> None:
+    """Check that a host has firmware for guests that boot with UEFI.
+
+    Raises:
+        DriverError: it has none; says what to install.
+    """
+    firmware = Tree.fromstring(capabilities_of(call, options)).findall("os/enum[@name='firmware']/value")  # noqa: S314
+    if "efi" not in {value.text for value in firmware}:
+        reason = f"it has no UEFI firmware for machine type {options.machine}: install ovmf, or edk2-ovmf, there"
+        raise DriverError("boot", call.host.name, reason, transient=False)
+
+
 def capabilities_of(call: HostCall, options: LibvirtOptions) -> str:
     """What libvirt says that guests of our kind and machine type can have."""
     return str(call.connection.getDomainCapabilities(None, "x86_64", options.machine, options.virtualization, 0))
