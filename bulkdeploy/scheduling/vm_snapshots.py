@@ -19,7 +19,7 @@ def check_no_snapshots(connection: Connection, vm_id: int, parameter: str, shown
     snapshots = [snapshot for snapshot in snapshots_of_vm(connection, vm_id) if snapshot.volume_id is None]
     if snapshots:
         names = _names(snapshots)
-        rule = f"it has snapshots ({names}): while it has, its volumes, nics, sizes and owner can not change"
+        rule = f"it has snapshots ({names}): while it has, its volumes, nics, drive, sizes and owner can not change"
         raise InvalidParameter(parameter, str(shown), rule)
 
 

@@ -49,6 +49,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     target_name,
     write_disk,
     write_domain,
+    write_drive,
     write_interface,
     write_memory,
     write_metadata,
@@ -63,7 +64,7 @@ from bulkdeploy.drivers.libvirt.filters import (
     write_filter,
 )
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.seed import make_seed
@@ -74,6 +75,7 @@ from bulkdeploy.drivers.libvirt.storage import (
     copy_name,
     pool_xml,
     seed_name,
+    template_of_copy,
     volume_name,
 )
 from bulkdeploy.drivers.libvirt.storage_units import units_of
@@ -116,6 +118,8 @@ class LibvirtDriver(HypervisorDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.ISOS,
+            Ability.UEFI,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -195,12 +199,15 @@ class LibvirtDriver(HypervisorDriver):
         domain = _find_domain(call, guest.uuid)
         if domain is not None and domain.isActive():
             return
+        if guest.uefi is not None:
+            with call.failing("boot"):
+                require_uefi(call, self._options)
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
-            seed = self._write_seed(call, guest)
+            seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._ensure_filter(call, guest)
-        defined = write_domain(self._domain(call, guest, fence, disks, seed, is_filtered=is_filtered))
+        defined = write_domain(self._domain(call, guest, fence, disks, seed, iso, is_filtered=is_filtered))
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
         try:
@@ -450,7 +457,19 @@ class LibvirtDriver(HypervisorDriver):
             if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
+        self._change_iso(call, domain, seen, guest)
         self._claim(call, "devices", guest, wanted, fence)
+
+    def _change_iso(self, call: HostCall, domain: Any, seen: SeenDomain, guest: GuestSpec) -> None:
+        """Put another ISO into a running guest's drive, or take it out: where the guest lets it go."""
+        path = self._iso_path(call, guest)
+        if path == seen.iso_path:
+            return
+        if seen.drive is None:
+            reason = "the guest was started without a drive: stop and start it"
+            raise DriverError("devices", call.host.name, reason, transient=False)
+        call.go_on("devices")
+        domain.updateDeviceFlags(write_drive(seen.drive, path), _affected(domain))
 
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
@@ -862,6 +881,17 @@ class LibvirtDriver(HypervisorDriver):
         found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
         return self._copies.setdefault((template_uuid, pool_uuid), found)
 
+    def _iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+        """The ISO that is to be in a guest's drive, in the pool of its root volume."""
+        if guest.iso_uuid is None:
+            return None
+        pool = self._pool(call, guest.volumes[0].pool_uuid)
+        copy = self._find_copy(guest.iso_uuid, pool.pool.uuid)
+        if copy is None:
+            reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return f"{pool.path}/{copy.name}"
+
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
             return None
@@ -874,6 +904,7 @@ class LibvirtDriver(HypervisorDriver):
         fence: int,
         disks: Sequence[Disk],
         seed_path: str | None,
+        iso_path: str | None,
         *,
         is_filtered: bool,
     ) -> Domain:
@@ -895,6 +926,8 @@ class LibvirtDriver(HypervisorDriver):
                 self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
             ],
             seed_path=seed_path,
+            iso_path=iso_path,
+            uefi=guest.uefi,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
@@ -1090,6 +1123,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.memory_mib,
         frozenset(seen.disks),
         frozenset(nic.uuid for nic in seen.nics),
+        None if seen.iso_path is None else template_of_copy(seen.iso_path),
     )
 
 
