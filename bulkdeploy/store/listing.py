@@ -136,7 +136,7 @@ def fetch_rows(connection: Connection, query: Select[Any], paging: Paging) -> tu
     cut = query if paging.limit is None else query.limit(paging.limit)
     result = connection.execute(cut.offset(paging.offset))
     names = tuple(result.keys())
-    rows = [dict(zip(names, row, strict=True)) for row in result]
+    rows = [dict(zip(names, row, strict=True)) for row in result.all()]
     if rows and (paging.limit is None or len(rows) < paging.limit):
         return rows, paging.offset + len(rows)
     if not rows and paging.offset == 0 and paging.limit != 0:
