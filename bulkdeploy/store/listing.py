@@ -180,4 +180,4 @@ def fetch_rows(
 def _rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
     result = connection.execute(query)
     names = tuple(result.keys())
-    return [dict(zip(names, row, strict=True)) for row in result]
+    return [dict(zip(names, row, strict=True)) for row in result.all()]
