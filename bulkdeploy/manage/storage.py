@@ -2,64 +2,19 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.installation import Installation, installation
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from bulkdeploy.services.infrastructure.storage_units import SeenUnit
 
-    from bulkdeploy.drivers.registry import Drivers
-    from bulkdeploy.services.infrastructure.storage_units import Reading, SeenUnit
-
+PROGRAM = "bulkdeploy storage"
 FOUND = 3
 """Exit code where a unit is not healthy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """The configured database and hypervisors."""
-
-    engine: "Engine"
-    drivers: "Drivers"
-    timeout_s: float
-
-    @property
-    def reading(self) -> "Reading":
-        """Opens connections that read."""
-        from bulkdeploy.store.database.engine import read_only
-
-        return partial(read_only, self.engine)
-
-    def host(self, named: str) -> Any:
-        """The host of this name or id.
-
-        Raises:
-            UsageError: there is none, or more than one.
-        """
-        from bulkdeploy.store.infrastructure.storage_units import hosts
-        from bulkdeploy.store.ledger.allocations import find_hosts
-
-        with self.reading() as connection:
-            found = find_hosts(connection, named)
-            if len(found) != 1:
-                rule = "HOST must be the name or the id of a host, and its id where the name is not the only one"
-                raise click.UsageError(f"there are {len(found)} hosts {named!r}: {rule}")
-            return hosts(connection, host_ids=[found[0]["id"]])[0]
-
-    def unit(self, host: str, unit_type: str, name: str) -> "SeenUnit":
-        """One unit."""
-        from bulkdeploy.services.infrastructure.storage_units import find
-
-        row = self.host(host)
-        return find(self.reading, self.drivers, row, unit_type, name, timeout_s=self.timeout_s)
 
 
 HOST = click.argument("host")
@@ -83,15 +38,9 @@ def list_command(ctx: click.Context, host: str | None, as_json: bool) -> None:
     """
     from bulkdeploy.commands.infrastructure.storage_units import as_row
     from bulkdeploy.services.infrastructure.storage_units import look
-    from bulkdeploy.store.infrastructure.storage_units import hosts
 
-    with _installation(ctx) as installed:
-        if host is not None:
-            rows = [installed.host(host)]
-        else:
-            with installed.reading() as connection:
-                rows = list(hosts(connection))
-        seen = look(installed.reading, installed.drivers, rows, timeout_s=installed.timeout_s)
+    with installation(ctx, PROGRAM) as installed:
+        seen = look(installed.reading, installed.drivers, installed.hosts(host), timeout_s=installed.timeout_s)
     if as_json:
         click.echo(json.dumps({"units": [as_row(one) for one in seen]}))
     else:
@@ -116,12 +65,12 @@ def modify(ctx: click.Context, host: str, unit_type: str, name: str, allocatable
     from bulkdeploy.services.infrastructure.storage_units import set_allocatable
     from bulkdeploy.store.database.engine import run_transaction
 
-    with _installation(ctx) as installed:
-        seen = installed.unit(host, unit_type, name)
+    with installation(ctx, PROGRAM) as installed:
+        seen = _unit(installed, host, unit_type, name)
         wanted = allocatable == "yes"
         writing = partial(run_transaction, installed.engine)
         set_allocatable(writing, installed.drivers, seen, allocatable=wanted, timeout_s=installed.timeout_s)
-        click.echo(_line(installed.unit(host, unit_type, name)))
+        click.echo(_line(_unit(installed, host, unit_type, name)))
 
 
 @storage.command()
@@ -139,13 +88,13 @@ def repair(ctx: click.Context, host: str, unit_type: str, name: str, dry_run: bo
     """
     from bulkdeploy.services.infrastructure.storage_units import repair as repair_unit
 
-    with _installation(ctx) as installed:
-        seen = installed.unit(host, unit_type, name)
+    with installation(ctx, PROGRAM) as installed:
+        seen = _unit(installed, host, unit_type, name)
         repair_unit(installed.reading, installed.drivers, seen, dry_run=dry_run, timeout_s=installed.timeout_s)
         if dry_run:
             click.echo(f"{unit_type} {name} of host {seen.host.name} may be repaired.")
             return
-        seen = installed.unit(host, unit_type, name)
+        seen = _unit(installed, host, unit_type, name)
         click.echo(_line(seen))
         sys.exit(0 if seen.is_healthy else FOUND)
 
@@ -161,17 +110,8 @@ def _line(seen: "SeenUnit") -> str:
     return f"{state}  {seen.host.name} {unit.unit_type} {unit.name}: {sizes}{pool}{stopped}"
 
 
-@contextmanager
-def _installation(ctx: click.Context) -> Iterator[Installation]:
-    from bulkdeploy.wiring.drivers import build_configured_drivers
-    from bulkdeploy.wiring.system import build_engine
+def _unit(installed: Installation, host: str, unit_type: str, name: str) -> "SeenUnit":
+    from bulkdeploy.services.infrastructure.storage_units import find
 
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
-    engine = build_engine(settings, application_name="bulkdeploy storage")
-    drivers = build_configured_drivers(settings, engine)
-    try:
-        yield Installation(engine, drivers, settings.driver_timeout_seconds)
-    finally:
-        drivers.close()
-        engine.dispose()
+    (row,) = installed.hosts(host)
+    return find(installed.reading, installed.drivers, row, unit_type, name, timeout_s=installed.timeout_s)

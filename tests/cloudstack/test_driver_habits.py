@@ -69,6 +69,17 @@ def test_a_lost_answer_is_found_again(engine: Engine, command: str, volumes: int
         assert upstream.calls["deployVirtualMachine"] == 1
 
 
+def test_lost_answers_are_found_together(engine: Engine) -> None:
+    """Several VMs whose answers were lost are looked for in one list call."""
+    guests = [small_guest() for _ in range(12)]
+    with driven(engine, poll_seconds=0.2) as (upstream, driver), ThreadPoolExecutor(12) as threads:
+        upstream.habits.lost["deployVirtualMachine"] = len(guests)
+        upstream.habits.slow_list_s = 0.1
+        list(threads.map(lambda guest: Caller(driver).run(LEFT, guest), guests))
+        assert upstream.calls["deployVirtualMachine"] == len(upstream.running()) == len(guests)
+        assert upstream.most_ids > 1
+
+
 def test_a_restart_ends_jobs_and_not_vms(engine: Engine) -> None:
     """What its jobs were making is looked at, and finished."""
     guests = [small_guest() for _ in range(4)]

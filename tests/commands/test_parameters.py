@@ -24,6 +24,7 @@ OURS = {
     "getHealth",
     "listBulkDeployments",
     "listAllocations",
+    "listStorageUnits",
     "migrateHost",
 }
 """Commands that CloudStack does not have."""
@@ -37,6 +38,8 @@ BESIDES = {
     ("deployVirtualMachine", "hostids"),
     ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
+    ("deployVirtualMachine", "templatevariant"),
+    ("deployVirtualMachine", "forcetemplatevariant"),
     ("listAsyncJobs", "deploymentid"),
     *(
         (command, "sortby")

@@ -20,6 +20,8 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     HostContract,
     HostFencingContract,
+    HostFilesContract,
+    IsoContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -65,14 +67,21 @@ class TestSimulatorContract(
     ScalingContract,
     DetailsContract,
     DeviceContract,
+    IsoContract,
     ResizeContract,
     ShrinkContract,
     SnapshotContract,
     StorageUnitContract,
     FencingContract,
     HostFencingContract,
+    HostFilesContract,
 ):
     """Hosts with room."""
+
+    @pytest.fixture
+    def files_folder(self) -> str:
+        """Any will do."""
+        return "/etc/app"
 
     @pytest.fixture
     def rig(self, simulator: SimulatorDriver, control: Connection) -> Rig:

@@ -13,6 +13,8 @@ from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
+from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract
+from bulkdeploy.drivers.contract_suites.isos import IsoContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
@@ -30,6 +32,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.LIVE_SCALING: ScalingContract,
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
+    Ability.ISOS: IsoContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.VNC_CONSOLE: VncConsoleContract,
     Ability.SERIAL_CONSOLE: SerialConsoleContract,
@@ -37,6 +40,8 @@ SUITES: Mapping[Ability, type] = {
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
+    Ability.HOST_FILES: HostFilesContract,
+    Ability.VOLUME_SNAPSHOTS: SnapshotContract,
     Ability.STORAGE_UNITS: StorageUnitContract,
 }
 """Who declares an ability keeps its suite as well."""

@@ -10,9 +10,6 @@ from bulkdeploy.drivers.libvirt.storage import pool_xml
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.storage_units import StorageUnit
 
-FOLDERS = ("NetworkFilesystem", "SharedMountPoint", "Filesystem")
-"""The types of pools that hosts can have."""
-
 UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
 """Types of storage units by libvirt's, where they are called otherwise."""
 
@@ -25,7 +22,6 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
     ours = {
         Tree.fromstring(pool_xml(pool, options, call.host.name)).findtext("target/path"): pool.uuid  # noqa: S314 - ours
         for pool in pools
-        if pool.pool_type in FOLDERS
     }
     units = []
     for known in call.connection.listAllStoragePools():
