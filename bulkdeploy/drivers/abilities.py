@@ -24,6 +24,13 @@ class Ability(StrEnum):
     HOT_PLUG_NICS = "hot plug of nics"
     """``ensure_devices``: a running guest gets and loses nics."""
 
+    ISOS = "ISOs in drives"
+    """``ensure_running``, ``ensure_devices``: a guest has ``GuestSpec.iso_uuid`` in its drive, and boots from there
+    where its root volume does not boot."""
+
+    UEFI = "UEFI"
+    """``ensure_running`` starts guests with the firmware of ``GuestSpec.uefi``."""
+
     RESIZE_VOLUMES = "resizing of volumes"
     """``ensure_resized``, ``size_of``: a volume grows while its guest runs."""
 
@@ -44,6 +51,9 @@ class Ability(StrEnum):
 
     LIVE_SNAPSHOTS = "snapshots of running guests without memory"
     """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
+
+    VOLUME_SNAPSHOTS = "snapshots of volumes"
+    """The same of one of a guest's volumes (``SnapshotSpec.volume_uuid``)."""
 
     VNC_CONSOLE = "VNC console"
     """``open_console``: the screen of a running guest."""

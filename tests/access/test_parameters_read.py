@@ -30,6 +30,7 @@ WITHOUT_EFFECT = {
     "listNetworkOfferings": {"zoneid"},
     "listResourceLimits": {"isrecursive", "listall"},
     "listServiceOfferings": {"listall"},
+    "listSnapshots": {"showunique"},
     "registerTemplate": {"bits"},
     "restartNetwork": {"cleanup"},
     "restoreVirtualMachine": {"expunge"},

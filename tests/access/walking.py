@@ -244,8 +244,9 @@ def _select(entity: Entity, owner: str | None) -> str:
     if owner is not None and entity in UNNAMED:
         return f"SELECT t.uuid FROM {UNNAMED[entity]} ORDER BY t.id LIMIT 1"
     where = ["t.removed IS NULL"] if "removed" in source.table.c else []
-    if source.kind is not None:
-        where.append(f"t.kind = '{source.kind.value}'")
+    if source.rows is not None:
+        rows = str(source.rows.compile(compile_kwargs={"literal_binds": True}))
+        where.append(rows.replace(f"{source.table.name}.", "t."))
     tables, order = f"{source.table.name} t", "t.id"
     if owner is not None:
         tables, order = f"{tables} JOIN accounts a ON a.id = t.account_id", "t.id DESC"

@@ -50,7 +50,6 @@ EMPTY = {
     "listResourceIcon",
     "listRouters",
     "listSnapshotPolicies",
-    "listSnapshots",
     "listStorageNetworkIpRange",
     "listSystemVms",
     "listVPCs",

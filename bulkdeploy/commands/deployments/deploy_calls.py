@@ -16,6 +16,7 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
@@ -170,6 +171,8 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         group=call.text("group"),
         details=_merged(arguments, "details"),
         variant=Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),
+        boot_type=None if (word := call.text("boottype")) is None else BootType(word),
+        boot_mode=None if (word := call.text("bootmode")) is None else BootMode(word),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
         start_vm=call.flag("startvm", default=True),

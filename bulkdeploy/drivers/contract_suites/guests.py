@@ -14,6 +14,7 @@ from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, V
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract
+from bulkdeploy.drivers.contract_suites.isos import IsoContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
@@ -31,6 +32,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.LIVE_SCALING: ScalingContract,
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
+    Ability.ISOS: IsoContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.VNC_CONSOLE: VncConsoleContract,
     Ability.SERIAL_CONSOLE: SerialConsoleContract,
@@ -39,6 +41,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
     Ability.HOST_FILES: HostFilesContract,
+    Ability.VOLUME_SNAPSHOTS: SnapshotContract,
     Ability.STORAGE_UNITS: StorageUnitContract,
 }
 """Who declares an ability keeps its suite as well."""

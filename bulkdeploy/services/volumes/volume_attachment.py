@@ -14,6 +14,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.attach_volume import ATTACH_VOLUME
 from bulkdeploy.provisioning.kinds.detach_volume import DETACH_VOLUME
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_attachment import attach, check_free, detach
 from bulkdeploy.services.abilities import require_ability, require_device_parameters
 from bulkdeploy.services.jobs.done_jobs import done_with_object
@@ -76,7 +77,7 @@ def detach_volume(
     While the VM runs no other VM gets the volume before its guest has lost it.
 
     Raises:
-        InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.
+        InvalidParameter: there is no such volume, no VM has it, it has snapshots, or the VM is in no state for it.
         PermissionDenied: the volume, or the VM named, is not the caller's to touch.
     """
     if ref is None and vm is not None and device_id is not None:
@@ -88,6 +89,7 @@ def detach_volume(
     volume, _ = owned_volume(connection, caller, ref)
     if volume.vm_id is None or volume.volume_type != VolumeType.DATADISK:
         raise InvalidParameter("id", str(ref.uuid), "it must be a data volume that a VM has")
+    check_no_snapshots_of_volumes(connection, volume.vm_id, "id", ref.uuid, volume_id=volume.id)
     seen = store.read_vm(connection, volume.vm_id)
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
 

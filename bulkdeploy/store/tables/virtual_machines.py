@@ -193,6 +193,7 @@ vm_snapshots = Table(
     name_column("display_name"),
     Column("description", Text),
     parent_id("vm_id", index=True),
+    Column("volume_id", BigInteger, comment="the one volume that it is of; NULL: all of its VM"),
     parent_id("account_id", index=True),
     Column("snapshot_type", Text, nullable=False, comment="Disk, DiskAndMemory"),
     Column("state", Text, nullable=False, comment="Creating, Ready, Reverting, Expunging, Error"),
@@ -200,6 +201,7 @@ vm_snapshots = Table(
     Column("is_current", Boolean, nullable=False, comment="what its VM has since then was made on it"),
     created(),
     removed(),
+    Index("ix_vm_snapshots_volume_id", "volume_id", postgresql_where=text("volume_id IS NOT NULL")),
 )
 
 console_tokens = Table(

@@ -30,6 +30,12 @@ REST_S = 240.0
 NOT_DONE_S = 0.4, 1.5
 """Seconds between two calls of the load."""
 
+SNAPSHOTS = 0.4
+"""Share of the calls about a VM that are about its snapshots."""
+
+OF_VM_SNAPSHOTS = "revertToVMSnapshot", "deleteVMSnapshot"
+OF_SNAPSHOTS = "revertSnapshot", "deleteSnapshot"
+
 BREAKS_S = 4.0, 8.0
 """Seconds between two accidents."""
 
@@ -51,7 +57,7 @@ class Trial(ABC):
     # The load
 
     def load(self) -> None:
-        """Deploy, destroy, stop, start and move VMs, a call at a time."""
+        """Deploy, destroy, stop, start, move and snapshot VMs, a call at a time."""
         chance = random.Random(self.seed)  # noqa: S311 - to be repeated
         while time.monotonic() < self.ends:
             try:
@@ -73,6 +79,11 @@ class Trial(ABC):
         if not steady:
             return
         vm = chance.choice(steady)
+        if chance.random() < SNAPSHOTS:
+            command, parameters = chance.choice(self._calls_of_snapshots(vm, with_memory=chance.random() < 0.5))
+            client.call(command, **parameters)
+            self.done[command] += 1
+            return
         calls: Mapping[str, dict[str, Any]] = {
             "destroyVirtualMachine": {"id": vm["id"], "expunge": True},
             "migrateVirtualMachine": {"virtualmachineid": vm["id"], "autoselect": True},
@@ -90,6 +101,22 @@ class Trial(ABC):
         command = chance.choice(names)
         client.call(command, **calls[command])
         self.done[command] += 1
+
+    def _calls_of_snapshots(self, vm: Mapping[str, Any], *, with_memory: bool) -> list[tuple[str, dict[str, Any]]]:
+        """What may be asked for of a VM's snapshots, and of its root volume's; some are refused in its state."""
+        client = self.cloud.client
+        whole = client.call("listVMSnapshot", virtualmachineid=vm["id"]).get("vmSnapshot", ())
+        roots = client.call("listVolumes", virtualmachineid=vm["id"], type="ROOT").get("volume", ())
+        of_roots = [
+            one for root in roots for one in client.call("listSnapshots", volumeid=root["id"]).get("snapshot", ())
+        ]
+        memory = with_memory and vm["state"] == "Running"
+        return [
+            ("createVMSnapshot", {"virtualmachineid": vm["id"], "snapshotmemory": memory}),
+            *(("createSnapshot", {"volumeid": root["id"]}) for root in roots),
+            *((name, {"vmsnapshotid": one["id"]}) for one in whole for name in OF_VM_SNAPSHOTS),
+            *((name, {"id": one["id"]}) for one in of_roots for name in OF_SNAPSHOTS),
+        ]
 
     # The accidents
 

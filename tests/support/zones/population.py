@@ -221,6 +221,11 @@ INSERT INTO vm_snapshots (name, display_name, description, vm_id, account_id, sn
 INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, parent_id, is_current)
     SELECT 'second', 'second', vm_id, account_id, 'DiskAndMemory', 'Ready', id, true FROM vm_snapshots
     WHERE display_name = 'of rival-1';
+INSERT INTO vm_snapshots (name, display_name, vm_id, volume_id, account_id, snapshot_type, state, is_current)
+    SELECT 'volume of ' || m.name, 'volume of ' || m.name, m.id, v.id, m.account_id, 'Disk', 'Ready', false
+    FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
+    WHERE m.name IN ('acme-1', 'acme-2', 'neighbour-1', 'rival-1')
+        OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
 INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
     SELECT id, network_id, ip_range_id, '10.1.0.250' FROM nics
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
@@ -245,6 +250,7 @@ INSERT INTO resource_tags (resource_type, resource_id, key, value, customer, acc
           UNION ALL SELECT 'ISO', id, account_id FROM templates WHERE name = 'acme iso'
           UNION ALL SELECT 'Volume', id, account_id FROM volumes WHERE name = 'DATA'
           UNION ALL SELECT 'VMSnapshot', id, account_id FROM vm_snapshots WHERE name = 'second'
+          UNION ALL SELECT 'Snapshot', id, account_id FROM vm_snapshots WHERE name = 'volume of rival-1'
           UNION ALL SELECT 'Network', id, account_id FROM networks WHERE name = 'acme-isolated'
           UNION ALL SELECT 'SecurityGroup', id, account_id FROM security_groups WHERE description = 'Of rival'
           UNION ALL SELECT 'UserVm', v.id, v.account_id FROM virtual_machines v JOIN accounts a
