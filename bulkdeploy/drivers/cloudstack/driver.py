@@ -669,19 +669,21 @@ class _Start:
         call.check_fence("boot")
         call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
         has_data = len(self._guest.volumes) > 1
-        try:
-            call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
-            self._made = True
-        except CallRefused as error:
-            if TAKEN not in error.text:
-                raise failure("boot", call.host_name, error) from error
-            return self._found_again(error)
-        except NotAnswered as error:
-            if error.was_sent:
-                return self._seen()
-            if call.is_over:
-                raise failure("boot", call.host_name, error) from error
-            return None
+        while True:
+            try:
+                call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
+                break
+            except CallRefused as error:
+                if TAKEN not in error.text:
+                    raise failure("boot", call.host_name, error) from error
+                return self._found_again(error)
+            except NotAnswered as error:
+                if error.was_sent:
+                    return self._seen()
+                if call.is_over:
+                    raise failure("boot", call.host_name, error) from error
+                call.check_fence("boot")
+        self._made = True
         return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
 
     def _found_again(self, refused: CallRefused) -> Row:
