@@ -166,10 +166,19 @@ def test_what_cannot_be_let_go_is_refused(fleet: Fleet, client: ApiClient) -> No
     fleet.run(fleet.make_job(STOP, first.id))
     answer = refused(client, "unmanageVirtualMachine", id=str(first.uuid))
     assert (answer.errorcode, "its state must be Running" in answer.errortext) == (431, True)
-    client.call("createVMSnapshot", virtualmachineid=str(second.uuid))
-    assert "a job works on" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
-    fleet.run()
-    assert "it has snapshots" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
+    volume = fleet.zone.scalar("SELECT uuid FROM volumes WHERE vm_id = :vm AND removed IS NULL", vm=second.id)
+    for command, of in (
+        ("createSnapshot", {"volumeid": volume}),
+        ("createVMSnapshot", {"virtualmachineid": second.uuid}),
+    ):
+        client.call(command, **of)
+        assert "a job works on" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
+        fleet.run()
+        answer = refused(client, "unmanageVirtualMachine", id=str(second.uuid))
+        assert (answer.errorcode, "snapshots (" in answer.errortext) == (431, True)
+        for snapshot in client.call("listSnapshots", listall=True).get("snapshot", ()):
+            client.call("deleteSnapshot", id=snapshot["id"])
+            fleet.run()
     assert refused(ApiClient(client.url, *ACME), "unmanageVirtualMachine", id=str(second.uuid)).status == 432
     assert len(fleet.vms()) == 2
     fleet.assert_intact()
