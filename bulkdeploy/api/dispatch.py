@@ -47,7 +47,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.entities import resolve_known
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.listing import whole
 from bulkdeploy.tracing import SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
@@ -186,7 +186,7 @@ class Dispatcher:
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
         """What the handler returns, once the transaction that it runs in is committed."""
-        result = run_transaction(self._system.engine, lambda connection: _whole(handler(connection)))
+        result = run_transaction(self._system.engine, lambda connection: whole(handler(connection)))
         if isinstance(result, BulkDeployError):
             raise result
         return result
@@ -231,11 +231,6 @@ class Dispatcher:
             handler = _handler(call)
         content, cookies = _opened(self._commit(handler))
         return _rendered(endpoint, request, content, cookies=cookies, warning=warning)
-
-
-def _whole(result: Any) -> Any:
-    """A result that needs no connection any more: rows of a page may be read as late as they are sent."""
-    return Page(list(result.rows), result.count) if isinstance(result, Page) else result
 
 
 def _facts(request: WireRequest) -> dict[str, Value]:
