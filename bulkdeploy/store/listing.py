@@ -39,6 +39,11 @@ class Page:
     json: Callable[[tuple[Field, ...]], Sequence[str]] | None = None
 
 
+def whole(result: Any) -> Any:
+    """A result that needs no connection any more: rows of a page may be read as late as they are sent."""
+    return Page(list(result.rows), result.count) if isinstance(result, Page) else result
+
+
 Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 """Answers the rows of some ids, by id; ids of what is gone are not in it."""
 
