@@ -69,15 +69,15 @@ def admin_client(bench: BenchmarkZone, url: str) -> Client:
 
 @dataclass(frozen=True)
 class Load:
-    """What a crowd of clients got: answers, in so many seconds."""
+    """What a crowd of clients got: how long each answer took (ms), in so many seconds."""
 
-    answers: int
+    waits: Sequence[float]
     seconds: float
 
     @property
     def rate(self) -> float:
         """Answers per second."""
-        return self.answers / self.seconds
+        return len(self.waits) / self.seconds
 
 
 def crowd(url: str, targets: Sequence[str], clients: int, going_on: Callable[[float], bool]) -> Load:
@@ -88,24 +88,24 @@ def crowd(url: str, targets: Sequence[str], clients: int, going_on: Callable[[fl
     host, port = urlsplit(url).hostname, urlsplit(url).port
     requests = [f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for target in targets]
     turn = _cycle(requests)
-    answers = 0
+    waits: list[float] = []
     with selectors.DefaultSelector() as selector:
         links = [_Link(socket.create_connection((host, port))) for _ in range(clients)]
         began = time.perf_counter()
         for link in links:
             link.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(link.socket, selectors.EVENT_READ, link)
-            link.socket.sendall(next(turn))
+            link.send(next(turn))
         while going_on(time.perf_counter() - began):
             for key, _ in selector.select(timeout=0.1):
                 link = key.data
                 if link.receive():
-                    answers += 1
-                    link.socket.sendall(next(turn))
+                    waits.append(1000 * (time.perf_counter() - link.sent))
+                    link.send(next(turn))
         took = time.perf_counter() - began
         for link in links:
             link.socket.close()
-    return Load(answers, took)
+    return Load(waits, took)
 
 
 def _cycle(requests: Sequence[bytes]) -> Iterator[bytes]:
@@ -117,7 +117,12 @@ class _Link:
     """One connection and the answer that is arriving on it."""
 
     def __init__(self, link: socket.socket) -> None:
-        self.socket, self._data = link, b""
+        self.socket, self._data, self.sent = link, b"", 0.0
+
+    def send(self, request: bytes) -> None:
+        """Ask, and note when."""
+        self.sent = time.perf_counter()
+        self.socket.sendall(request)
 
     def receive(self) -> bool:
         """Take what has come; True once the answer is whole.

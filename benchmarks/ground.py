@@ -150,9 +150,11 @@ class BenchmarkZone(GeneratedZone):
         self.programs.callback(end, process)
         return process
 
-    def api(self, program: Sequence[str] = ("-m", "bulkdeploy.manage.main", "api")) -> "Api":
+    def api(
+        self, program: Sequence[str] = ("-m", "bulkdeploy.manage.main", "api"), settings: Settings | None = None
+    ) -> "Api":
         """An API server with its configured number of processes, ready to serve."""
-        settings = self.settings.model_copy(update={"listen": f"127.0.0.1:{free_port()}"})
+        settings = (settings or self.settings).model_copy(update={"listen": f"127.0.0.1:{free_port()}"})
         process = self.start(command_line(tuple(program))[1:], settings)
         deadline = time.monotonic() + PATIENCE_S
         while not _answers(f"{settings.url}/health/ready"):

@@ -14,6 +14,7 @@ from benchmarks.ground import EMPTY, Api, BenchmarkZone, Ground, end
 from benchmarks.report import Line, line
 
 CLIENTS, SECONDS, COUNT = 32, 4.0, 10_000
+NICENESS, FEWER = (0, 5, 10, 19), 3000
 EMPTY_API = ("-m", "benchmarks.empty_api")
 
 
@@ -40,7 +41,7 @@ def run(ground: Ground) -> Iterator[Line]:
             unit="calls/s",
             baseline=empty,
         )
-        for name, rate in (("", polling), (f", while {COUNT} jobs drain", polling_meanwhile)):
+        for name, rate in (("", polling), (f", while {COUNT} jobs drain", polling_meanwhile.rate)):
             yield line(
                 8,
                 f"queryAsyncJobResult, {CLIENTS} clients{name}",
@@ -68,6 +69,28 @@ def run(ground: Ground) -> Iterator[Line]:
             cpu_ms_per_vm=together.cpu_ms_per_vm,
             ratio_at_least=0.85,
         )
+        end(api.process)
+        yield from _yielding(bench, running, targets)
+
+
+def _yielding(bench: BenchmarkZone, running: Workers, targets: Sequence[str]) -> Iterator[Line]:
+    """The drain, and how long polls take meanwhile, for each ``api_niceness``."""
+    alone = running.drain(FEWER)
+    for niceness in NICENESS:
+        api = bench.api(settings=bench.settings.model_copy(update={"api_niceness": niceness}))
+        load, drain = _drain_while_polled(running, api, targets, FEWER)
+        end(api.process)
+        what = f"api_niceness {niceness}, {CLIENTS} clients poll without a pause"
+        yield line(
+            8,
+            f"drain of {FEWER} jobs, {what}",
+            FEWER,
+            [drain.rate],
+            unit="VMs/s",
+            baseline=alone.rate,
+            cpu_ms_per_vm=drain.cpu_ms_per_vm,
+        )
+        yield line(8, f"a poll meanwhile, {what}", CLIENTS, load.waits, unit="ms")
 
 
 def _rate(api: Api, targets: Sequence[str]) -> float:
@@ -76,15 +99,17 @@ def _rate(api: Api, targets: Sequence[str]) -> float:
     return crowd(api.settings.url, targets, CLIENTS, _for(SECONDS)).rate
 
 
-def _drain_while_polled(running: Workers, api: Api, targets: Sequence[str]) -> tuple[float, Drain]:
-    """Answers per second while jobs drain, and the drain."""
+def _drain_while_polled(
+    running: Workers, api: Api, targets: Sequence[str], count: int = COUNT
+) -> tuple[Load, Drain]:
+    """The answers while jobs drain, and the drain."""
     loads: list[Load] = []
 
     def request(goes_on: Callable[[], bool]) -> None:
         loads.append(crowd(api.settings.url, targets, CLIENTS, lambda _: goes_on()))
 
-    drain = running.drain(COUNT, request)
-    return loads[0].rate, drain
+    drain = running.drain(count, request)
+    return loads[0], drain
 
 
 def _polls(bench: BenchmarkZone, api: Api) -> list[str]:

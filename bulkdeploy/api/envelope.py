@@ -5,6 +5,7 @@ Values that are None are left out, as CloudStack does (reference section 1.3).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
@@ -51,6 +52,8 @@ class Renderer:
 
     def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
         self._shape = command.shape
+        self._strict = refuse_undeclared_fields
+        self._fields_by_role = _seen_by_role(command.response)
         self._key = "" if command.response is None else command.response.key
         self._by_role = _plans(command.response, strict=refuse_undeclared_fields)
         self._instead_by_role = _plans(command.instead, strict=refuse_undeclared_fields)
@@ -67,7 +70,7 @@ class Renderer:
             return {result.response.key: {**self._instead_by_role[role](result.row), **reported}}
         match self._shape:
             case Shape.LIST:
-                return self._list(result, self._by_role[role], reported, json=json)
+                return self._list(result, role, reported, json=json)
             case Shape.OBJECT:
                 return {self._key: {**self._by_role[role](result), **reported}}
             case Shape.BARE:
@@ -78,16 +81,35 @@ class Renderer:
             case Shape.JOB | Shape.JOB_SUCCESS:
                 return {**_job(result), **reported}
 
-    def _list(self, page: Page, render: Render, reported: Content, *, json: bool) -> Content:
+    def _list(self, page: Page, role: RoleType | None, reported: Content, *, json: bool) -> Content:
         """Nothing found is an empty object; a page past the end has a count and no rows."""
         if page.count == 0:
             return {}
         if not page.rows:
             return {"count": page.count}
-        rows: Iterator[Content] = map(render, page.rows)
+        if json and page.json is not None:
+            texts = page.json(self._fields_by_role[role])
+            return {"count": page.count, self._key: self._made(page, iter(texts), role, reported)}
+        rows: Iterator[Content] = map(self._by_role[role], page.rows)
         if reported:
-            rows = chain([{**next(rows), **reported}], rows)
+            rows = chain(({**row, **reported} for row in islice(rows, 1)), rows)
         return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
+
+    def _made(self, page: Page, texts: Iterator[str], role: RoleType | None, reported: Content) -> orjson.Fragment:
+        """Rows that are JSON texts already, as a JSON array."""
+        for row in islice(page.rows, 1) if self._strict else ():
+            self._by_role[role](row)
+        if reported:
+            texts = chain((_with(text, reported) for text in islice(texts, 1)), texts)
+        parts = []
+        while part := list(islice(texts, ROWS_AT_ONCE)):
+            parts.append(",".join(part).encode())
+        return _array(parts)
+
+
+def _with(text: str, more: Content) -> str:
+    """A JSON object with fields that it does not have yet."""
+    return text[:-1] + "," * (len(text) > len("{}")) + orjson.dumps(more)[1:].decode()
 
 
 def _json_array(rows: Iterator[Content]) -> orjson.Fragment:
@@ -95,6 +117,10 @@ def _json_array(rows: Iterator[Content]) -> orjson.Fragment:
     parts = []
     while part := list(islice(rows, ROWS_AT_ONCE)):
         parts.append(orjson.dumps(part)[1:-1])
+    return _array(parts)
+
+
+def _array(parts: Iterable[bytes]) -> orjson.Fragment:
     return orjson.Fragment(b"[" + b",".join(parts) + b"]")
 
 
@@ -104,6 +130,20 @@ def _plans(response: Response | None, *, strict: bool) -> dict[RoleType | None, 
     return {role: plan(fields, role, strict=strict) for role in (*RoleType, None)}
 
 
+def _seen_by_role(response: Response | None) -> dict[RoleType | None, tuple[Field, ...]]:
+    fields = () if response is None else response.fields
+    return {role: _seen(fields, role) for role in (*RoleType, None)}
+
+
+def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
+    """The fields that a role sees, as far inside as it sees them."""
+    return tuple(replace(field, fields=_seen(field.fields, role)) for field in fields if _sees(role, field))
+
+
+def _sees(role: RoleType | None, field: Field) -> bool:
+    return role in field.roles or (role is None and field.roles.issuperset(RoleType))
+
+
 def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:
     """A function that renders one object of these fields for a role.
 
@@ -111,11 +151,7 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
     """
     declared = tuple(fields)
     names = frozenset(field.name for field in declared)
-    steps = [
-        (field.name, _converter(field, role, strict=strict))
-        for field in declared
-        if role in field.roles or (role is None and field.roles.issuperset(RoleType))
-    ]
+    steps = [(field.name, _converter(field, role, strict=strict)) for field in declared if _sees(role, field)]
 
     def render(row: Row) -> Content:
         return {name: convert(value) for name, convert in steps if (value := row.get(name)) is not None}

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from bulkdeploy.declare.responses import Field
+
+T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Orders: TypeAlias = Mapping[str, ColumnElement[Any]]
 """What a list may be ordered by, by wire names."""
@@ -25,49 +28,52 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of one page, keyed by wire field names, and the count over all pages."""
+    """Rows of one page, keyed by wire field names, and the count over all pages.
+
+    Attributes:
+        json: the same rows with these of their fields, as JSON texts that the database makes; None: it does not.
+    """
 
     rows: Sequence[Row]
     count: int
+    json: Callable[[tuple[Field, ...]], Sequence[str]] | None = None
 
 
-Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Row]]
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 """Answers the rows of some ids, by id; ids of what is gone are not in it."""
 
 
-def rows_of(ids: Sequence[int], read: Read) -> Sequence[Row]:
-    """The rows of these ids in their order: read at once, or in parts where they are more than ROWS_AT_ONCE.
+def rows_of(ids: Sequence[int], read: Read[T]) -> Sequence[T]:
+    """The rows of these ids in their order, read each time they are walked through, ROWS_AT_ONCE at most at a time.
 
-    Parts are read while the rows are walked through, so that long lists are never in memory as a whole; the
-    connection must be open until then.
+    So long lists are never in memory as a whole; the connection must be open until then.
     """
-    if len(ids) > ROWS_AT_ONCE:
-        return _ReadInParts(ids, read)
-    rows = read(ids)
-    return [rows[row_id] for row_id in ids if row_id in rows]
+    return _ReadInParts(ids, read)
 
 
-class _ReadInParts(Sequence[Row]):
-    def __init__(self, ids: Sequence[int], read: Read) -> None:
+class _ReadInParts(Sequence[T]):
+    def __init__(self, ids: Sequence[int], read: Read[T]) -> None:
         self._ids, self._read = ids, read
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[T]:
         for start in range(0, len(self._ids), ROWS_AT_ONCE):
-            yield from rows_of(self._ids[start : start + ROWS_AT_ONCE], self._read)
+            part = self._ids[start : start + ROWS_AT_ONCE]
+            rows = self._read(part)
+            yield from (rows[row_id] for row_id in part if row_id in rows)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
 
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         if isinstance(index, slice):
-            return rows_of(self._ids[index], self._read)
-        return rows_of([self._ids[index]], self._read)[0]
+            return _ReadInParts(self._ids[index], self._read)
+        return self._read([self._ids[index]])[self._ids[index]]
 
 
 def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
@@ -116,15 +122,44 @@ def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
     return Page(rows[paging.offset : end], len(rows))
 
 
-def fetch_page(
-    connection: Connection, query: Select[Any], paging: Paging, count: Select[Any] | None = None
-) -> Page:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where rows need not be counted one by one: a query of their number, and the column that alone orders them."""
+
+    count: Select[Any]
+    age: ColumnElement[Any] | None
+
+
+def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: Kept | None = None) -> Page:
     """Run an ordered query whose columns are labelled with wire names, one page of it.
 
     The order must be total (end in an id), or pages would overlap. The count costs a second
-    statement only where the page does not already show it: ``count``, where rows need not be counted one by one.
+    statement only where the page does not already show it.
     """
-    return Page(*fetch_rows(connection, query, paging, count))
+    if kept is not None and kept.age is not None and paging.limit and paging.offset:
+        count = int(connection.execute(kept.count).scalar_one())
+        if count >= 2 * paging.offset:
+            return Page(_rows(connection, query.limit(paging.limit).offset(paging.offset)), count)
+        return _page_from_the_end(connection, query, paging, kept.count.scalar_subquery(), kept.age, count)
+    rows, count = fetch_rows(connection, query, paging, None if kept is None else kept.count)
+    return Page(rows, count)
+
+
+def _page_from_the_end(
+    connection: Connection,
+    query: Select[Any],
+    paging: Paging,
+    kept: ColumnElement[Any],
+    age: ColumnElement[Any],
+    count: int,
+) -> Page:
+    """A page of the second half: an offset walks over all that comes before, so it is counted from the nearer end.
+
+    The statement counts again, for rows may have come since: the page is what it would be from the front.
+    """
+    left = func.greatest(kept - paging.offset, 0)
+    cut = query.order_by(None).order_by(age.desc()).limit(func.least(left, paging.limit))
+    return Page(_rows(connection, cut.offset(func.greatest(left - paging.limit, 0)))[::-1], count)
 
 
 def fetch_rows(
@@ -132,9 +167,7 @@ def fetch_rows(
 ) -> tuple[list[dict[str, Any]], int]:
     """``fetch_page`` for queries whose rows are completed afterwards: the rows, and the count over all pages."""
     cut = query if paging.limit is None else query.limit(paging.limit)
-    result = connection.execute(cut.offset(paging.offset))
-    names = tuple(result.keys())
-    rows = [dict(zip(names, row, strict=True)) for row in result]
+    rows = _rows(connection, cut.offset(paging.offset))
     if rows and (paging.limit is None or len(rows) < paging.limit):
         return rows, paging.offset + len(rows)
     if not rows and paging.offset == 0 and paging.limit != 0:
@@ -142,3 +175,9 @@ def fetch_rows(
     if count is None:
         count = select(func.count()).select_from(query.order_by(None).subquery())
     return rows, int(connection.execute(count).scalar_one())
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    result = connection.execute(query)
+    names = tuple(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result.all()]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    literal_column,
     or_,
     select,
     true,
@@ -32,6 +33,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 from bulkdeploy.store.database.arrays import any_of, int_array
+from bulkdeploy.store.database.json_objects import Fields, array, members
 from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, id_in, keyword, same_text, same_uuid
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import resource_tags, security_groups
@@ -93,6 +95,21 @@ def _tags_query() -> Select[Any]:
         .select_from(with_owner(resource_tags, tag.account_id))
         .where(tag.resource_type == bindparam("kind"), tag.resource_id == any_of("ids"))
         .order_by(tag.resource_id, tag.key)
+    )
+
+
+def tags_part(fields: Fields, *, resource_type: str, ids: str) -> Select[Any]:
+    """``tags[]`` as a part of JSON texts, for the resources of this type with the ``ids`` of that parameter."""
+    tag, table = resource_tags.c, TAGGED[resource_type]
+    kind = literal_column(f"'{resource_type}'", Text)
+    columns = {column.name: column for column in (tag.key, tag.value, tag.customer, *owner_columns())}
+    columns |= {"resourcetype": kind, "resourceid": table.c.uuid}
+    lists = partial(array, columns=columns, order=tag.key)
+    return (
+        select(tag.resource_id, members(fields, {}, {"tags": lists}).label("members"))
+        .select_from(with_owner(resource_tags, tag.account_id).join(table, table.c.id == tag.resource_id))
+        .where(tag.resource_type == kind, tag.resource_id == any_of(ids))
+        .group_by(tag.resource_id)
     )
 
 

@@ -124,7 +124,7 @@ def statements_per_list(system: System, connection: Connection) -> dict[str, int
         arguments = {key: texts.get(value, value) for key, value in everything(command).items()}
         with counted(system.engine) as statements:
             page = command.handler(Call(command, caller, arguments, system, connection))
-        assert page.count == len(page.rows)
+            assert page.count == len(list(page.rows))
         counts[name] = len(statements)
     return counts
 

@@ -27,7 +27,7 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
-from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
+from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.devices import (
     DEVICE_PARAMETERS,
     MIB,
@@ -160,33 +160,41 @@ class GanetiDriver(BatchDriver):
         No more than may be in Ganeti's queue: the others wait for their turn, one by one.
         """
         answers: dict[UUID, Answer] = {}
-        wanted: list[tuple[_Call, dict[str, Any]]] = []
+        wanted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         for start in starts:
             call = _Call(self, start.host, start.guest.uuid, start.fence, timeout_s)
             try:
                 call.claim("boot", [volume.uuid for volume in start.guest.volumes])
-                wanted.append((call, call.definition(start.guest)))
+                wanted.append((call, start, call.definition(start.guest)))
             except DriverError as error:
                 answers[call.guest] = partial(_fail, error)
-        submitted: list[tuple[_Call, dict[str, Any]]] = []
+        submitted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         try:
-            there = names_there(self._rapi, [call.name for call, _ in wanted], timeout_s=timeout_s)
+            there = names_there(self._rapi, [call.name for call, _, _ in wanted], timeout_s=timeout_s)
             new = [one for one in wanted if one[0].name not in there]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
-                definitions = [definition for _, definition in submitted]
+                definitions = [definition for _, _, definition in submitted]
                 creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
                 answers |= {
-                    call.guest: partial(self._wait_for, call, creations, position)
-                    for position, (call, _) in enumerate(submitted)
+                    call.guest: partial(self._wait_for, call, start, creations, position)
+                    for position, (call, start, _) in enumerate(submitted)
                 }
         except (NotAnswered, JobFailed):
             for _ in submitted:  # each looks for itself what became of it
                 self._slots.release()
         return answers
 
-    def _wait_for(self, call: "_Call", creations: Creations, position: int) -> None:
-        """The end of a start that was asked for with others."""
+    def _wait_for(self, call: "_Call", start: StartCall, creations: Creations, position: int) -> None:
+        """The end of a start that was asked for with others; one that Ganeti made no job for is asked for alone."""
+        try:
+            self._wait_for_job(call, creations, position)
+        except NotSubmitted:
+            self._start(call, start.host, start.guest)
+        else:
+            call.keep_or_undo()
+
+    def _wait_for_job(self, call: "_Call", creations: Creations, position: int) -> None:
         try:
             number = creations.job_of(position, timeout_s=call.left)
             self._rapi.wait(number, timeout_s=call.left)
@@ -194,7 +202,6 @@ class GanetiDriver(BatchDriver):
             call.check_made(failure("volume", call.host_name, error))
         finally:
             self._slots.release()
-        call.keep_or_undo()
 
     def _start(self, call: "_Call", host: HostAddress, guest: GuestSpec) -> None:
         volumes = [volume.uuid for volume in guest.volumes]

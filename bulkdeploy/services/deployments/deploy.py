@@ -353,12 +353,11 @@ def _plan(connection: Connection, configuration: Configuration, caller: Caller, 
     names = {host_id: row["hostname"] for host_id, row in plan_hosts(connection, hosts).items()} if hosts else {}
     for kind, each in zip(kinds, planned, strict=True):
         if each.plan.refused:
-            why = [_missing(each, names), *each.said, in_words(each.plan.excluded)]
             error = InsufficientCapacity(
                 requested=each.plan.requested,
-                fits=each.plan.placed,
+                fits=each.plan.placed if each.allocator else None,
                 scope=_scope(wanted.specs[wanted.needs.index(kind.need)]),
-                why=". ".join(part for part in why if part),
+                why=_sentences(_missing(each, names), *each.said, in_words(each.plan.excluded)),
                 with_affinity=bool(kind.need.affinity_group_ids),
             )
             wanted.leave_out(kind.vms[each.plan.placed :], error)
@@ -371,7 +370,7 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
     """That not all of the call's VMs fit: of a list, which is the first that does not."""
     batch = wanted.batch
     (refused, *_) = (each for each in planned if each.plan.refused)
-    why = ". ".join(part for part in (*refused.said, in_words(refused.plan.excluded)) if part)
+    why = _sentences(*refused.said, in_words(refused.plan.excluded))
     if batch.listed:
         number = min(wanted.why)
         vm = wanted.vm(number)
@@ -381,11 +380,16 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
         why += f": {error.why}" if isinstance(error, InsufficientCapacity) else ""
     return InsufficientCapacity(
         requested=batch.count,
-        fits=fits,
+        fits=fits if refused.allocator else None,
         scope=_scope(wanted.specs[0]),
         why=why.rstrip("."),
         with_affinity=not batch.listed and bool(wanted.specs[0].affinity_groups),
     )
+
+
+def _sentences(*parts: str) -> str:
+    """Those that say something, one after the other, without the last full stop."""
+    return ". ".join(part[0].upper() + part[1:].rstrip(".") for part in parts if part)
 
 
 def _missing(planned: Planned, names: Mapping[int, str]) -> str:

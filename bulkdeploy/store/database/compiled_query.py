@@ -38,12 +38,17 @@ class CompiledQuery:
 
     def rows(self, connection: Connection, **parameters: str) -> list[dict[str, Any]]:
         """The rows by column name, for these values of the query's parameters."""
-        sql, names = self._compiled
+        names = self._compiled[1]
+        return [dict(zip(names, row, strict=True)) for row in self.tuples(connection, **parameters)]
+
+    def tuples(self, connection: Connection, **parameters: str) -> list[tuple[Any, ...]]:
+        """The rows as they are."""
+        sql, _ = self._compiled
         below = psycopg_connection(connection)
         try:
             with below.cursor() as cursor:
                 cursor.execute(sql, parameters)
-                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+                return cursor.fetchall()
         finally:
             if below.closed:  # SQLAlchemy did not see it break, and would try to use it again
                 connection.invalidate()

@@ -166,9 +166,10 @@ def list_destinations(connection: Connection, reach: Reach, arguments: Arguments
         *(column == bound for column, bound in bounds if bound is not None),
     )
     page = list_hosts(connection, arguments, paging, with_capacity=True, among=among)
-    named = connection.execute(select(host.uuid, host.id).where(host.uuid.in_([row["id"] for row in page.rows])))
+    rows = list(page.rows)
+    named = connection.execute(select(host.uuid, host.id).where(host.uuid.in_([row["id"] for row in rows])))
     ids = {row.uuid: row.id for row in named}
-    return Page([{**row, "_id": ids[row["id"]]} for row in page.rows], page.count)
+    return Page([{**row, "_id": ids[row["id"]]} for row in rows], page.count)
 
 
 def _query() -> Select[Any]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Select, case, func, literal, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
@@ -52,8 +52,7 @@ Columns = tuple[ColumnElement[Any], ...]
 def details_query(details: frozenset[Detail]) -> Select[Any]:
     """Rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
 
-    Key pairs come as a JSON array and user data as ``userdata``; the caller renders or drops them. Built
-    once per set of parts: building costs more than running it for one VM.
+    Built once per set of parts: building costs more than running it for one VM.
     """
     columns = _minimum()
     for detail, part in _PARTS.items():
@@ -62,7 +61,7 @@ def details_query(details: frozenset[Detail]) -> Select[Any]:
     return select(*columns).select_from(_tables()).where(virtual_machines.c.id == any_of(VM_IDS))
 
 
-def _tables() -> Any:
+def _tables() -> FromClause:
     """Every table a part may read; PostgreSQL drops the joins that no part uses."""
     vm = virtual_machines.c
     return (
@@ -94,6 +93,7 @@ def _minimum() -> Columns:
         vm.created,
         vm.updated.label("lastupdated"),
         vm.state,
+        literal_column("'User'", Text).label("vmtype"),
         zones.c.uuid.label("zoneid"),
         zones.c.name.label("zonename"),
         hosts.c.uuid.label("hostid"),
@@ -105,27 +105,41 @@ def _minimum() -> Columns:
             vm.dynamic_scaling, service_offerings.c.dynamic_scaling & templates.c.dynamically_scalable
         ).label("isdynamicallyscalable"),
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
-        key_pairs_column().label("keypairs"),
+        _key_pair_names().label("keypairs"),
         vm.details,
     )
 
 
 def key_pairs_column() -> ColumnElement[Any]:
     """The names of the VM's own key pairs, else of its deployment's, as a JSON array."""
-    shared = deployments.c.config.op("->", return_type=JSONB())("keypairs")
-    return func.coalesce(func.to_jsonb(virtual_machines.c.key_pairs), shared, type_=JSONB())
+    return func.coalesce(func.to_jsonb(virtual_machines.c.key_pairs), _shared_key_pairs(), type_=JSONB())
+
+
+def _key_pair_names() -> ColumnElement[str]:
+    """The same, separated by commas; NULL: none."""
+    own, shared = virtual_machines.c.key_pairs, _shared_key_pairs()
+    names = func.jsonb_array_elements_text(shared).column_valued()
+    joined = select(func.string_agg(names, literal_column("','"))).scalar_subquery()
+    return case(
+        (own.is_not(None), func.nullif(func.array_to_string(own, literal_column("','")), literal_column("''"))),
+        (func.jsonb_typeof(shared) == literal_column("'array'"), joined),
+    ).cast(Text)
+
+
+def _shared_key_pairs() -> ColumnElement[Any]:
+    return deployments.c.config.op("->", return_type=JSONB())("keypairs")
 
 
 def user_data_column() -> ColumnElement[Any]:
     """``userdata``: the VM's own, else its deployment's, base64."""
-    shared = deployments.c.config.op("->>")("user_data")
+    shared = deployments.c.config.op("->>", return_type=Text())("user_data")
     own = virtual_machines.c.user_data
     return case((own.is_(None), shared), else_=own).label("userdata")
 
 
 def user_data_details_column() -> ColumnElement[Any]:
     """``userdatadetails``: values of variables, as JSON; those of a deployment go with its user data."""
-    shared = deployments.c.config.op("->>")("user_data_details")
+    shared = deployments.c.config.op("->>", return_type=Text())("user_data_details")
     return case((virtual_machines.c.user_data.is_(None), shared)).label("userdatadetails")
 
 
@@ -189,7 +203,8 @@ def _volume() -> Columns:
         .limit(1)
         .scalar_subquery()
     )
-    return literal(0).label("rootdeviceid"), literal("ROOT").label("rootdevicetype"), pool_type.label("pooltype")
+    device, kind = literal_column("0", Integer), literal_column("'ROOT'", Text)
+    return device.label("rootdeviceid"), kind.label("rootdevicetype"), pool_type.label("pooltype")
 
 
 _PARTS = {

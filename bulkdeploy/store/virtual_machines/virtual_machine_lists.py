@@ -1,18 +1,20 @@
 """The lists inside a virtual machine's row: nics, groups, tags, and the job that works on it.
 
-One statement per kind for any number of VMs; answers are keyed by the VM's internal id.
+One statement per kind for any number of VMs; answers are keyed by the VM's internal id. Each is there as rows, and
+as a part of JSON texts that the database makes (``store.database.json_objects``).
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, literal_column, select
+from sqlalchemy import ARRAY, ColumnElement, Connection, Select, Text, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.database.arrays import any_of, each_of, int_array, is_live
+from bulkdeploy.store.database.json_objects import Fields, array, columns_of, members
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
     affinity_groups,
@@ -61,20 +63,20 @@ def affinity_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
 
 def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Row]:
     """``jobid`` and ``jobstatus`` of the newest unfinished job of each VM that has one."""
-    query = (
-        select(
-            async_jobs.c.instance_id.label("vm_id"),
-            async_jobs.c.uuid.label("jobid"),
-            async_jobs.c.status.label("jobstatus"),
-        )
-        .where(
-            async_jobs.c.instance_id.in_(each_of(VM_IDS)),
-            async_jobs.c.instance_type == VM_INSTANCE_TYPE,
-            async_jobs.c.status == JobStatus.IN_PROGRESS,
-        )
-        .order_by(async_jobs.c.id)
-    )
+    query = _running_jobs().order_by(async_jobs.c.id)
     return {vm_id: rows[-1] for vm_id, rows in _grouped(connection, query, vm_ids).items()}
+
+
+def _running_jobs() -> Select[Any]:
+    return select(
+        async_jobs.c.instance_id.label("vm_id"),
+        async_jobs.c.uuid.label("jobid"),
+        async_jobs.c.status.label("jobstatus"),
+    ).where(
+        async_jobs.c.instance_id.in_(each_of(VM_IDS)),
+        async_jobs.c.instance_type == VM_INSTANCE_TYPE,
+        async_jobs.c.status == JobStatus.IN_PROGRESS,
+    )
 
 
 def _any_vm() -> Any:
@@ -94,67 +96,120 @@ def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) 
 @cache
 def _nics_query() -> Select[Any]:
     return (
+        _nics()
+        .with_only_columns(nics.c.vm_id, *_nics().selected_columns, secondary_ips())
+        .where(nics.c.vm_id == _any_vm())
+        .order_by(nics.c.vm_id, nics.c.device_id)
+    )
+
+
+def _nics() -> Select[Any]:
+    return (
         select(
-            nics.c.vm_id,
             nics.c.uuid.label("id"),
             networks.c.uuid.label("networkid"),
             networks.c.name.label("networkname"),
             nics.c.netmask,
             nics.c.gateway,
-            func.host(nics.c.ip_address).label("ipaddress"),
-            (literal("vlan://") + networks.c.vlan).label("isolationuri"),
-            (literal("vlan://") + networks.c.vlan).label("broadcasturi"),
-            literal("Guest").label("traffictype"),
+            func.host(nics.c.ip_address, type_=Text).label("ipaddress"),
+            (literal_column("'vlan://'", Text) + networks.c.vlan).label("isolationuri"),
+            (literal_column("'vlan://'", Text) + networks.c.vlan).label("broadcasturi"),
+            literal_column("'Guest'", Text).label("traffictype"),
             networks.c.guest_type.label("type"),
             nics.c.is_default.label("isdefault"),
             nics.c.mac_address.label("macaddress"),
             nics.c.device_id.label("deviceid"),
-            secondary_ips(),
         )
-        .join(networks, networks.c.id == nics.c.network_id)
-        .where(nics.c.vm_id == _any_vm(), is_live(nics.c.removed))
-        .order_by(nics.c.vm_id, nics.c.device_id)
+        .select_from(nics.join(networks, networks.c.id == nics.c.network_id))
+        .where(is_live(nics.c.removed))
     )
 
 
 @cache
 def _security_groups_query() -> Select[Any]:
-    link = vm_security_groups.c
+    link, groups = vm_security_groups.c, _security_groups()
+    columns = link.vm_id, *groups.selected_columns
     return (
-        select(
-            link.vm_id,
-            security_groups.c.uuid.label("id"),
-            security_groups.c.name,
-            security_groups.c.description,
-            account_name(),
-            domains.c.uuid.label("domainid"),
-            domains.c.name.label("domain"),
-        )
-        .join(security_groups, security_groups.c.id == link.security_group_id)
+        groups.with_only_columns(*columns).where(link.vm_id == _any_vm()).order_by(link.vm_id, security_groups.c.id)
+    )
+
+
+def _security_groups() -> Select[Any]:
+    return select(
+        security_groups.c.uuid.label("id"),
+        security_groups.c.name,
+        security_groups.c.description,
+        account_name(),
+        domains.c.uuid.label("domainid"),
+        domains.c.name.label("domain"),
+    ).select_from(
+        vm_security_groups.join(security_groups, security_groups.c.id == vm_security_groups.c.security_group_id)
         .join(accounts, accounts.c.id == security_groups.c.account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)
-        .where(link.vm_id == _any_vm())
-        .order_by(link.vm_id, security_groups.c.id)
     )
 
 
 @cache
 def _affinity_groups_query() -> Select[Any]:
-    link = vm_affinity_groups.c
+    link, groups = vm_affinity_groups.c, _affinity_groups()
+    columns = link.vm_id, *groups.selected_columns
     return (
-        select(
-            link.vm_id,
-            affinity_groups.c.uuid.label("id"),
-            affinity_groups.c.name,
-            affinity_groups.c.description,
-            affinity_groups.c.affinity_type.label("type"),
-            account_name(),
-            domains.c.uuid.label("domainid"),
-            domains.c.name.label("domain"),
-        )
-        .join(affinity_groups, affinity_groups.c.id == link.affinity_group_id)
+        groups.with_only_columns(*columns).where(link.vm_id == _any_vm()).order_by(link.vm_id, affinity_groups.c.id)
+    )
+
+
+def _affinity_groups() -> Select[Any]:
+    return select(
+        affinity_groups.c.uuid.label("id"),
+        affinity_groups.c.name,
+        affinity_groups.c.description,
+        affinity_groups.c.affinity_type.label("type"),
+        account_name(),
+        domains.c.uuid.label("domainid"),
+        domains.c.name.label("domain"),
+    ).select_from(
+        vm_affinity_groups.join(affinity_groups, affinity_groups.c.id == vm_affinity_groups.c.affinity_group_id)
         .join(domains, domains.c.id == affinity_groups.c.domain_id)
         .outerjoin(accounts, accounts.c.id == affinity_groups.c.account_id)
-        .where(link.vm_id == _any_vm())
-        .order_by(link.vm_id, affinity_groups.c.id)
     )
+
+
+def nics_part(fields: Fields) -> Select[Any]:
+    """``nic[]`` and ``ipaddress``, that of the default nic."""
+    nic, query = nics.c, _nics()
+    lists = partial(array, columns=columns_of(query), order=nic.device_id, arrays={"secondaryip": _secondary_ips})
+    addresses = func.array_agg(aggregate_order_by(func.host(nic.ip_address), nic.device_id), type_=ARRAY(Text))
+    own = {"ipaddress": addresses.filter(nic.is_default)[1]}
+    return _by_vm(query.where(nic.vm_id == _any_vm()), nic.vm_id, members(fields, own, {"nic": lists}))
+
+
+def _secondary_ips(fields: Fields) -> ColumnElement[str]:
+    ip = nic_secondary_ips.c
+    shown = {"id": ip.uuid, "ipaddress": func.host(ip.ip_address, type_=Text)}
+    return select(array(fields, shown, ip.id)).where(ip.nic_id == nics.c.id).scalar_subquery()
+
+
+def security_groups_part(fields: Fields) -> Select[Any]:
+    """``securitygroup[]``."""
+    query, vm_id = _security_groups(), vm_security_groups.c.vm_id
+    lists = partial(array, columns=columns_of(query), order=security_groups.c.id)
+    return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"securitygroup": lists}))
+
+
+def affinity_groups_part(fields: Fields) -> Select[Any]:
+    """``affinitygroup[]``."""
+    query, vm_id = _affinity_groups(), vm_affinity_groups.c.vm_id
+    lists = partial(array, columns=columns_of(query), order=affinity_groups.c.id)
+    return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"affinitygroup": lists}))
+
+
+def running_jobs_part(fields: Fields) -> Select[Any]:
+    """``jobid`` and ``jobstatus`` of the newest unfinished job."""
+    job = async_jobs.c
+    newest = func.array_agg(aggregate_order_by(job.uuid, job.id.desc()), type_=ARRAY(job.uuid.type))[1]
+    shown = members(fields, {"jobid": newest, "jobstatus": func.min(job.status)})
+    return _by_vm(_running_jobs(), job.instance_id, shown)
+
+
+def _by_vm(query: Select[Any], vm_id: ColumnElement[Any], shown: ColumnElement[Any]) -> Select[Any]:
+    return query.with_only_columns(vm_id, shown.label("members")).group_by(vm_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, or_, select
 
+from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceType
@@ -28,7 +29,7 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered, rows_of
+from bulkdeploy.store.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
@@ -46,6 +47,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import (
     user_data_column,
     user_data_details_column,
 )
+from bulkdeploy.store.virtual_machines.virtual_machine_json import virtual_machine_texts
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     affinity_groups_of,
     nics_of,
@@ -110,8 +112,6 @@ def virtual_machine_rows(
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
     for row in rows.values():
         del row["vm_id"]
-        row["vmtype"] = "User"
-        row["keypairs"] = ",".join(row["keypairs"]) if row["keypairs"] else None
     _add_lists(connection, rows, wanted)
     if with_jobs:
         for vm_id, job in running_jobs_of(connection, vm_ids).items():
@@ -178,17 +178,19 @@ def list_virtual_machines(
     listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
     if not sees_destroyed or "state" not in arguments:
         query = query.where(listed)
-    count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
+    kept = None
+    if not filters.keys() & arguments.keys():
+        kept = Kept(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
     query = filtered(query, filters, arguments)
-    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, count)
-    read = partial(
-        virtual_machine_rows,
-        connection,
-        details=details,
-        with_user_data=bool(arguments.get("userdata")),
-        with_jobs=True,
-    )
-    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, kept)
+    ids = [row["id"] for row in page.rows]
+    wanted: Any = {"details": details, "with_user_data": bool(arguments.get("userdata"))}
+    rows = rows_of(ids, partial(virtual_machine_rows, connection, **wanted, with_jobs=True))
+
+    def json(fields: tuple[Field, ...]) -> Sequence[str]:
+        return rows_of(ids, partial(virtual_machine_texts, connection, fields, **wanted))
+
+    return Page(rows, page.count, json)
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:

@@ -114,7 +114,7 @@ def test_the_next_one_is_asked_where_one_refuses(
         bulk(count=2)
     assert refused.value.status == 533
     assert "Allocator full: no room, really" in str(refused.value)
-    assert "allocator missing: allocator_directory has no program missing" in str(refused.value)
+    assert "Allocator missing: allocator_directory has no program missing" in str(refused.value)
     assert sum(where(zone).values()) == 2
 
 

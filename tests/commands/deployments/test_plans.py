@@ -41,6 +41,14 @@ CHANGES = {
 }
 """What can take a plan's room away, by one of the hosts that it uses."""
 
+REASONS = {
+    "guests of a host": "guest_limit",
+    "a host that is down": "host_not_up",
+    "a host in maintenance": "host_not_enabled",
+    "a cluster that is disabled": "cluster_disabled",
+}
+"""The rules that are named then."""
+
 
 def where(zone: Zone) -> Counter[str]:
     """VMs by the uuid of their host."""
@@ -100,6 +108,8 @@ def test_a_plan_whose_room_is_gone_is_refused(
     assert f"Plan {plan['index']} is stale" in answer["errortext"]
     if "host" in change:
         assert host["hostname"] in answer["errortext"] or host["clustername"] in answer["errortext"]
+    if change in REASONS:
+        assert f"VMs planned there ({REASONS[change]}" in answer["errortext"]
     assert nothing_written()
 
 
