@@ -68,8 +68,8 @@ oldest:
 test-oldest: oldest ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
-test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, a quarter of an hour or more
-	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3)
+test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, GANETI_TESTS: which; a quarter of an hour or more
+	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3) $(if $(GANETI_TESTS),-m pytest $(GANETI_TESTS))
 
 test-incus: setup ## Run real containers on a cluster of two Incus members, then break it for MINUTES=10; root gets the packages, on Debian
 	@tests/incus/run.sh $(BIN)/python $(INCUS_TESTS)

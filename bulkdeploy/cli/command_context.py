@@ -3,18 +3,21 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bulkdeploy.cli.command_line import Options
 from bulkdeploy.cli.connection import config_file
 from bulkdeploy.cli.connection.catalogue import Catalogue
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.profiles import Connection, Preferences
-from bulkdeploy.cli.connection.transport import Clock, Transport
-from bulkdeploy.cli.deployments.followed import FollowedBatches
-from bulkdeploy.cli.deployments.following import Follower
-from bulkdeploy.cli.deployments.watching import ONE_BY_ONE, Budget, DeploymentWatch, JobListWatch, Watch
 from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bulkdeploy.cli.connection.transport import Transport
+    from bulkdeploy.cli.deployments.followed import FollowedBatches
+    from bulkdeploy.cli.deployments.following import Follower
+    from bulkdeploy.cli.deployments.watching import Watch
 
 
 class CommandContext:
@@ -34,7 +37,7 @@ class CommandContext:
         return self.workspace.connection(self.options)
 
     @cached_property
-    def transport(self) -> Transport:
+    def transport(self) -> "Transport":
         """The way there."""
         return self.workspace.transport(self.connection)
 
@@ -49,8 +52,10 @@ class CommandContext:
         return self.workspace.clock
 
     @cached_property
-    def follower(self) -> Follower:
+    def follower(self) -> "Follower":
         """Waits for jobs."""
+        from bulkdeploy.cli.deployments.following import Follower  # noqa: PLC0415 - only who waits needs it
+
         return Follower(self.call_once, self.clock, self.screen, self.preferences.timeout, self.program)
 
     @property
@@ -69,12 +74,21 @@ class CommandContext:
         return self.transport.call(command, parameters, attempts=1)
 
     @property
-    def batches(self) -> FollowedBatches:
+    def batches(self) -> "FollowedBatches":
         """Batches of APIs that have no deployments."""
+        from bulkdeploy.cli.deployments.followed import FollowedBatches  # noqa: PLC0415 - only who waits needs it
+
         return FollowedBatches(config_file.state_directory())
 
-    def watch(self, job_ids: Sequence[str], deployment_id: str = "") -> Watch:
+    def watch(self, job_ids: Sequence[str], deployment_id: str = "") -> "Watch":
         """What watches a batch: as a deployment where the API has them, else by its job ids."""
+        from bulkdeploy.cli.deployments.watching import (  # noqa: PLC0415 - only who waits needs it
+            ONE_BY_ONE,
+            Budget,
+            DeploymentWatch,
+            JobListWatch,
+        )
+
         budget = Budget(self.clock)
         if deployment_id and self.catalogue.get("listBulkDeployments") is not None:
             return DeploymentWatch(self.call_once, budget, deployment_id, job_ids)

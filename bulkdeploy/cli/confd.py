@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.failures import ConnectionFailed, UsageError
 from bulkdeploy.confd_message import MOST_BYTES, PORT, PROTOCOL, NotSigned, QueryType, Status, pack, unpack
 
@@ -90,6 +91,13 @@ def _hear(bound: socket.socket, key: bytes, salt: str, replies: dict[Any, Reply]
             replies[sender] = Reply(Status(message["status"]), message["answer"], int(message["serial"]))
     except (OSError, NotSigned, KeyError, ValueError, TypeError):
         return
+
+
+def confd(context: CommandContext, words: Sequence[str]) -> None:
+    """Show what confd servers answer."""
+    section = context.workspace.config(context.options).profile(context.workspace.profile_name(context.options))
+    found = answered(words, section.get("confdservers", ""), section.get("confdkeyfile", ""))
+    context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
 
 
 def answered(words: Sequence[str], servers: str, key_file: str) -> Any:

@@ -4,12 +4,11 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bulkdeploy.cli.command_line import parse
-from bulkdeploy.cli.connection.transport import Clock, SystemClock
+from bulkdeploy.cli.connection.clock import Clock, SystemClock
 from bulkdeploy.cli.failures import CommandFailed, ExitStatus
 from bulkdeploy.cli.output.lines import words_before
 from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.runner import run
-from bulkdeploy.cli.shell.completion import Completer
 from bulkdeploy.cli.workspace import Workspace
 
 COMPLETE = "__complete"
@@ -47,6 +46,8 @@ def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Cl
 
 def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
     """Print what may stand in the place of the last word of a line as it is typed: value, tab, description."""
+    from bulkdeploy.cli.shell.completion import Completer  # noqa: PLC0415 - no command needs it
+
     workspace = _workspace(environment, clock, may_connect=False)
     try:
         before, partial, _ = words_before(line)

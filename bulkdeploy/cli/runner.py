@@ -3,12 +3,8 @@
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from itertools import pairwise
 
-import requests
-
-from bulkdeploy.cli.api_commands import run_api
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.command_line import Options, parse
 from bulkdeploy.cli.connection.catalogue import Catalogue
@@ -50,7 +46,7 @@ def run_options(workspace: Workspace, options: Options) -> ExitStatus:
     except BrokenPipeError:
         # The reader of the output has seen enough; nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, requests.RequestException) as error:
+    except OSError as error:
         screen.fail(CommandFailed(f"{type(error).__name__}: {error}"))
         return ExitStatus.API_ERROR
     return ExitStatus.SUCCESS
@@ -64,6 +60,8 @@ def _dispatch(context: CommandContext) -> None:
     else:
         wants_help = options.help
     if options.version:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to load, and seldom needed
+
         print(f"bulkmonkey {version('bulkdeploy')}")  # noqa: T201 - the version is the answer
     elif not words:
         context.screen.render(*overview(_kept_catalogue(context)))
@@ -93,6 +91,8 @@ def _api(context: CommandContext, words: list[str], wants_help: bool) -> None:
     if wants_help:
         context.screen.render(*api_help(api))
     else:
+        from bulkdeploy.cli.api_commands import run_api  # noqa: PLC0415 - help needs none of it
+
         run_api(context, api, rest)
 
 

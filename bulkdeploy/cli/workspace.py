@@ -3,17 +3,20 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bulkdeploy.cli.command_line import Options
 from bulkdeploy.cli.concealment import prompt_secret
 from bulkdeploy.cli.connection import config_file
 from bulkdeploy.cli.connection.catalogue import Catalogue
 from bulkdeploy.cli.connection.catalogue_cache import CatalogueCache
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.config_file import ConfigFile
 from bulkdeploy.cli.connection.profiles import Connection, Preferences, complete_url, connection, preferences
-from bulkdeploy.cli.connection.transport import Clock, Transport
 from bulkdeploy.cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from bulkdeploy.cli.connection.transport import Transport
 
 Say = Callable[[str], None]
 
@@ -85,8 +88,10 @@ class Workspace:
             verifycert=made.verifycert and not options.insecure,
         )
 
-    def transport(self, connection: Connection) -> Transport:
+    def transport(self, connection: Connection) -> "Transport":
         """The way to an API; opened once."""
+        from bulkdeploy.cli.connection.transport import Transport  # noqa: PLC0415 - help needs no HTTP client
+
         if connection not in self._transports:
             self._transports[connection] = Transport(connection, self.clock, self.note)
         return self._transports[connection]

@@ -31,6 +31,7 @@ from bulkdeploy.declare.parameters import (
 from bulkdeploy.declare.value_rules import VARIANT_NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.scheduling.catalog import planners
@@ -105,8 +106,12 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     boolean("forcetemplatevariant", "take a variant that the template does not declare"),
     boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
     boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
-    string("boottype", "BIOS, as guests boot", choices=("BIOS",)),
-    string("bootmode", "LEGACY, as guests boot", choices=("LEGACY",)),
+    string(
+        "boottype",
+        "what guests boot with; default: what the template's detail UEFI says, else BIOS",
+        choices=tuple(BootType),
+    ),
+    string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),
     string("keyboard", "accepted and without effect: guests have no consoles here"),
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),

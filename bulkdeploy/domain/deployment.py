@@ -11,6 +11,7 @@ from uuid import UUID
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, TemplateKind
 
@@ -112,6 +113,8 @@ class DeployRequest:
     group: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     variant: Variant = Variant()
+    boot_type: BootType | None = None
+    boot_mode: BootMode | None = None
     planner: str | None = None
     start_vm: bool = True
     dry_run: bool = False
@@ -244,7 +247,7 @@ class DiskOfferingFacts:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """A template or ISO, with its readiness in the zone asked for."""
+    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says."""
 
     id: int
     uuid: UUID
@@ -260,6 +263,7 @@ class TemplateFacts:
     is_public: bool
     shared_with_owner: bool
     variants: tuple[str, ...] = ()
+    uefi: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +328,7 @@ class DeploySpec:
     security_group_ids: tuple[int, ...]
     affinity_groups: tuple[AffinityFacts, ...]
     user_data: str | None
+    uefi: BootMode | None = None
 
     @property
     def per_vm(self) -> ResourceAmounts:

@@ -24,6 +24,13 @@ class Ability(StrEnum):
     HOT_PLUG_NICS = "hot plug of nics"
     """``ensure_devices``: a running guest gets and loses nics."""
 
+    ISOS = "ISOs in drives"
+    """``ensure_running``, ``ensure_devices``: a guest has ``GuestSpec.iso_uuid`` in its drive, and boots from there
+    where its root volume does not boot."""
+
+    UEFI = "UEFI"
+    """``ensure_running`` starts guests with the firmware of ``GuestSpec.uefi``."""
+
     RESIZE_VOLUMES = "resizing of volumes"
     """``ensure_resized``, ``size_of``: a volume grows while its guest runs."""
 

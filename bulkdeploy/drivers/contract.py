@@ -19,6 +19,7 @@ from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E4
 from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
+from bulkdeploy.drivers.contract_suites.isos import IsoContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
@@ -49,6 +50,7 @@ __all__ = [
     "HostContract",
     "HostFencingContract",
     "HostFilesContract",
+    "IsoContract",
     "Machines",
     "MigrationContract",
     "ResizeContract",

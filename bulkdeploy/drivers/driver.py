@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -101,6 +102,7 @@ class GuestSpec:
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     ``host_name``: what it calls itself; None: ``name``.
     ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
+    ``iso_uuid``: the ISO in its drive; None: that is empty. ``uefi``: how UEFI boots it; None: BIOS does.
     """
 
     uuid: UUID
@@ -116,6 +118,8 @@ class GuestSpec:
     password: str | None = field(default=None, repr=False)
     host_name: str | None = None
     template_variant: str | None = None
+    iso_uuid: UUID | None = None
+    uefi: BootMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,10 @@ class SnapshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids."""
+    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
+
+    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know.
+    """
 
     uuid: UUID
     host_uuid: UUID
@@ -146,6 +153,7 @@ class Guest:
     memory_mib: int
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
     nic_uuids: frozenset[UUID] | None = None
+    iso_uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +295,9 @@ class HypervisorDriver(ABC):
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
-        """Ensure that a pool which ``host`` reaches has a template for volumes; called before each start.
+        """Ensure that a pool which ``host`` reaches has a template for volumes, or an ISO for drives.
+
+        Called before each start, and before a running guest gets an ISO.
 
         It takes as long as fetching an image does, once for each pool; having it is fine.
 
@@ -336,6 +346,8 @@ class HypervisorDriver(ABC):
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
+
+        One that is not there may start on another host.
 
         Raises:
             DriverError: it can not be seen now; or it is on another host.
@@ -392,12 +404,12 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
+        """Give a guest that runs on ``host`` the volumes, nics and ISO of ``guest``, and no others, while it runs.
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
         with those it had before it undoes a change that may have got anywhere.
-        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
+        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS, Ability.ISOS.
 
         Raises:
             DriverError: it has these, those it had before or some of both, and volumes may have been made; or it

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.device_parameters import VARIANT, Device, parameters_of
+from bulkdeploy.domain.firmware import UEFI, BootMode
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
@@ -178,7 +179,9 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             user_data_details=shared.user_data_details if vm.user_data is None else {},
             host_name=vm.name,
             template_variant=vm.details.get(VARIANT),
+            uefi=BootMode(vm.details[UEFI]) if UEFI in vm.details else None,
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
+            iso_uuid=vm.iso_uuid,
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,

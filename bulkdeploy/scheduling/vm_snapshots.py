@@ -19,7 +19,7 @@ def check_no_snapshots(connection: Connection, vm_id: int, parameter: str, shown
     snapshots = [snapshot for snapshot in snapshots_of_vm(connection, vm_id) if snapshot.volume_id is None]
     if snapshots:
         names = _names(snapshots)
-        rule = f"it has snapshots ({names}): while it has, its volumes, nics, sizes and owner can not change"
+        rule = f"it has snapshots ({names}): while it has, its volumes, nics, drive, sizes and owner can not change"
         raise InvalidParameter(parameter, str(shown), rule)
 
 
@@ -35,8 +35,8 @@ def check_no_snapshots_of_volumes(
     if snapshots:
         whose = "its volumes have" if volume_id is None else "the volume has"
         rule = (
-            f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored or "
-            "given to another owner; delete them first"
+            f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored, "
+            "unmanaged or given to another owner; delete them first"
         )
         raise InvalidParameter(parameter, str(shown), rule)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.cli.connection.transport import Clock
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.program import run_program
 from bulkdeploy.manage.programs import WORKER
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving

@@ -1,14 +1,15 @@
 """``make test-front``: unmodified clients call a stack whose hypervisors are another stack as any other.
 
-CloudMonkey 6 is a program in Go, which no package registry that Python or Debian use has: what it sends and expects
-is in the tests of listApis and of unknown parameters.
+CloudMonkey 6 is a program in Go that neither PyPI nor Debian has: whoever has ``cmk`` in the path runs it.
 """
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.cloudstack.stacks import front_settings
 from tests.cloudstack.test_two_stacks import between, front, upstream
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.programs import BULKDEPLOY, api_process, program
+from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = [
@@ -59,6 +61,41 @@ def cloud(front: Fleet, tmp_path: Path) -> Iterator[Cloud]:
         made = Cloud(front, client, client)
         yield made
         made.empty()
+
+
+def test_cmk_deploys_in_bulk_follows_the_jobs_and_expunges(cloud: Cloud, tmp_path: Path) -> None:
+    """CloudMonkey: it learns the calls, deploys in bulk, asks for jobs, waits for others by itself, lists."""
+    command = shutil.which("cmk")
+    if command is None:
+        pytest.skip("cmk is not installed: github.com/apache/cloudstack-cloudmonkey has it")
+
+    def cmk(*arguments: str) -> dict[str, Any]:
+        keys = ("-u", f"{cloud.client.url}/client/api", "-k", cloud.client.api_key, "-s", cloud.client.secret_key)
+        ran = subprocess.run(
+            [command, *keys, *arguments],
+            env={**os.environ, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return json.loads(ran.stdout) if ran.stdout.startswith("{") else {"text": ran.stdout}
+
+    assert cmk("sync")["text"].startswith("Discovered ")
+    (zone,) = cmk("list", "zones", "filter=id,name")["zone"]
+    (template,) = cmk("list", "templates", "templatefilter=executable", "name=Debian 12")["template"]
+    (offering,) = cmk("list", "serviceofferings", "name=Small")["serviceoffering"]
+    wanted = {"zoneid": zone, "templateid": template, "serviceofferingid": offering}
+    given = [f"{name}={row['id']}" for name, row in wanted.items()]
+    jobs = cmk("bulkdeploy", "virtualmachine", *given, "virtualmachinecount=3")["asyncjobs"]
+    wait_for(lambda: all(cmk("query", "asyncjobresult", f"jobid={job['jobid']}")["jobstatus"] for job in jobs))
+    one = cmk("deploy", "virtualmachine", *given, "name=web-1")["virtualmachine"]
+    assert (one["name"], one["state"]) == ("web-1", "Running")
+    vms = cmk("list", "virtualmachines", "filter=id,state")["virtualmachine"]
+    assert [vm["state"] for vm in vms] == ["Running"] * 4
+    for vm in vms:
+        cmk("destroy", "virtualmachine", f"id={vm['id']}", "expunge=true")
+    assert cmk("list", "virtualmachines") == {"text": ""}
 
 
 def test_ansible_deploys_stops_starts_and_expunges(cloud: Cloud, tmp_path: Path) -> None:

@@ -261,16 +261,22 @@ def passwords(site: Production, cloud: Cloud) -> None:
 
 
 def backup(site: Production, cloud: Cloud) -> None:
-    """A dump in the middle of a drain, a restore after its end: what was unfinished is run again."""
+    """A dump in the middle of a drain, a restore after its end: what was begun is run again, newer VMs adopted."""
     deployment = cloud.deploy(200)
     wait_for(lambda: cloud.jobs(deployment)["succeeded"] > 0, "a first VM")
     site.shell(commands_of(BACKUP, "Backup"))
     say(f"dumped; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
+    cloud.wait(cloud.deploy(20), 20)
     start, _rows_only, _dry_run = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
-    site.shell(commands_of(BACKUP, "Restore") + start)
+    site.shell(commands_of(BACKUP, "Restore"))
+    owner = "--account acme --domain ROOT/customers"
+    for command in commands_of(BACKUP, "Restore", 1).replace(owner, "").splitlines():
+        site.shell(f"{command} || test $? -lt 5")  # 3: there are some, 4: done
+    site.shell(start)
     say(f"restored; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
+    assert "Rows know every guest" in site.tool("unmanaged list")
 
 
 def main(only: list[str]) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
@@ -19,10 +20,12 @@ from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, PAIR, VOLUME, life, start_together
 from tests.support.processes.certificates import self_signed
 
-EXCHANGES = json.loads((Path(__file__).parent / "ganeti_exchanges.json").read_bytes())
+FOLDER = Path(__file__).parent
+EXCHANGES = json.loads((FOLDER / "ganeti_exchanges.json").read_bytes())
+BULK_EXCHANGES = json.loads((FOLDER / "ganeti_bulk_exchanges.json").read_bytes())
 PATIENCE_S = 60.0
 
 
@@ -32,10 +35,10 @@ class Replay:
     ``lost``: the first creation is done, and its answer lost.
     """
 
-    def __init__(self, *, lost: bool = False) -> None:
-        self._left = [one for one in EXCHANGES if "step" not in one]
+    def __init__(self, exchanges: Sequence[Mapping[str, Any]] = EXCHANGES, *, lost: bool = False) -> None:
+        self._left = [one for one in exchanges if "step" not in one]
         self._lost = lost
-        self._again: dict[str, Any] | None = None
+        self._again: Mapping[str, Any] | None = None
         self.unexpected: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
 
@@ -153,6 +156,32 @@ def test_a_guest_lives_as_recorded(engine: Engine, tmp_path: Path) -> None:
     assert [(one["instance_name"], one["pnode"], one["start"]) for one in made] == [
         (f"{GUEST.uuid}.bulkdeploy", "node1", True)
     ]
+
+
+def test_guests_that_start_together_are_made_by_one_request(engine: Engine, tmp_path: Path) -> None:
+    """Each on the node that was chosen for it; Ganeti is asked once for both, and nothing is asked twice."""
+    replay = Replay(BULK_EXCHANGES)
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        seen = dict(start_together(driver))
+        driver.close()
+    assert replay.unexpected == []
+    assert replay.is_over
+    assert [(guest.uuid, guest.host_uuid, guest.power) for guest in seen["started together"]] == [
+        (guest.uuid, host.uuid, PowerState.RUNNING) for guest, host in zip(PAIR, ADDRESSES, strict=True)
+    ]
+    (wanted,) = (body["instances"] for body in replay.bodies if body and "instances" in body)
+    assert [(one["instance_name"], one["pnode"], one["start"]) for one in wanted] == [
+        (f"{guest.uuid}.bulkdeploy", host.name, True) for guest, host in zip(PAIR, ADDRESSES, strict=True)
+    ]
+
+
+def test_a_template_with_two_nodes_is_refused() -> None:
+    """DRBD needs a secondary, which nobody plans."""
+    with pytest.raises(ValidationError, match="disk_template"):
+        GanetiOptions.model_validate(
+            {"urls": ["https://node1:5080"], "username": "u", "password": "p", "disk_template": "drbd"}
+        )
 
 
 def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) -> None:

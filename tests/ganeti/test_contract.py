@@ -78,7 +78,8 @@ class TestGanetiContract(
 
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Batches are of four: an instance takes Ganeti seconds of CPU."""
+        """Batches are of four, and have time: an instance takes Ganeti seconds of CPU."""
+        monkeypatch.setattr(batches, "PATIENCE_S", PATIENCE_S)
         monkeypatch.setattr(batches, "MANY", 4)
         monkeypatch.setattr(batches, "THREADS", 3)
 

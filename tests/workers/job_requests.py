@@ -157,6 +157,16 @@ def _detach(world: World) -> int:
     return world.request("detachVolume", id=volume)
 
 
+def _iso(world: World) -> str:
+    return str(world.fleet.zone.id_of("templates", "Debian 12 installer"))
+
+
+def _detach_iso(world: World) -> int:
+    vm = world.running()
+    world.done("attachIso", id=_iso(world), virtualmachineid=vm)
+    return world.request("detachIso", virtualmachineid=vm)
+
+
 def _shrink(world: World) -> int:
     volume, vm = world.volume("Custom", size=3), world.running()
     world.done("attachVolume", id=volume, virtualmachineid=vm)
@@ -222,6 +232,8 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "migrate_virtual_machine": [
         lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
     ],
+    "attach_iso": [lambda world: world.request("attachIso", id=_iso(world), virtualmachineid=world.running())],
+    "detach_iso": [_detach_iso],
     "attach_volume": [
         lambda world: world.request("attachVolume", id=world.volume(), virtualmachineid=world.running())
     ],

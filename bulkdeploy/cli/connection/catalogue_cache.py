@@ -4,13 +4,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bulkdeploy.cli.connection.catalogue import Catalogue, read_catalogue
 from bulkdeploy.cli.connection.config_file import write_private
 from bulkdeploy.cli.connection.profiles import Connection
-from bulkdeploy.cli.connection.transport import Transport
 from bulkdeploy.cli.failures import CommandFailed
+
+if TYPE_CHECKING:
+    from bulkdeploy.cli.connection.transport import Transport
 
 FORM = 1
 """Grows when what is kept changes its form; caches of another form are read anew from the server."""
@@ -39,7 +41,7 @@ class CatalogueCache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def sync(self, transport: Transport, **how: Any) -> Catalogue:
+    def sync(self, transport: "Transport", **how: Any) -> Catalogue:
         """Ask the server for its APIs and keep them; ``how`` as for ``Transport.call``.
 
         Raises:

@@ -9,13 +9,14 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import requests
 
 from bulkdeploy.cli.concealment import HIDDEN, is_secret
 from bulkdeploy.cli.connection.authentication import EXPIRES_AFTER, Credentials
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.profiles import Connection
 from bulkdeploy.cli.failures import WORTH_REPEATING, ApiRefused, ConnectionFailed
 
@@ -26,30 +27,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 UNAUTHORISED = 401
 READING_VERBS = ("list", "get", "query", "find")
 NOTABLE_SKEW = 30.0
-
-
-class Clock(Protocol):
-    """Time, so that tests need not wait: seconds that only grow, and sleeping."""
-
-    def now(self) -> float:
-        """Seconds since some fixed moment."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
-        ...
-
-
-class SystemClock:
-    """The machine's time."""
-
-    def now(self) -> float:
-        """Seconds since some fixed moment."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
-        time.sleep(max(seconds, 0.0))
 
 
 class Transport:

@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bulkdeploy.cli.deployments.jobs import Failure, seconds_taken, virtual_machine_of
-from bulkdeploy.cli.deployments.live_view import duration
 from bulkdeploy.cli.deployments.remedies import remedy
-from bulkdeploy.cli.output.formats import printable
+from bulkdeploy.cli.output.formats import duration, printable
 
 INSTANCE_NAME = re.compile(r"\bi-\d+-\d+-\w+")
 """How reasons name a VM, of bulkdeploy as of CloudStack: ``i-2-7-VM``."""

@@ -9,10 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bulkdeploy.cli.deployments.batch_report import exclusion_table, failure_table, number, ordered, place
-from bulkdeploy.cli.deployments.live_view import duration
 from bulkdeploy.cli.deployments.summary import cluster_parts, outcome
 from bulkdeploy.cli.output.answers import Rows
-from bulkdeploy.cli.output.formats import printable
+from bulkdeploy.cli.output.formats import duration, printable
 from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.output.tables import table_of
 

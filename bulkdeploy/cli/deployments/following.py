@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.entities import Caller
-from bulkdeploy.cli.connection.transport import Clock
 from bulkdeploy.cli.deployments.jobs import Progress, has_succeeded, is_finished, result_of
-from bulkdeploy.cli.deployments.live_view import BatchView, batch_view, duration, waiting_for_job
+from bulkdeploy.cli.deployments.live_view import BatchView, batch_view, waiting_for_job
 from bulkdeploy.cli.deployments.remedies import remedy_of
 from bulkdeploy.cli.deployments.watching import Watch
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed, Interrupted, JobFailed, TimedOut
+from bulkdeploy.cli.output.formats import duration
 from bulkdeploy.cli.output.screen import Screen
 
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.3, 3.0, 1.5  # seconds between questions for one job

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from bulkdeploy.cli.connection.transport import Clock
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.deployments import jobs
-from bulkdeploy.cli.output.formats import printable
+from bulkdeploy.cli.output.formats import duration, printable
 
 RATE_OVER = 30.0  # seconds
 PLAIN_EVERY = 10.0  # seconds
@@ -191,14 +191,6 @@ def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
     lines = [*lines[:MOST_LINES_AT_ONCE], f"failed: and {more} more"] if more > 0 else lines
     cancelled = len(failures) - len(failed)
     return [*lines, f"cancelled before they began: {cancelled} VM{'s' * (cancelled != 1)}"] if cancelled else lines
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _pace_text(pace: Pace, progress: jobs.Progress) -> str:

@@ -16,7 +16,7 @@ from bulkdeploy.cli.deployments.batch_report import (
     slowest,
 )
 from bulkdeploy.cli.deployments.jobs import Failure, Progress, failure_of
-from bulkdeploy.cli.deployments.live_view import duration
+from bulkdeploy.cli.output.formats import duration
 
 
 def summary_parts(

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.entities import Caller, rows_of
-from bulkdeploy.cli.connection.transport import Clock
 from bulkdeploy.cli.deployments.jobs import JOB_PAGE, Failure, Progress, failure_of, is_finished
 from bulkdeploy.cli.failures import UsageError
 

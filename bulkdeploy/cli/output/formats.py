@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
 from rich.cells import cell_len
 
 from bulkdeploy.cli.output.answers import Rows, as_rows, filtered
@@ -37,6 +36,14 @@ def cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def printable(text: str) -> str:
     """The text without characters that would move a terminal's cursor or change its state."""
     return NOT_PRINTABLE.sub(lambda match: " " if match.group() in "\n\t" else "\N{REPLACEMENT CHARACTER}", text)
@@ -47,6 +54,8 @@ def _json(answer: Any) -> str:
 
 
 def _yaml(answer: Any) -> str:
+    import yaml  # noqa: PLC0415 - a library that only this format needs
+
     return str(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)) if answer else ""
 
 

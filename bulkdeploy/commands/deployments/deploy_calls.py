@@ -16,6 +16,7 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
@@ -169,7 +170,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         user_data_details=_variables(arguments),
         group=call.text("group"),
         details=_merged(arguments, "details"),
-        variant=Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),
+        **_of_image(call),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
         start_vm=call.flag("startvm", default=True),
@@ -179,6 +180,16 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         uuids=_uuids(arguments),
         **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
+
+
+def _of_image(call: Call) -> dict[str, Any]:
+    """The variant of the template, and what guests boot with."""
+    kind, mode = call.text("boottype"), call.text("bootmode")
+    return {
+        "variant": Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),
+        "boot_type": None if kind is None else BootType(kind),
+        "boot_mode": None if mode is None else BootMode(mode),
+    }
 
 
 def _network_ids(arguments: Mapping[str, Any]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
-from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
+from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.devices import (
     DEVICE_PARAMETERS,
     MIB,
@@ -81,6 +81,7 @@ class GanetiDriver(BatchDriver):
     )
     device_parameters = DEVICE_PARAMETERS
     is_watched = True
+    gathering_s = 0.5  # of its own CPU Ganeti spends more on each request
     guests_may_end = False  # what ends, Ganeti's own watcher starts again
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
@@ -160,33 +161,41 @@ class GanetiDriver(BatchDriver):
         No more than may be in Ganeti's queue: the others wait for their turn, one by one.
         """
         answers: dict[UUID, Answer] = {}
-        wanted: list[tuple[_Call, dict[str, Any]]] = []
+        wanted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         for start in starts:
             call = _Call(self, start.host, start.guest.uuid, start.fence, timeout_s)
             try:
                 call.claim("boot", [volume.uuid for volume in start.guest.volumes])
-                wanted.append((call, call.definition(start.guest)))
+                wanted.append((call, start, call.definition(start.guest)))
             except DriverError as error:
                 answers[call.guest] = partial(_fail, error)
-        submitted: list[tuple[_Call, dict[str, Any]]] = []
+        submitted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         try:
-            there = names_there(self._rapi, [call.name for call, _ in wanted], timeout_s=timeout_s)
+            there = names_there(self._rapi, [call.name for call, _, _ in wanted], timeout_s=timeout_s)
             new = [one for one in wanted if one[0].name not in there]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
-                definitions = [definition for _, definition in submitted]
+                definitions = [definition for _, _, definition in submitted]
                 creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
                 answers |= {
-                    call.guest: partial(self._wait_for, call, creations, position)
-                    for position, (call, _) in enumerate(submitted)
+                    call.guest: partial(self._wait_for, call, start, creations, position)
+                    for position, (call, start, _) in enumerate(submitted)
                 }
         except (NotAnswered, JobFailed):
             for _ in submitted:  # each looks for itself what became of it
                 self._slots.release()
         return answers
 
-    def _wait_for(self, call: "_Call", creations: Creations, position: int) -> None:
-        """The end of a start that was asked for with others."""
+    def _wait_for(self, call: "_Call", start: StartCall, creations: Creations, position: int) -> None:
+        """The end of a start that was asked for with others; one that Ganeti made no job for is asked for alone."""
+        try:
+            self._wait_for_job(call, creations, position)
+        except NotSubmitted:
+            self._start(call, start.host, start.guest)
+        else:
+            call.keep_or_undo()
+
+    def _wait_for_job(self, call: "_Call", creations: Creations, position: int) -> None:
         try:
             number = creations.job_of(position, timeout_s=call.left)
             self._rapi.wait(number, timeout_s=call.left)
@@ -194,7 +203,6 @@ class GanetiDriver(BatchDriver):
             call.check_made(failure("volume", call.host_name, error))
         finally:
             self._slots.release()
-        call.keep_or_undo()
 
     def _start(self, call: "_Call", host: HostAddress, guest: GuestSpec) -> None:
         volumes = [volume.uuid for volume in guest.volumes]
@@ -236,9 +244,10 @@ class GanetiDriver(BatchDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         found = call.look("look")
         if found is None or not (found.runs or found.wanted):
+            call.let_go(where)
             return None
         if found.node != _node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)

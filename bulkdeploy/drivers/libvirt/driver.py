@@ -49,6 +49,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     target_name,
     write_disk,
     write_domain,
+    write_drive,
     write_interface,
     write_memory,
     write_metadata,
@@ -63,8 +64,9 @@ from bulkdeploy.drivers.libvirt.filters import (
     write_filter,
 )
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
+from bulkdeploy.drivers.libvirt.leases import ensure_lease
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage import (
@@ -74,6 +76,7 @@ from bulkdeploy.drivers.libvirt.storage import (
     copy_name,
     pool_xml,
     seed_name,
+    template_of_copy,
     volume_name,
 )
 from bulkdeploy.drivers.libvirt.storage_units import units_of
@@ -116,6 +119,8 @@ class LibvirtDriver(HypervisorDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.ISOS,
+            Ability.UEFI,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -195,12 +200,16 @@ class LibvirtDriver(HypervisorDriver):
         domain = _find_domain(call, guest.uuid)
         if domain is not None and domain.isActive():
             return
+        if guest.uefi is not None:
+            with call.failing("boot"):
+                require_uefi(call, self._options)
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
-            seed = self._write_seed(call, guest)
+            seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._ensure_filter(call, guest)
-        defined = write_domain(self._domain(call, guest, fence, disks, seed, is_filtered=is_filtered))
+        self._ensure_leases(call, guest)
+        defined = write_domain(self._domain(call, guest, fence, disks, seed, iso, is_filtered=is_filtered))
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
         try:
@@ -260,9 +269,11 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver."""
 
         def look(call: HostCall) -> PowerState | None:
-            self._fenced_here(call, "look", guest_uuid, fence)
+            fenced = self._fenced_here(call, "look", guest_uuid, fence)
             domain = _find_domain(call, guest_uuid)
             if domain is None:
+                if fenced.host_uuids == {host.uuid}:  # it does not move either
+                    self._records.fences.release(guest_uuid, fence)
                 return None
             return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
 
@@ -380,6 +391,7 @@ class LibvirtDriver(HypervisorDriver):
             with _overtaken_at("migrate", destination.host.name):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
             self._copy_filter(source, destination, guest.uuid)
+            self._ensure_leases(destination, guest)
             destination.go_on("migrate")
             snapshots.forget(leaving)
             address = destination.host.ip_address
@@ -446,11 +458,24 @@ class LibvirtDriver(HypervisorDriver):
                     disk = Disk(volume.uuid, self._ensure_volume(call, volume))
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
+        self._ensure_leases(call, guest)
         for nic in guest.nics:
             if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
+        self._change_iso(call, domain, seen, guest)
         self._claim(call, "devices", guest, wanted, fence)
+
+    def _change_iso(self, call: HostCall, domain: Any, seen: SeenDomain, guest: GuestSpec) -> None:
+        """Put another ISO into a running guest's drive, or take it out: where the guest lets it go."""
+        path = self._iso_path(call, guest)
+        if path == seen.iso_path:
+            return
+        if seen.drive is None:
+            reason = "the guest was started without a drive: stop and start it"
+            raise DriverError("devices", call.host.name, reason, transient=False)
+        call.go_on("devices")
+        domain.updateDeviceFlags(write_drive(seen.drive, path), _affected(domain))
 
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
@@ -862,6 +887,17 @@ class LibvirtDriver(HypervisorDriver):
         found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
         return self._copies.setdefault((template_uuid, pool_uuid), found)
 
+    def _iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+        """The ISO that is to be in a guest's drive, in the pool of its root volume."""
+        if guest.iso_uuid is None:
+            return None
+        pool = self._pool(call, guest.volumes[0].pool_uuid)
+        copy = self._find_copy(guest.iso_uuid, pool.pool.uuid)
+        if copy is None:
+            reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return f"{pool.path}/{copy.name}"
+
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
             return None
@@ -874,6 +910,7 @@ class LibvirtDriver(HypervisorDriver):
         fence: int,
         disks: Sequence[Disk],
         seed_path: str | None,
+        iso_path: str | None,
         *,
         is_filtered: bool,
     ) -> Domain:
@@ -895,6 +932,8 @@ class LibvirtDriver(HypervisorDriver):
                 self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
             ],
             seed_path=seed_path,
+            iso_path=iso_path,
+            uefi=guest.uefi,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
@@ -918,6 +957,12 @@ class LibvirtDriver(HypervisorDriver):
             network_uuid=nic.network_uuid,
             ip_address=nic.ip_address,
         )
+
+    def _ensure_leases(self, call: HostCall, guest: GuestSpec) -> None:
+        """DHCP of libvirt's networks gives a guest's nics the addresses that they have."""
+        with call.failing("network"):
+            for nic in guest.nics:
+                ensure_lease(call.connection, self._interface(nic, None))
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
         """The only address that a nic may send with; None: any."""
@@ -1090,6 +1135,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.memory_mib,
         frozenset(seen.disks),
         frozenset(nic.uuid for nic in seen.nics),
+        None if seen.iso_path is None else template_of_copy(seen.iso_path),
     )
 
 

@@ -53,10 +53,11 @@ ABSENT = "Absent"
 """The power of a guest that is not there."""
 
 STRAYS: LiteralString = (
-    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[] FROM simulator.stray_guests"
+    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[], NULL::uuid"
+    " FROM simulator.stray_guests"
 )
 GUESTS: LiteralString = (
-    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
+    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids, iso_uuid"
     " FROM simulator.guests WHERE power <> 'Absent'"
 )
 
@@ -87,6 +88,7 @@ class SimulatorDriver(BatchDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.ISOS,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -257,10 +259,11 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
-            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid AS iso) given, simulator_code.ensure_devices("
+            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics, given.iso) done",
             [
                 orjson.dumps(nic_details(guest)).decode(),
+                guest.iso_uuid,
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],
@@ -457,7 +460,7 @@ def _uuid_of(host: HostAddress | None) -> UUID | None:
 
 def _guest(row: Sequence[Any]) -> Guest:
     nics = None if row[7] is None else frozenset(row[7])
-    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
+    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics, row[8])
 
 
 def _nic(kept: Mapping[str, Any]) -> GuestNic:

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
 ) WITH (fillfactor = 80);
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: unknown
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: not known
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS iso_uuid uuid; -- in its drive; NULL: none
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: not known
 
 CREATE TABLE IF NOT EXISTS simulator.volumes (

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bulkdeploy.cli.connection.clock import SystemClock
 from bulkdeploy.cli.connection.profiles import Connection
-from bulkdeploy.cli.connection.transport import SystemClock, Transport
+from bulkdeploy.cli.connection.transport import Transport
 from bulkdeploy.manage.admin import read_credentials
 from bulkdeploy.wiring.settings import Settings
 

@@ -25,7 +25,7 @@ OF_PROJECTS = frozenset({VIRTUAL_MACHINES, VOLUMES})
 WITHOUT_PAGES = frozenset({ROLE_PERMISSIONS})
 """These take neither page nor size, and answer with all there is."""
 
-BY_CLUSTER = frozenset({"listHosts", VIRTUAL_MACHINES})
+BY_CLUSTER = frozenset({"listHosts", VIRTUAL_MACHINES, VOLUMES})
 """What can be listed cluster by cluster: a page holds a cluster, so that no page loses a row."""
 
 READ_WITH: Mapping[str, frozenset[str]] = {

@@ -220,6 +220,8 @@ def _check_drivers(system: System, caller: Caller, specs: Sequence[DeploySpec]) 
             require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
         if (variant := spec.request.variant.name) is not None:
             require_ability(system.drivers, spec.hypervisor, Ability.TEMPLATE_VARIANTS, "templatevariant", variant)
+        if spec.uefi is not None:
+            require_ability(system.drivers, spec.hypervisor, Ability.UEFI, *_firmware_of(spec.request))
         _check_device_parameters(system, caller, spec)
 
 
@@ -242,6 +244,13 @@ def _check_device_parameters(system: System, caller: Caller, spec: DeploySpec) -
         sources.append(("diskofferingid", shown, disk.details))
     for parameter, value, details in sources:
         require_device_parameters(system.drivers, spec.hypervisor, details, parameter, value)
+
+
+def _firmware_of(request: DeployRequest) -> tuple[str, str]:
+    """The parameter that asks for UEFI, and its value: the call's own, or the template."""
+    if request.boot_type is not None:
+        return "boottype", request.boot_type
+    return "templateid", request.shown("templateid", request.template_id)
 
 
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from bulkdeploy.domain.errors import (
     OwnerDisabled,
     PermissionDenied,
 )
+from bulkdeploy.domain.firmware import UEFI, BootMode, BootType
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import check_host_names
@@ -69,6 +70,7 @@ def _check_request(
     template = _check_template(connection, request, owner, zone)
     check_variant(template, request.variant)
     _check_details(request)
+    uefi = _check_firmware(request, template)
     hypervisor = _check_hypervisor(request, template)
     _check_pins(connection, request, zone)
     disks = vm_disks(configuration, request, offering, disk_offerings, template)
@@ -94,6 +96,7 @@ def _check_request(
         security_group_ids=security_groups,
         affinity_groups=affinity_groups,
         user_data=user_data,
+        uefi=uefi,
     )
 
 
@@ -113,7 +116,25 @@ def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "t
         raise InvalidParameter(parameter, variant.name, rule)
 
 
+def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode | None:
+    """The mode of UEFI that the call, or else the template, asks for; None: guests boot with BIOS."""
+    if request.boot_type is None and template.uefi is not None:
+        try:
+            return request.boot_mode or BootMode(template.uefi)
+        except ValueError as error:
+            rule = f"the detail {UEFI} of template {template.name} must be {' or '.join(BootMode)}: {template.uefi}"
+            raise InvalidParameter("templateid", request.shown("templateid", template.id), rule) from error
+    if request.boot_type is BootType.UEFI:
+        return request.boot_mode or BootMode.LEGACY
+    if request.boot_mode is BootMode.SECURE:
+        raise InvalidCombination(("bootmode", "boottype"), "bootmode SECURE is one of UEFI: give boottype=UEFI")
+    return None
+
+
 def _check_details(request: DeployRequest) -> None:
+    if UEFI in request.details:
+        rule = "it must be given as boottype and bootmode, not as a detail"
+        raise InvalidParameter(f"details[0].{UEFI}", request.details[UEFI], rule)
     if VARIANT in request.details:
         raise InvalidParameter(
             f"details[0].{VARIANT}", request.details[VARIANT], f"it must be given as {VARIANT}, not as a detail"

@@ -10,6 +10,9 @@ from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.services.abilities import has_ability
+from bulkdeploy.store.audit import Finding
+
+PROMISE = "hosts have the files that host_files declares"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,19 @@ def push(
 
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         return list(threads.map(push_to, able))
+
+
+def audit_files(
+    drivers: Drivers, hosts: Sequence[HostAddress], files: Sequence[HostFile], *, timeout_s: float
+) -> Finding:
+    """Whether these hosts have these files; nothing is put."""
+    pushed = push(drivers, hosts, files, dry_run=True, timeout_s=timeout_s)
+    breaches = [
+        one.problem or f"host {one.host.name}: {', '.join(one.paths)} differ; bulkdeploy hosts push puts them there"
+        for one in pushed
+        if one.problem is not None or one.paths
+    ]
+    return Finding("host_files", PROMISE, len(pushed) * len(files), tuple(breaches))
 
 
 def _put(

@@ -13,6 +13,7 @@ from bulkdeploy.domain.device_parameters import VARIANT, is_parameter
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.drivers.abilities import Ability
@@ -174,7 +175,7 @@ def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
 
 
 def _is_of_deployment(name: str) -> bool:
-    return name in SIZE_DETAILS or name == VARIANT or is_parameter(name)
+    return name in SIZE_DETAILS or name in (VARIANT, UEFI) or is_parameter(name)
 
 
 def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:

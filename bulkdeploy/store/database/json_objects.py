@@ -68,7 +68,7 @@ class JsonQuery:
                 pieces.append(next(runs))
             else:
                 found = dict(part.tuples(connection, **parameters))
-                pieces.append([found.get(one, empty) for one in ids])
+                pieces.append([found.get(one, empty) for one in ids] if found else [empty] * len(ids))
         objects = zip(*pieces, strict=True)
         return {one: f"{{{','.join(filter(None, object_))}}}" for one, object_ in zip(ids, objects, strict=True)}
 

@@ -14,6 +14,7 @@ from bulkdeploy.domain.deployment import (
     ZoneFacts,
 )
 from bulkdeploy.domain.device_parameters import VARIANTS
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.topology import AffinityType, AllocationState, NetworkType, StorageType, TemplateKind
 
 
@@ -113,6 +114,7 @@ def read_template(connection: Connection, template_id: int, zone_id: int, owner:
         is_public=row.is_public,
         shared_with_owner=row.shared,
         variants=tuple(filter(None, map(str.strip, row.details.get(VARIANTS, "").split(",")))),
+        uefi=row.details.get(UEFI),
     )
 
 

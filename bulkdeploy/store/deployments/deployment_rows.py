@@ -19,6 +19,7 @@ from bulkdeploy.domain.deployment import DeploySpec, NamedVm
 from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Ints, Plan
@@ -207,8 +208,8 @@ def write_vms(
 
 
 def _details_of(spec: DeploySpec) -> dict[str, str]:
-    variant = spec.request.variant.name
-    return {**spec.request.details, **({} if variant is None else {VARIANT: variant})}
+    said = {VARIANT: spec.request.variant.name, UEFI: spec.uefi}
+    return {**spec.request.details, **{name: value for name, value in said.items() if value is not None}}
 
 
 def write_volumes(connection: Connection, *, spec: DeploySpec, new: NewVms, placed: Plan | None) -> None:

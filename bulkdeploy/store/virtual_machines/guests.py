@@ -19,8 +19,9 @@ _VMS = text(
     " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
-    " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
-    " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+    " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor,"
+    " i.uuid AS iso_uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+    " LEFT JOIN templates i ON i.id = coalesce(v.iso_id, v.template_id) AND i.kind = 'iso'"
     " LEFT JOIN service_offerings o ON o.id = v.service_offering_id"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
 )

@@ -161,6 +161,13 @@ def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
     return TemplateKind(kind)
 
 
+def drive_of(connection: Connection, vm_id: int) -> int | None:
+    """The VM's own word on its drive: an ISO's id; 0: none; None: what it was made from."""
+    query = text("SELECT iso_id FROM virtual_machines WHERE id = :vm")
+    drive: int | None = connection.execute(query, {"vm": vm_id}).scalar_one()
+    return drive
+
+
 def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
     """The ISO in the VM's drive; None: there is none."""
     query = (

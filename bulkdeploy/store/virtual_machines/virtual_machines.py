@@ -29,7 +29,7 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered, rows_of
+from bulkdeploy.store.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
@@ -178,9 +178,11 @@ def list_virtual_machines(
     listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
     if not sees_destroyed or "state" not in arguments:
         query = query.where(listed)
-    count = None if filters.keys() & arguments.keys() else _count_kept(visibility, listed)
+    kept = None
+    if not filters.keys() & arguments.keys():
+        kept = Kept(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
     query = filtered(query, filters, arguments)
-    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, count)
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, kept)
     ids = [row["id"] for row in page.rows]
     wanted: Any = {"details": details, "with_user_data": bool(arguments.get("userdata"))}
     rows = rows_of(ids, partial(virtual_machine_rows, connection, **wanted, with_jobs=True))

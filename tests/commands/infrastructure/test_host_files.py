@@ -47,8 +47,8 @@ def system(
     driver.close()
 
 
-def push(fleet: Fleet, source: Path, *arguments: str, path: str = PATH) -> Result:
-    """The program, on the fleet's database and hypervisors."""
+def run(fleet: Fleet, source: Path, *arguments: str, path: str = PATH) -> Result:
+    """A program, on the fleet's database and hypervisors."""
     environment = {
         "BULKDEPLOY_DATABASE_URL": fleet.settings.require_database_url(),
         "BULKDEPLOY_DATA_DIR": str(fleet.settings.data_dir),
@@ -56,7 +56,12 @@ def push(fleet: Fleet, source: Path, *arguments: str, path: str = PATH) -> Resul
         "BULKDEPLOY_DRIVER": json.dumps(fleet.settings.driver),
         "BULKDEPLOY_HOST_FILES": json.dumps({path: str(source)}),
     }
-    return CliRunner().invoke(main, ("hosts", "push", *arguments), env=environment, catch_exceptions=False)
+    return CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
+
+
+def push(fleet: Fleet, source: Path, *arguments: str, path: str = PATH) -> Result:
+    """``bulkdeploy hosts push``."""
+    return run(fleet, source, "hosts", "push", *arguments, path=path)
 
 
 def on_hosts(fleet: Fleet) -> dict[str, str]:
@@ -78,7 +83,13 @@ def test_all_hosts_get_a_file_that_differs(fleet: Fleet, source: Path) -> None:
                           " FROM simulator.hosts WHERE name = 'a-1-2')")  # fmt: skip
     (host,) = [one for one in json.loads(push(fleet, source, "--json").stdout)["hosts"] if one["files"]]
     assert (host["host"], host["files"]) == ("a-1-2", [PATH])
+    assert run(fleet, source, "audit").exit_code == 0
     source.write_text("answer = 43\n")
+    audited = run(fleet, source, "audit")
+    assert (audited.exit_code, "hosts have the files that host_files declares (12 checked)" in audited.output) == (
+        1,
+        True,
+    )
     assert cut_off(fleet.control, "b-1-1")
     partly = push(fleet, source)
     assert (partly.exit_code, "FAILED  b-1-1" in partly.output) == (FAILED, True)
