@@ -76,7 +76,7 @@ SERVER_TIMEOUTS = (
 )
 """The other way round: a machine that is gone without a word keeps its locks for half a minute, not for hours; a
 process that sleeps in the middle of a transaction for one. Options of the connection: a pooler that ignores them
-has the database's role say the same (docs/operations.md). Options in the database's URL come after them, and hold."""
+has the database's role say the same (docs/operations.md). Options in the database's URL follow, and hold."""
 
 MOST_KNOWN_QUERIES = 2000
 READING = re.compile(r"\s*(SELECT|WITH|VALUES|TABLE|SHOW|EXPLAIN)\b", re.IGNORECASE)
