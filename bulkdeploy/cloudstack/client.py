@@ -215,7 +215,8 @@ class Client:
         while left:
             batch = left[:at_once]
             try:
-                rows += rows_in(self.call(command, {**parameters, "ids": ",".join(batch)}))
+                for page, _ in self.pages(command, {**parameters, "ids": ",".join(batch)}):
+                    rows += page
             except CallRefused as error:
                 if error.code != INVALID or not is_not_there(error.text):
                     raise

@@ -347,6 +347,8 @@ class HypervisorDriver(ABC):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
 
+        One that is not there may start on another host.
+
         Raises:
             DriverError: it can not be seen now; or it is on another host.
         """

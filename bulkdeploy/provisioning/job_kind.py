@@ -63,7 +63,7 @@ class StepTools:
         engine: the database; transactions of steps are short.
         calls: the drivers.
         lease_seconds: how long a transaction prolongs the lease.
-        planning: held while a place is looked for.
+        planning: held while a place is looked for, but not while an allocator program is asked.
     """
 
     engine: Engine

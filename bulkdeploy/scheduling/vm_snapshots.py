@@ -35,8 +35,8 @@ def check_no_snapshots_of_volumes(
     if snapshots:
         whose = "its volumes have" if volume_id is None else "the volume has"
         rule = (
-            f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored or "
-            "given to another owner; delete them first"
+            f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored, "
+            "unmanaged or given to another owner; delete them first"
         )
         raise InvalidParameter(parameter, str(shown), rule)
 

@@ -112,6 +112,13 @@ def test_ids_that_are_not_there_hide_no_others(server: PagingServer, client: Cli
     assert client.calls["listHosts"] == 5 if is_named else client.calls["listHosts"] > 5
 
 
+def test_ids_that_fill_several_pages_are_all_found(server: PagingServer, client: Client) -> None:
+    """A server with smaller pages keeps none of them back."""
+    server.lists["listHosts"] = of_hosts(150)
+    server.most_rows = 100
+    assert len(client.by_ids("listHosts", [f"h{index}" for index in range(150)], {})) == 150
+
+
 def test_any_other_refusal_of_ids_is_told(server: PagingServer, client: Client) -> None:
     """Nothing counts as gone since something else was wrong."""
     body = b'{"listhostsresponse":{"errorcode":431,"errortext":"unable to translate"}}'

@@ -278,6 +278,29 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
     assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
 
 
+def test_a_guest_that_ends_while_it_is_stopped_is_stopped(engine: Engine, tmp_path: Path) -> None:
+    """Incus refuses to stop what does not run any more; it gets its gate all the same, and is on no host."""
+    refused = {"id": "1", "status_code": 400, "err": f'container is not running: "vm-{GUEST.uuid}"'}
+    gated = {**RUNNING["devices"], "gate": {"type": "nic"}}
+    config = {**RUNNING["config"], "user.bulkdeploy.fence": "2"}
+    replay = Replay(
+        [
+            said(INSTANCE, RUNNING),
+            said(f"{INSTANCE}/state", refused, "PUT"),
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, {"id": "2", "status_code": 200}, "PUT"),
+            said(INSTANCE, {**RUNNING, "status": "Stopped", "devices": gated, "config": config}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        driver._records.fences.claim(GUEST.uuid, ADDRESSES[0].uuid, [], 1)
+        driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (replay.unexpected, replay.is_over) == ([], True)
+    assert driver._records.fences.raise_fence(GUEST.uuid, 3).host_uuids == frozenset()
+
+
 def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp_path: Path) -> None:
     """The time is over before it was first looked at."""
     replay = Replay([said(INSTANCE, RUNNING)])

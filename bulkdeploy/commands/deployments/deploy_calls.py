@@ -170,7 +170,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         user_data_details=_variables(arguments),
         group=call.text("group"),
         details=_merged(arguments, "details"),
-        **_image(call),
+        **_of_image(call),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
         start_vm=call.flag("startvm", default=True),
@@ -182,12 +182,13 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
     )
 
 
-def _image(call: Call) -> dict[str, Any]:
-    """Which variant of the template is made, and how it boots."""
+def _of_image(call: Call) -> dict[str, Any]:
+    """The variant of the template, and what guests boot with."""
+    kind, mode = call.text("boottype"), call.text("bootmode")
     return {
         "variant": Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),
-        "boot_type": None if (word := call.text("boottype")) is None else BootType(word),
-        "boot_mode": None if (word := call.text("bootmode")) is None else BootMode(word),
+        "boot_type": None if kind is None else BootType(kind),
+        "boot_mode": None if mode is None else BootMode(mode),
     }
 
 

@@ -150,9 +150,10 @@ class CloudStackDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a VM that does not run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         row = call.at_rest("look")
         if row is None or row["state"] in (*GONE, STOPPED, ERROR):
+            call.let_go(where)
             return None
         call.check_place("look", row)
         return PowerState.RUNNING
@@ -668,19 +669,21 @@ class _Start:
         call.check_fence("boot")
         call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
         has_data = len(self._guest.volumes) > 1
-        try:
-            call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
-            self._made = True
-        except CallRefused as error:
-            if TAKEN not in error.text:
-                raise failure("boot", call.host_name, error) from error
-            return self._found_again(error)
-        except NotAnswered as error:
-            if error.was_sent:
-                return self._seen()
-            if call.is_over:
-                raise failure("boot", call.host_name, error) from error
-            return None
+        while True:
+            try:
+                call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
+                break
+            except CallRefused as error:
+                if TAKEN not in error.text:
+                    raise failure("boot", call.host_name, error) from error
+                return self._found_again(error)
+            except NotAnswered as error:
+                if error.was_sent:
+                    return self._seen()
+                if call.is_over:
+                    raise failure("boot", call.host_name, error) from error
+                call.check_fence("boot")
+        self._made = True
         return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
 
     def _found_again(self, refused: CallRefused) -> Row:

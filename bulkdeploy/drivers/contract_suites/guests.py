@@ -207,6 +207,18 @@ class DriverContract:
         caller.stop(host, guest)
         assert caller.look(host, guest) is None
 
+    def test_what_a_look_did_not_find_may_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
+        """Of a start that failed nothing binds the guest to its host, once a look says that it is not there."""
+        for step in rig.start_steps:
+            guest = rig.new_guest()
+            rig.fail_next(step)
+            with pytest.raises(DriverError):
+                caller.run(rig.hosts[0], guest)
+            if caller.look(rig.hosts[0], guest) is not None:
+                caller.stop(rig.hosts[0], guest)
+            caller.run(rig.hosts[1], guest)
+            assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
     def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
         """A removal that fails half-way is finished by the next one."""
         guest = rig.new_guest()

@@ -244,9 +244,10 @@ class GanetiDriver(BatchDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         found = call.look("look")
         if found is None or not (found.runs or found.wanted):
+            call.let_go(where)
             return None
         if found.node != _node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)

@@ -280,12 +280,13 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "look", call.host_name, timeout_s=call.left):
-            call.fenced_here("look")
+            where = call.fenced_here("look")
             found = call.look("look")
             while found is not None and not found.runs and not (found.is_gated and found.fence >= fence):
                 call.change("look", found, gated(found, fence))
                 found = call.look("look")
             if found is None or not found.runs:
+                call.let_go(where)
                 return None
             call.check_member("look", found)
             return PowerState.RUNNING
@@ -737,7 +738,7 @@ class _Call(FencedCall):
                 time.sleep(AGAIN_S if is_again else 0)
                 is_again = True
                 stopped = {"action": "stop", "force": True, "timeout": -1}
-                self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
+                self.run(step, "PUT", self.state, stopped, tolerate=("not running", "already stopped", "not found"))
         return None
 
     # Volumes

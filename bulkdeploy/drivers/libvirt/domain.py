@@ -155,12 +155,7 @@ def write_domain(domain: Domain) -> str:
     _child(root, "vcpu", str(domain.most_cpus), placement="static", current=str(domain.cpu_number))
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
-    os = Tree.SubElement(root, "os")
-    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine_type)
-    if domain.uefi is not None:
-        os.set("firmware", "efi")
-        is_secure = "yes" if domain.uefi is BootMode.SECURE else "no"
-        Tree.SubElement(Tree.SubElement(os, "firmware"), "feature", enabled=is_secure, name="secure-boot")
+    _write_firmware(root, domain)
     features = Tree.SubElement(root, "features")
     Tree.SubElement(features, "acpi")
     Tree.SubElement(features, "apic")
@@ -322,6 +317,15 @@ def _seen_nic(uuid: UUID, device: Tree.Element, kept: Tree.Element | None) -> Gu
 
 def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> None:
     Tree.SubElement(parent, name, attributes).text = content
+
+
+def _write_firmware(root: Tree.Element, domain: Domain) -> None:
+    os = Tree.SubElement(root, "os")
+    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine_type)
+    if domain.uefi is not None:
+        os.set("firmware", "efi")
+        is_secure = "yes" if domain.uefi is BootMode.SECURE else "no"
+        Tree.SubElement(Tree.SubElement(os, "firmware"), "feature", enabled=is_secure, name="secure-boot")
 
 
 def _write_cpu(root: Tree.Element, domain: Domain) -> None:

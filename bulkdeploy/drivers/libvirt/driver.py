@@ -66,6 +66,7 @@ from bulkdeploy.drivers.libvirt.filters import (
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
 from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
+from bulkdeploy.drivers.libvirt.leases import ensure_lease
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage import (
@@ -207,6 +208,7 @@ class LibvirtDriver(HypervisorDriver):
             seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._ensure_filter(call, guest)
+        self._ensure_leases(call, guest)
         defined = write_domain(self._domain(call, guest, fence, disks, seed, iso, is_filtered=is_filtered))
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
@@ -267,9 +269,11 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver."""
 
         def look(call: HostCall) -> PowerState | None:
-            self._fenced_here(call, "look", guest_uuid, fence)
+            fenced = self._fenced_here(call, "look", guest_uuid, fence)
             domain = _find_domain(call, guest_uuid)
             if domain is None:
+                if fenced.host_uuids == {host.uuid}:  # it does not move either
+                    self._records.fences.release(guest_uuid, fence)
                 return None
             return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
 
@@ -387,6 +391,7 @@ class LibvirtDriver(HypervisorDriver):
             with _overtaken_at("migrate", destination.host.name):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
             self._copy_filter(source, destination, guest.uuid)
+            self._ensure_leases(destination, guest)
             destination.go_on("migrate")
             snapshots.forget(leaving)
             address = destination.host.ip_address
@@ -453,6 +458,7 @@ class LibvirtDriver(HypervisorDriver):
                     disk = Disk(volume.uuid, self._ensure_volume(call, volume))
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
+        self._ensure_leases(call, guest)
         for nic in guest.nics:
             if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
@@ -951,6 +957,12 @@ class LibvirtDriver(HypervisorDriver):
             network_uuid=nic.network_uuid,
             ip_address=nic.ip_address,
         )
+
+    def _ensure_leases(self, call: HostCall, guest: GuestSpec) -> None:
+        """DHCP of libvirt's networks gives a guest's nics the addresses that they have."""
+        with call.failing("network"):
+            for nic in guest.nics:
+                ensure_lease(call.connection, self._interface(nic, None))
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
         """The only address that a nic may send with; None: any."""

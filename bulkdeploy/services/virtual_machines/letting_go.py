@@ -14,6 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing
@@ -35,8 +36,8 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it does not run, a job works on it, it has snapshots or an ISO in its drive, or its
-            hypervisor does not tell what importing it again would need.
+        InvalidParameter: it does not run, a job works on it, it or one of its volumes has snapshots, an ISO is in
+            its drive, or its hypervisor does not tell what importing it again would need.
         TransactionConflict: it changed meanwhile; repeat the whole transaction.
     """
     take_lock(connection, Lock.UNMANAGED)
@@ -44,6 +45,7 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
     store.note_let_go(connection, vm.id)
     release_vms(connection, [vm.id])
     with changing(connection, caller, vm, UNMANAGE) as (row, _):
+        check_no_snapshots_of_volumes(connection, vm.id, "id", vm.uuid)
         require_ability(drivers, row.hypervisor, Ability.GUEST_DETAILS, "id", str(vm.uuid))
         if iso is not None:
             rule = f"ISO {iso.name} is in its drive; detachIso takes it out"

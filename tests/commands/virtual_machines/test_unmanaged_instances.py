@@ -123,6 +123,19 @@ def test_no_vm_gets_an_address_of_a_guest_without_a_row(fleet: Fleet, client: Ap
     fleet.assert_intact()
 
 
+def test_what_is_noted_stays_while_a_hypervisor_cannot_be_asked(fleet: Fleet) -> None:
+    """A guest that was not seen may run on: its address is still given to no VM."""
+    sweeper = UnmanagedGuests(fleet.engine, always(fleet.driver))
+    started(fleet, "i-7-1-VM", "10.1.0.200")
+    sweeper.note_unmanaged()
+    fleet.control.execute("ALTER TABLE simulator.guests RENAME COLUMN power TO away")
+    try:
+        sweeper.note_unmanaged()
+    finally:
+        fleet.control.execute("ALTER TABLE simulator.guests RENAME COLUMN away TO power")
+    assert fleet.zone.scalar("SELECT host(ip_address) FROM unmanaged_addresses") == "10.1.0.200"
+
+
 def test_a_virtual_machine_is_let_go_and_imported_again(fleet: Fleet, client: ApiClient) -> None:
     """Its guest runs on, no row holds anything, the audit is clean; it comes back under its id with all it had."""
     fleet.deploy(1)
@@ -166,10 +179,19 @@ def test_what_cannot_be_let_go_is_refused(fleet: Fleet, client: ApiClient) -> No
     fleet.run(fleet.make_job(STOP, first.id))
     answer = refused(client, "unmanageVirtualMachine", id=str(first.uuid))
     assert (answer.errorcode, "its state must be Running" in answer.errortext) == (431, True)
-    client.call("createVMSnapshot", virtualmachineid=str(second.uuid))
-    assert "a job works on" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
-    fleet.run()
-    assert "it has snapshots" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
+    volume = fleet.zone.scalar("SELECT uuid FROM volumes WHERE vm_id = :vm AND removed IS NULL", vm=second.id)
+    for command, of in (
+        ("createSnapshot", {"volumeid": volume}),
+        ("createVMSnapshot", {"virtualmachineid": second.uuid}),
+    ):
+        client.call(command, **of)
+        assert "a job works on" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
+        fleet.run()
+        answer = refused(client, "unmanageVirtualMachine", id=str(second.uuid))
+        assert (answer.errorcode, "snapshots (" in answer.errortext) == (431, True)
+        for snapshot in client.call("listSnapshots", listall=True).get("snapshot", ()):
+            client.call("deleteSnapshot", id=snapshot["id"])
+            fleet.run()
     assert refused(ApiClient(client.url, *ACME), "unmanageVirtualMachine", id=str(second.uuid)).status == 432
     assert len(fleet.vms()) == 2
     fleet.assert_intact()
