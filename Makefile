@@ -68,12 +68,12 @@ oldest:
 test-oldest: oldest ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
-test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, a quarter of an hour or more
-	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3)
+test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, GANETI_TESTS: which; a quarter of an hour or more
+	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3) $(if $(GANETI_TESTS),-m pytest $(GANETI_TESTS))
 
-test-incus: setup ## Run real containers on a cluster of two Incus members, then break it for MINUTES=3; root gets the packages, on Debian
+test-incus: setup ## Run real containers on a cluster of two Incus members, then break it for MINUTES=10; root gets the packages, on Debian
 	@tests/incus/run.sh $(BIN)/python $(INCUS_TESTS)
-	@$(if $(INCUS_TESTS),:,tests/incus/run.sh $(BIN)/python -m tests.incus.chaos)
+	@$(if $(INCUS_TESTS),:,MINUTES=$(or $(MINUTES),10) tests/incus/run.sh $(BIN)/python -m tests.incus.chaos)
 
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
@@ -81,8 +81,10 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
-test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM
-	@$(BIN)/python -m pytest -q $(addprefix tests/cloudstack/,contract_at_length.py clients_at_length.py front_at_length.py)
+ANSIBLE := 'ansible==11.13.0' 'cs>=3.5'
+test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM; Ansible before them
+	@test -x .venv-ansible/bin/ansible-playbook || { $(PYTHON) -m venv .venv-ansible && .venv-ansible/bin/pip install -q --no-compile $(ANSIBLE); }
+	@PATH="$(CURDIR)/.venv-ansible/bin:$$PATH" $(BIN)/python -m pytest -q $(addprefix tests/cloudstack/,contract_at_length.py clients_at_length.py front_at_length.py)
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover

@@ -24,8 +24,8 @@ from benchmarks.ground import BenchmarkZone, ground, say
 from bulkdeploy.api.app import create_app
 from bulkdeploy.console.app import with_console
 from bulkdeploy.wiring.system import build_system
-from tests.support.api_server import serving
-from tests.support.chromium import chromium, why_not
+from tests.support.api.api_server import serving
+from tests.support.browsers.chromium import chromium, why_not
 
 REPEATS = 15
 DEPLOYED = 10_000

@@ -24,6 +24,7 @@ from benchmarks.report import Line, line
 from bulkdeploy.provisioning.filter_updates import FilterUpdates
 from bulkdeploy.provisioning.host_watch import HostWatch
 from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from bulkdeploy.wiring.worker import build_worker
@@ -92,6 +93,10 @@ def _figures(ground: Ground, size: Size) -> Mapping[str, Figure]:
                 "upgrade that writes to every VM",
                 partial(_timed_here, bench, [partial(_upgrade, bench)], per=size.vms),
             ),
+            (
+                "look for guests without rows",
+                partial(_timed_here, bench, [_unmanaged(bench).note_unmanaged], per=size.vms),
+            ),
             ("audit", partial(_timed_here, bench, [bench.audit], per=size.vms)),
         ):
             figure = found[name] = measure()
@@ -159,6 +164,13 @@ def _passes(bench: BenchmarkZone) -> list[Callable[[], None]]:
         *(sweeper.end_removals, sweeper.requeue_dropped, sweeper.requeue_throttled, sweeper.send_unsent),
         *(volumes.remove_volumes, watch.watch_hosts, watch.look_after_ends, filters.update_filters),
     ]
+
+
+def _unmanaged(bench: BenchmarkZone) -> UnmanagedGuests:
+    """What a sweeper does every ten minutes."""
+    worker = build_worker(bench.settings)
+    bench.programs.callback(worker.close)
+    return UnmanagedGuests(worker.engine, worker.drivers)
 
 
 def _upgrade(bench: BenchmarkZone) -> None:

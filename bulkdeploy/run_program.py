@@ -1,14 +1,17 @@
 """Runs a program that operators name, once, within bounds: without a shell, and without this process's environment.
 
-It is the leader of its own process group, which is killed when its time is over or it prints more than MOST_BYTES.
+It is the leader of its own process group, which is killed when its time is over, when it prints more than
+MOST_BYTES, and when this process dies, however it does (docs/adr/0052-programs-end-with-who-runs-them.md).
 """
 
+import fcntl
 import os
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -47,7 +50,7 @@ def run_program(command: Sequence[str], *, timeout_s: float, most_bytes: int = M
         ProgramKilled: see there.
     """
     end = time.monotonic() + timeout_s
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, _lifeline() as lifeline:
         try:
             process = subprocess.Popen(  # noqa: S603 - what operators name, and no shell
                 command,
@@ -57,11 +60,32 @@ def run_program(command: Sequence[str], *, timeout_s: float, most_bytes: int = M
                 env=ENVIRONMENT,
                 cwd="/",
                 start_new_session=True,
+                pass_fds=(lifeline,),
             )
         except OSError as error:
             raise ProgramNotRun(f"{command[0]} can not be run: {error.strerror}") from error
+        _tie(lifeline, process.pid)
         code = _wait(process, (output, errors), end, most_bytes)
         return ProgramEnd(code, _text(output, most_bytes), _text(errors, most_bytes))
+
+
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """The reading end of a pipe, for the program; only this process has the other end, and never writes to it."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        fcntl.fcntl(reading, fcntl.F_SETOWN, 0)  # what the program leaves in its group is not killed
+        os.close(writing)
+        os.close(reading)
+
+
+def _tie(lifeline: int, group: int) -> None:
+    """Have the kernel kill a process group when this process dies, which closes the other end of the pipe."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _wait(process: "subprocess.Popen[bytes]", files: Sequence[IO[bytes]], end: float, most_bytes: int) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 
 from PIL import Image
 
-from tests.support.chromium import chromium, why_not
-from tests.support.whole_service import WholeService, whole_service
+from tests.support.browsers.chromium import chromium, why_not
+from tests.support.processes.whole_service import WholeService, whole_service
 
 IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800

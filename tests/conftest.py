@@ -19,14 +19,11 @@ from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.accounts import cheap_hash, hash_passwords_cheaply
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
-from tests.support.drivers import SIMULATED
-from tests.support.lock_order import watch_lock_order
-from tests.support.order import deal
-from tests.support.properties import register_profiles
-from tests.support.services import (
+from tests.support.api.accounts import cheap_hash, hash_passwords_cheaply
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import (
     REDIS_DATABASES,
     Services,
     copy_database,
@@ -35,7 +32,10 @@ from tests.support.services import (
     server_directory,
     with_database,
 )
-from tests.support.zones import load_zone
+from tests.support.runs.lock_order import watch_lock_order
+from tests.support.runs.properties import register_profiles
+from tests.support.runs.run_order import deal
+from tests.support.zones.zone_files import load_zone
 
 SMALL_ZONE = Path(__file__).parent / "zones" / "small.yaml"
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
@@ -43,7 +43,7 @@ ADMIN_PASSWORD = "correct horse battery staple"
 
 register_profiles()
 
-pytest_plugins = ["tests.support.worlds"]
+pytest_plugins = ["tests.support.zones.worlds"]
 watch_lock_order()
 hash_passwords_cheaply()
 

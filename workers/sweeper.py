@@ -15,6 +15,7 @@ from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.provisioning.filter_updates import FilterUpdates
 from bulkdeploy.provisioning.host_watch import HostWatch
 from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
@@ -32,6 +33,7 @@ LOOK_FOR_LOST_EVERY_S = 5.0
 LOOK_AT_HOSTS_EVERY_S = 5.0
 UPDATE_FILTERS_EVERY_S = 2.0
 TIDY_EVERY_S = 30.0
+LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 
 LATE_S = 300.0
 """A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
@@ -66,6 +68,7 @@ def run(settings: Settings, ended: Event) -> None:
     sweeper = Sweeper(worker.engine, worker.job_queue)
     watch = HostWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     filters = FilterUpdates(worker.engine, worker.drivers, settings.driver_timeout_seconds)
+    unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
@@ -81,6 +84,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(watch.watch_hosts, LOOK_AT_HOSTS_EVERY_S),
         _Pass(watch.look_after_ends, 0.0),
         _Pass(filters.update_filters, UPDATE_FILTERS_EVERY_S),
+        _Pass(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)

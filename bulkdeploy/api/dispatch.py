@@ -47,6 +47,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.entities import resolve_known
+from bulkdeploy.store.listing import whole
 from bulkdeploy.tracing import SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
@@ -185,7 +186,7 @@ class Dispatcher:
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
         """What the handler returns, once the transaction that it runs in is committed."""
-        result = run_transaction(self._system.engine, handler)
+        result = run_transaction(self._system.engine, lambda connection: whole(handler(connection)))
         if isinstance(result, BulkDeployError):
             raise result
         return result

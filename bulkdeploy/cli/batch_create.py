@@ -1,6 +1,7 @@
 """``batch-create``: unlike VMs from a file by one call, followed to their end, and a table of where each is."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ BESIDE = frozenset({"count", "nameprefix"})
 """Parameters of an entry that a single deployment does not have."""
 
 PLACES = ("name", "hostname", "index", "virtualmachineid", "jobid", "hostid", "clusterid", "podid", "pools")
+LEFT_OUT = ("index", "name", "errorcode", "errortext")
 MOST_NAMED = 5
 WRONG_PARAMETER = (430, 431)
 """Codes of refusals that name what is wrong with an entry."""
@@ -45,7 +47,7 @@ def batch_create(context: CommandContext, words: Sequence[str]) -> None:
     batch = read_batch(words[0])
     for name, numbers in batch.remarks.items():
         named = ", ".join(map(str, numbers[:MOST_NAMED])) + (", ..." if len(numbers) > MOST_NAMED else "")
-        context.screen.warn(f"{name} has nothing that corresponds to it here, and is left out (entries {named})")
+        context.screen.warn(f"{name} has nothing that corresponds to it here, and is left out (entry {named})")
     _Names(context, api, of_entry, batch, words[1:]).fill()
     parameters = {name: _text(value) for name, value in batch.shared.items()}
     parameters[LIST] = json.dumps(batch.entries)
@@ -214,11 +216,8 @@ def _places(answer: Mapping[str, Any], ended: Sequence[Mapping[str, Any]] = ()) 
     if not answer.get("failed"):
         return [placed]
     failed = Table("Entry", "VM", "Code", "Why", box=box.SIMPLE, title="Left out", title_justify="left")
-    for row in answer["failed"]:
-        failed.add_row(
-            str(row.get("index")),
-            printable(str(row.get("name") or "")),
-            str(row.get("errorcode")),
-            printable(str(row.get("errortext"))),
-        )
+    alike = Counter(tuple(row.get(name) for name in LEFT_OUT) for row in answer["failed"])
+    for (number, name, code, why), vms in alike.items():
+        who = str(name or "") if vms == 1 else f"{vms} VMs"
+        failed.add_row(str(number), printable(who), str(code), printable(str(why)))
     return [placed, failed]

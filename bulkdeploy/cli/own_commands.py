@@ -178,6 +178,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             ),
         ),
         OwnCommand(
+            "difference",
+            "difference FIRST.json SECOND.json",
+            "Says what the second of two plans would change: dry runs that were saved with -o json",
+            _of("plan_difference", "difference"),
+            ("difference monday.json today.json", "difference monday.json today.json -o json"),
+        ),
+        OwnCommand(
             "completion",
             f"completion {'|'.join(SHELLS)}",
             "Prints the completion script of a shell",

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -39,7 +39,12 @@ PAGE_SIZE = 500
 WALKS = 3
 """How often a list is read before it is taken as it is: pages repeat rows and leave some out."""
 
-THROTTLED, UNAUTHORISED = 429, 401
+IDS_AT_ONCE = 200
+"""Ids of one list call: so many fit into a request that any server takes."""
+
+THROTTLED, UNAUTHORISED, INVALID = 429, 401, 431
+NOT_THERE = ("does not exist", "Unable to find")
+"""In the text of a refusal of a call that names what is not there."""
 
 
 class CallRefused(Exception):
@@ -126,7 +131,7 @@ class Client:
     """A client of one CloudStack; safe to share between threads.
 
     Attributes:
-        calls: how many requests were sent, by command.
+        calls: how many requests were sent, by command; not those that cannot have arrived.
     """
 
     def __init__(self, access: Access) -> None:
@@ -196,6 +201,33 @@ class Client:
                 break
         return Listed(list(rows.values()), count)
 
+    def by_ids(self, command: str, ids: Collection[str], parameters: Mapping[str, str]) -> list[Row]:
+        """The rows of these ids, without those that are not there.
+
+        CloudStack refuses a list for the first id that it does not know. That one is asked for no more; where the
+        refusal does not name it, it is found by halves.
+
+        Raises:
+            CallRefused, NotAnswered: see ``call``.
+        """
+        left, at_once = sorted(set(ids)), IDS_AT_ONCE
+        rows: list[Row] = []
+        while left:
+            batch = left[:at_once]
+            try:
+                for page, _ in self.pages(command, {**parameters, "ids": ",".join(batch)}):
+                    rows += page
+            except CallRefused as error:
+                if error.code != INVALID or not is_not_there(error.text):
+                    raise
+                unknown = batch if len(batch) == 1 else [one for one in batch if one in error.text]
+                left = [one for one in left if one not in unknown]
+                if not unknown:
+                    at_once = len(batch) // 2
+                continue
+            left, at_once = left[at_once:], min(2 * at_once, IDS_AT_ONCE)
+        return rows
+
     def job(self, job_id: str) -> Job:
         """How an asynchronous job stands.
 
@@ -246,8 +278,6 @@ class Client:
         self._turns.wait()
         query = self._signed(command, parameters)
         by_get = reads and len(self.access.url) + len(query) < LONGEST_URL
-        with self._counting:
-            self.calls[command] += 1
         try:
             response = self._session.request(
                 "GET" if by_get else "POST",
@@ -258,14 +288,22 @@ class Client:
                 allow_redirects=False,  # a redirect would carry the signature to a server that was not configured
             )
         except requests.exceptions.SSLError as error:
-            reason = f"the certificate does not verify: {_without_query(error)}"
+            reason = f"TLS with it fails: {_without_query(error)}"
             raise NotAnswered(command, reason, was_sent=False) from None
         except (requests.exceptions.ConnectTimeout, requests.exceptions.ConnectionError) as error:
             was_sent = not _never_connected(error)
+            if was_sent:
+                self._count(command)
             raise NotAnswered(command, _without_query(error), was_sent=was_sent) from None
         except requests.RequestException as error:
+            self._count(command)
             raise NotAnswered(command, _without_query(error), was_sent=True) from None
+        self._count(command)
         return self._read(command, response)
+
+    def _count(self, command: str) -> None:
+        with self._counting:
+            self.calls[command] += 1
 
     def _signed(self, command: str, parameters: dict[str, str]) -> str:
         expires = (datetime.now(UTC) + EXPIRES_AFTER).strftime("%Y-%m-%dT%H:%M:%S+0000")
@@ -323,6 +361,11 @@ class _Turns:
 def rows_in(answer: Row) -> list[Row]:
     """The rows of a list's answer, whatever they are called; an empty one has none."""
     return next((value for name, value in answer.items() if name != "count" and isinstance(value, list)), [])
+
+
+def is_not_there(text: str) -> bool:
+    """Whether the text of a refusal says that what was named is not there."""
+    return any(part in text for part in NOT_THERE)
 
 
 def _inner(content: bytes) -> dict[str, Any] | None:

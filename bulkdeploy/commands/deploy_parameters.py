@@ -16,6 +16,7 @@ from bulkdeploy.commands.unsupported import (
 )
 from bulkdeploy.declare.parameters import (
     Exclusive,
+    Needs,
     Parameter,
     Rule,
     WireType,
@@ -27,8 +28,10 @@ from bulkdeploy.declare.parameters import (
     uuid,
     uuids,
 )
+from bulkdeploy.declare.value_rules import VARIANT_NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.scheduling.catalog import planners
@@ -94,11 +97,21 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuids("affinitygroupids", Entity.AFFINITY_GROUP, "the affinity groups of each VM; not with affinitygroupnames"),
     strings("affinitygroupnames", "the affinity groups by name; not with affinitygroupids"),
     string("group", "the instance group to put the VMs in; made when it is missing"),
-    mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
+    mapping(
+        "details",
+        "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
+        " parameters that the hypervisor's driver knows, and others",
+    ),
+    string("templatevariant", "the variant of the template to make the VMs from", rule=VARIANT_NAME),
+    boolean("forcetemplatevariant", "take a variant that the template does not declare"),
     boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
     boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
-    string("boottype", "BIOS, as guests boot", choices=("BIOS",)),
-    string("bootmode", "LEGACY, as guests boot", choices=("LEGACY",)),
+    string(
+        "boottype",
+        "what guests boot with; default: what the template's detail UEFI says, else BIOS",
+        choices=tuple(BootType),
+    ),
+    string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),
     string("keyboard", "accepted and without effect: guests have no consoles here"),
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
@@ -135,6 +148,7 @@ NOT_OF_MANY = {
 """Why the bulk call refuses what only one VM can have."""
 
 RULES: tuple[Rule, ...] = (
+    Needs("forcetemplatevariant", "templatevariant"),
     Exclusive(("securitygroupids", "securitygroupnames")),
     Exclusive(("affinitygroupids", "affinitygroupnames")),
     Exclusive(("userdata", "userdataid")),

@@ -15,7 +15,7 @@ NO_KUBERNETES = "there are no Kubernetes clusters"
 NO_LEASES = "VMs have no leases"
 NO_ROUTERS = "networks are served by no routers"
 NO_SETUP = "guests have no firmware setup to boot into"
-NO_SNAPSHOTS = "there are no snapshots of volumes, only of virtual machines"
+NO_SNAPSHOTS = "a snapshot lies in its volume: revertSnapshot brings that back, and nothing else is made from it"
 NO_SYSTEM_VMS = "there are no system VMs"
 NO_TAGGED_LIMITS = "limits and counts by host or storage tag are not kept"
 NO_VNF = "there are no network appliances"
@@ -38,6 +38,6 @@ OF_OFFERINGS = {
     "customizediops": NO_QUALITY_OF_SERVICE,
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,
-    "hypervisorsnapshotreserve": NO_SNAPSHOTS,
+    "hypervisorsnapshotreserve": "the capacity of pools that snapshots take is not reserved",
 }
 """Parameters that offerings have in CloudStack for volumes, and why they are refused."""

@@ -145,15 +145,6 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         (*_filters(f"{OF_APPLIANCES} arch clusterid healthchecksfailed version"), *OWNED),
     ),
     "listSnapshotPolicies": ("snapshotpolicy", "snapshot policies", (*_filters("id fordisplay volumeid"), *OWNED)),
-    "listSnapshots": (
-        "snapshot",
-        "snapshots",
-        (
-            *_filters("id ids name intervaltype locationtype snapshottype imagestoreid storageid volumeid zoneid"),
-            *_filters("showunique tags"),
-            *OWNED,
-        ),
-    ),
     "listStorageNetworkIpRange": (
         "storagenetworkiprange",
         "addresses of storage networks",

@@ -16,6 +16,7 @@ SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,3}))? ?(PiB|TiB|GiB|MiB|KiB|B)", 
 POSITIVE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?", re.ASCII)
 UNITS = {"PiB": 1024**5, "TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024, "B": 1}
 NAMES_OF_APIS = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
+VARIANT = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,62}", re.ASCII)
 HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -109,6 +110,10 @@ NETWORK_DOMAIN = ValueRule(
 HOST_NAME = ValueRule(
     "must be a host name: a letter, then letters, digits and hyphens, at most 63, no hyphen at the end",
     _if(lambda written: bool(HOST_LABEL.fullmatch(written))),
+)
+VARIANT_NAME = ValueRule(
+    "must be the name of a variant: 1 to 63 letters, digits, dots, hyphens and underscores, the first no hyphen",
+    _if(lambda written: bool(VARIANT.fullmatch(written))),
 )
 IP_ADDRESS = ValueRule("must be an IPv4 address", _address)
 CIDR = ValueRule("must be an IPv4 network such as 10.1.0.0/16", _network)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, TemplateKind
 
@@ -55,6 +56,14 @@ class NamedVm:
     entry: int = 0
     uuid: str | None = None
     job_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The variant of a template that VMs are made from; ``is_forced``: the template need not declare it."""
+
+    name: str | None = None
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,9 @@ class DeployRequest:
     name_prefix: str | None = None
     group: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    variant: Variant = Variant()
+    boot_type: BootType | None = None
+    boot_mode: BootMode | None = None
     planner: str | None = None
     start_vm: bool = True
     dry_run: bool = False
@@ -209,6 +221,7 @@ class OfferingFacts:
     domain_ids: tuple[int, ...]
     zone_ids: tuple[int, ...]
     active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_custom(self) -> bool:
@@ -229,11 +242,12 @@ class DiskOfferingFacts:
     domain_ids: tuple[int, ...]
     zone_ids: tuple[int, ...]
     active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """A template or ISO, with its readiness in the zone asked for."""
+    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says."""
 
     id: int
     uuid: UUID
@@ -248,6 +262,8 @@ class TemplateFacts:
     owner_id: int
     is_public: bool
     shared_with_owner: bool
+    variants: tuple[str, ...] = ()
+    uefi: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +307,7 @@ class DiskSpec:
     tags: frozenset[str]
     template_id: int | None = None
     disk_offering_id: int | None = None
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +328,7 @@ class DeploySpec:
     security_group_ids: tuple[int, ...]
     affinity_groups: tuple[AffinityFacts, ...]
     user_data: str | None
+    uefi: BootMode | None = None
 
     @property
     def per_vm(self) -> ResourceAmounts:

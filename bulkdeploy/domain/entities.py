@@ -41,6 +41,7 @@ class Entity(StrEnum):
     VIRTUAL_MACHINE = "VirtualMachines"
     VM_SNAPSHOT = "VMSnapshot"
     VOLUME = "Volumes"
+    SNAPSHOT = "Snapshots"
     NIC = "Nics"
     SECONDARY_IP = "NicSecondaryIps"
     JOB = "AsyncJobs"

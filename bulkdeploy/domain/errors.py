@@ -217,12 +217,18 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 
 
 class InsufficientCapacity(BulkDeployError):
-    """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out."""
+    """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out.
 
-    def __init__(self, *, requested: int, fits: int, scope: str, why: str, with_affinity: bool = False) -> None:
+    ``fits`` is None where allocator programs are to choose hosts and none did: what would fit was not looked for.
+    """
+
+    def __init__(
+        self, *, requested: int, fits: int | None, scope: str, why: str, with_affinity: bool = False
+    ) -> None:
         self.requested, self.fits, self.scope, self.why = requested, fits, scope, why
+        found = "no allocator chose hosts" if fits is None else f"{fits or 'none'} would fit"
         super().__init__(
-            f"Unable to create a deployment for {requested} VM instance(s) in {scope}: {fits} would fit."
+            f"Unable to create a deployment for {requested} VM instance(s) in {scope}: {found}."
             + (f" {why[0].upper()}{why[1:]}." if why else "")
             + (AFFINITY_HINT if with_affinity else "")
         )

@@ -1,4 +1,4 @@
-"""Snapshots of VMs, in CloudStack's words."""
+"""Snapshots of VMs, and of their volumes, in CloudStack's words."""
 
 from enum import StrEnum
 

@@ -24,6 +24,13 @@ class Ability(StrEnum):
     HOT_PLUG_NICS = "hot plug of nics"
     """``ensure_devices``: a running guest gets and loses nics."""
 
+    ISOS = "ISOs in drives"
+    """``ensure_running``, ``ensure_devices``: a guest has ``GuestSpec.iso_uuid`` in its drive, and boots from there
+    where its root volume does not boot."""
+
+    UEFI = "UEFI"
+    """``ensure_running`` starts guests with the firmware of ``GuestSpec.uefi``."""
+
     RESIZE_VOLUMES = "resizing of volumes"
     """``ensure_resized``, ``size_of``: a volume grows while its guest runs."""
 
@@ -45,6 +52,9 @@ class Ability(StrEnum):
     LIVE_SNAPSHOTS = "snapshots of running guests without memory"
     """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
 
+    VOLUME_SNAPSHOTS = "snapshots of volumes"
+    """The same of one of a guest's volumes (``SnapshotSpec.volume_uuid``)."""
+
     VNC_CONSOLE = "VNC console"
     """``open_console``: the screen of a running guest."""
 
@@ -57,5 +67,14 @@ class Ability(StrEnum):
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""
 
-    STORAGE_REPAIR = "storage repair"
-    """Broken storage of a guest is made whole; no call needs it yet."""
+    TEMPLATE_VARIANTS = "variants of templates"
+    """``ensure_running`` makes a guest from ``GuestSpec.template_variant`` of its template."""
+
+    HOST_FILES = "files on hosts"
+    """``checksums_of_files``, ``put_file``: hosts get the files that the settings declare."""
+
+    STORAGE_UNITS = "listing of storage units"
+    """``look_at_storage``: what hosts keep data on, with size and health."""
+
+    STORAGE_REPAIR = "repair of storage units"
+    """``repair_unit``: a unit that is not healthy is made whole, without what was lost."""

@@ -65,9 +65,12 @@ class BatchDriver(HypervisorDriver):
 
     Attributes:
         largest_batch: most calls that ``begin`` is given.
+        gathering_s: how long a call that comes alone waits for others, in seconds: for hypervisors to which a
+            request costs far more than that.
     """
 
     largest_batch: ClassVar[int] = 100
+    gathering_s: ClassVar[float] = 0.0
 
     @abstractmethod
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:

@@ -17,12 +17,15 @@ from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
+from bulkdeploy.drivers.contract_suites.isos import IsoContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.snapshots import Contents, SnapshotContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -46,6 +49,8 @@ __all__ = [
     "Filtering",
     "HostContract",
     "HostFencingContract",
+    "HostFilesContract",
+    "IsoContract",
     "Machines",
     "MigrationContract",
     "ResizeContract",
@@ -55,6 +60,7 @@ __all__ = [
     "SerialConsoleContract",
     "ShrinkContract",
     "SnapshotContract",
+    "StorageUnitContract",
     "Subjects",
     "VncConsoleContract",
     "VolumeContract",

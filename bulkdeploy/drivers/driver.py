@@ -17,10 +17,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
+from bulkdeploy.drivers.storage_units import StorageUnit
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -55,13 +59,17 @@ CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.S
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only)."""
+    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only).
+
+    ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
+    """
 
     uuid: UUID
     name: str
     size_bytes: int
     pool_uuid: UUID
     template_uuid: UUID | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ class NicSpec:
     """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
 
     ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
+    ``parameters``: as those of a volume.
     """
 
     uuid: UUID
@@ -82,6 +91,7 @@ class NicSpec:
     label: str | None = None
     mtu: int | None = None
     is_default: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class GuestSpec:
     ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     ``host_name``: what it calls itself; None: ``name``.
+    ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
+    ``iso_uuid``: the ISO in its drive; None: that is empty. ``uefi``: how UEFI boots it; None: BIOS does.
     """
 
     uuid: UUID
@@ -105,19 +117,33 @@ class GuestSpec:
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
     host_name: str | None = None
+    template_variant: str | None = None
+    iso_uuid: UUID | None = None
+    uefi: BootMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpec:
-    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment."""
+    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment.
+
+    ``volume_uuid``: of this one of its volumes alone, without memory; None: of all.
+    """
 
     uuid: UUID
     with_memory: bool
+    volume_uuid: UUID | None = None
+
+    def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
+        """The volumes that it is of."""
+        return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids."""
+    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
+
+    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know.
+    """
 
     uuid: UUID
     host_uuid: UUID
@@ -127,6 +153,7 @@ class Guest:
     memory_mib: int
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
     nic_uuids: frozenset[UUID] | None = None
+    iso_uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +226,14 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
+        device_parameters: the parameters of disks and nics that it knows; others are refused before a job is made.
         is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
         guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
+    device_parameters: ClassVar[Mapping[Device, frozenset[str]]] = MappingProxyType({})
     is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records
@@ -266,7 +295,9 @@ class HypervisorDriver(ABC):
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
-        """Ensure that a pool which ``host`` reaches has a template for volumes; called before each start.
+        """Ensure that a pool which ``host`` reaches has a template for volumes, or an ISO for drives.
+
+        Called before each start, and before a running guest gets an ISO.
 
         It takes as long as fetching an image does, once for each pool; having it is fine.
 
@@ -315,6 +346,8 @@ class HypervisorDriver(ABC):
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
+
+        One that is not there may start on another host.
 
         Raises:
             DriverError: it can not be seen now; or it is on another host.
@@ -371,12 +404,12 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
+        """Give a guest that runs on ``host`` the volumes, nics and ISO of ``guest``, and no others, while it runs.
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
         with those it had before it undoes a change that may have got anywhere.
-        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
+        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS, Ability.ISOS.
 
         Raises:
             DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
@@ -438,7 +471,7 @@ class HypervisorDriver(ABC):
         Having it is fine: it is of the moment at which one of the calls ended. While a guest has snapshots nobody
         asks for other volumes, nics or sizes of it; it starts, stops and moves as any other.
         Ability.SNAPSHOTS while it does not run; Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS while it runs,
-        with its memory and without.
+        with its memory and without; Ability.VOLUME_SNAPSHOTS of one volume.
 
         Raises:
             DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
@@ -451,6 +484,8 @@ class HypervisorDriver(ABC):
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
         """Make a guest what it was when a snapshot of it was taken. What it has since is lost; snapshots stay.
+
+        Of one volume: that volume. Others stay as they are.
 
         With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
         guest does not run. Ability.SNAPSHOTS.
@@ -529,6 +564,63 @@ class HypervisorDriver(ABC):
         """
         del guest_uuid, timeout_s
         raise _unable("console", host.name, CONSOLES[kind])
+
+    def look_at_storage(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[StorageUnit] | DriverError]:
+        """``units_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order."""
+        return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """What a host keeps data on; nothing is changed by it. Ability.STORAGE_UNITS.
+
+        Raises:
+            DriverError: it does not answer.
+        """
+        del timeout_s
+        raise _unable("look", host.name, Ability.STORAGE_UNITS)
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """Let the hypervisor put new data on a unit that is no pool, or not; what is there stays.
+
+        Raises:
+            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
+        """
+        del allocatable, timeout_s
+        reason = f"its hypervisor can not stop allocation on units of type {unit.unit_type}"
+        raise DriverError("storage", host.name, reason, transient=False)
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """Make a unit whole again, without what was lost; one that is whole stays so. Ability.STORAGE_REPAIR.
+
+        Who calls has seen to it that all data of VMs is elsewhere as well; of guests that only the hypervisor knows
+        the driver sees to it.
+
+        Raises:
+            DriverError: it is as it was, such as where data of other guests is nowhere else.
+        """
+        del unit, timeout_s
+        raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """SHA-256 in hexadecimal of these files on a host, by path; those that are not there are left out.
+
+        Ability.HOST_FILES.
+
+        Raises:
+            DriverError: the host does not answer, or one can not be read.
+        """
+        del paths, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """Make a host have a file, in place of what is there under its path. Ability.HOST_FILES.
+
+        Raises:
+            DriverError: it may have the file, the one before, or none.
+        """
+        del file, timeout_s
+        raise _unable("files", host.name, Ability.HOST_FILES)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

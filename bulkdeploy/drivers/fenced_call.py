@@ -66,6 +66,11 @@ class FencedCall:
         self._check_host(step, where)
         return where
 
+    def let_go(self, where: FencedGuest) -> None:
+        """The guest, which was seen not to be there, is on no host and holds nothing any more."""
+        if where.host_uuids:
+            self.fences.release(self.guest, self.fence)
+
     def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
         """Overtake older calls: the guest is on the call's host, with these volumes.
 

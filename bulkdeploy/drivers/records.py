@@ -17,7 +17,10 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks."""
+    """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks.
+
+    ``size_bytes``: as its row has it; 0: not known.
+    """
 
     uuid: UUID
     name: str
@@ -25,6 +28,7 @@ class Pool:
     server: str | None
     path: str | None
     host_uuid: UUID | None
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 import bulkdeploy.drivers
+from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.options import TABLE, DriverOptions, DriverSettingError, read_options
@@ -79,6 +80,7 @@ class ConfiguredDriver:
     name: str
     abilities: frozenset[Ability]
     make: Callable[[], HypervisorDriver]
+    device_parameters: Mapping[Device, frozenset[str]] = field(default_factory=dict)
 
 
 class Drivers:
@@ -169,7 +171,8 @@ def configure_drivers(
     for name in set(names.values()):
         read = read_options(name, classes[name].options_model, options.get(name, {}))
         make = partial(classes[name].from_options, read)
-        configured[name] = ConfiguredDriver(name, classes[name].abilities, make)
+        known = classes[name].device_parameters
+        configured[name] = ConfiguredDriver(name, classes[name].abilities, make, known)
     return Drivers({hypervisor: configured[name] for hypervisor, name in names.items()}, make_records)
 
 

@@ -91,10 +91,14 @@ def check(settings: Settings) -> "list[Finding]":
     Raises:
         DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run can not be seen.
     """
+    from bulkdeploy.drivers.hosts import address_of
     from bulkdeploy.services.audit import audit as check_all
+    from bulkdeploy.services.infrastructure.host_files import audit_files
     from bulkdeploy.store.audit import hypervisors_of_hosts, record_audit
     from bulkdeploy.store.database.engine import read_only
+    from bulkdeploy.store.hypervisors.directory import hosts as all_hosts
     from bulkdeploy.wiring.drivers import build_configured_drivers
+    from bulkdeploy.wiring.host_files import read_host_files
     from bulkdeploy.wiring.system import build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy audit")
@@ -104,6 +108,10 @@ def check(settings: Settings) -> "list[Finding]":
             for hypervisor in hypervisors_of_hosts(connection):
                 drivers.configured_for(hypervisor)
         findings = check_all(engine, drivers)
+        if files := read_host_files(settings):
+            with read_only(engine) as connection:
+                hosts = [address_of(row) for row in all_hosts(connection)]
+            findings.append(audit_files(drivers, hosts, files, timeout_s=settings.driver_timeout_seconds))
         with engine.begin() as connection:
             record_audit(connection, findings)
         return findings

@@ -82,20 +82,27 @@ def extension(ctx: click.Context, executable: Path | None, url: str, template: s
 def cloudstack(url: str, apikey: str, secretkey: str, ca_file: str | None, calls_per_second: float) -> None:
     """Try each call that an import of a CloudStack needs; nothing is changed there.
 
-    What its driver calls is looked up, and not tried. Exit code 1 where something is missing: the line says what.
+    What its driver calls is looked up, and not tried. Exit code 1 where something is missing: lines say what.
     """
     from bulkdeploy.manage.upstream.checking import check_cloudstack
 
     client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
     try:
-        _report(check_cloudstack(client))
+        _report(check_cloudstack(client), to_the_end=True)
     finally:
         client.close()
 
 
-def _report(needs: Iterable[Need]) -> None:
+def _report(needs: Iterable[Need], *, to_the_end: bool = False) -> None:
+    """A line for each need up to the first that is missing, or for all; then how what is missing is mended."""
+    remedies: dict[str, None] = {}
     for need in needs:
         click.echo(f"{'ok     ' if need.remedy is None else 'missing'}  {need.name}: {need.found}")
         if need.remedy is not None:
-            click.echo(f"         {need.remedy}")
-            sys.exit(1)
+            remedies[need.remedy] = None
+            if not to_the_end:
+                break
+    for remedy in remedies:
+        click.echo(f"         {remedy}")
+    if remedies:
+        sys.exit(1)

@@ -1,5 +1,7 @@
 """``bulkdeploy import``: take over what another cloud has."""
 
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
     from bulkdeploy.manage.upstream.importing import ImportReport
 
 CALLS_PER_SECOND = 10.0
+
+OF_ONE_THING = re.compile(r"(\w+) (.*\([0-9a-f-]{36}\)): (.*)")
+"""What is left out: section, name with id, reason."""
+
+MOST_NAMED = 3
+"""Of more things of a section that are left out for the same reason only so many are named."""
 
 
 class SecretText(click.ParamType[str]):
@@ -28,9 +36,14 @@ class SecretText(click.ParamType[str]):
                 "must be @ and the name of a file that holds it: command lines can be read by others", param, ctx
             )
         try:
-            return Path(text[1:]).read_text(encoding="utf-8").strip()
+            secret = Path(text[1:]).read_text(encoding="utf-8").strip()
         except OSError as error:
             self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail(f"{text[1:]} must be text in UTF-8", param, ctx)
+        if not secret:
+            self.fail(f"{text[1:]} must not be empty", param, ctx)
+        return secret
 
 
 URL = click.option("--url", required=True, help="Its API: https://cloud.example.org/client/api.")
@@ -63,6 +76,7 @@ def import_() -> None:
 @PACE
 @click.option("--zone", "zones", multiple=True, help="Name or id of the only zone to import; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and keep nothing.")
+@click.option("--each", is_flag=True, help="Name each thing that is left out, however many are for one reason.")
 @click.pass_context
 def cloudstack(
     ctx: click.Context,
@@ -73,6 +87,7 @@ def cloudstack(
     calls_per_second: float,
     zones: tuple[str, ...],
     dry_run: bool,
+    each: bool,
 ) -> None:
     """Import a CloudStack: its zones, hosts, offerings, networks, accounts and VMs, under its own ids.
 
@@ -91,12 +106,12 @@ def cloudstack(
         system.drivers.close()
         system.reading.dispose()
         system.engine.dispose()
-    for line in report_lines(report, dry_run=dry_run):
+    for line in report_lines(report, dry_run=dry_run, each=each):
         click.echo(line)
 
 
-def report_lines(report: "ImportReport", *, dry_run: bool) -> list[str]:
-    """An import's report, in lines."""
+def report_lines(report: "ImportReport", *, dry_run: bool, each: bool = False) -> list[str]:
+    """An import's report, in lines; what a section lacks for one reason shares one, but for ``each``."""
     counted = (("created", report.created), ("changed", report.changed), ("removed", report.removed))
     lines = [
         f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"
@@ -104,10 +119,27 @@ def report_lines(report: "ImportReport", *, dry_run: bool) -> list[str]:
         if counts
     ]
     lines = lines or ["Everything was here already."]
-    lines += [f"left out: {text}" for text in report.left_out]
+    lines += [f"left out: {text}" for text in (report.left_out if each else _grouped(report.left_out))]
     lines += [
         f"incomplete: {command} gave fewer rows than it counts; nothing of these was removed"
         for command in report.incomplete
     ]
     lines.append(f"{report.calls} calls were made{'; nothing was kept' if dry_run else ''}")
     return lines
+
+
+def _grouped(left_out: Sequence[str]) -> Iterator[str]:
+    """What is left out: many of a section for the same reason in one line, in the order of the first of each."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for text in left_out:
+        found = OF_ONE_THING.fullmatch(text)
+        section, reason = (found[1], found[3]) if found else ("", text)
+        alike.setdefault((section, reason), []).append(found[2] if found else text)
+    for (section, reason), names in alike.items():
+        if not section:
+            yield reason
+        elif len(names) <= MOST_NAMED:
+            yield from (f"{section} {name}: {reason}" for name in names)
+        else:
+            more = len(names) - MOST_NAMED
+            yield f"{len(names)} {section}: {reason}: {', '.join(names[:MOST_NAMED])} and {more} more (--each)"

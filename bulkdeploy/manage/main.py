@@ -28,6 +28,8 @@ COMMANDS = {
         "Inject failures and delays into simulated hypervisors.",
     ),
     "iallocator": ("bulkdeploy.manage.iallocator:iallocator", "Show zones as allocator programs see them."),
+    "hosts": ("bulkdeploy.manage.hosts:hosts", "Give all hosts the files that they have in common."),
+    "storage": ("bulkdeploy.manage.storage:storage", "List, stop and repair what hosts keep data on."),
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),

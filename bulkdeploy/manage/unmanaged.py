@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -38,7 +38,9 @@ class Installation:
 
 
 IDS = click.argument("ids", type=click.UUID, nargs=-1, metavar="[ID]...")
-ALL = click.option("--all", "everything", is_flag=True, help="All that there are, instead of IDs.")
+ALL = click.option(
+    "--all", "everything", is_flag=True, help="All but guests that unmanageVirtualMachine let go, instead of IDs."
+)
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 BATCH = click.option(
     "--batch", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Guests a transaction."
@@ -58,9 +60,10 @@ def unmanaged() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
-    """Show them, guests by name."""
+    """Show them, guests by name; their addresses are kept from being given out from now on."""
     with _installation(_settings(ctx)) as installed:
         found = find(installed)
+        note(installed, found)
     if as_json:
         click.echo(json.dumps(as_rows(found), default=str))
     else:
@@ -137,6 +140,14 @@ def find(installed: Installation) -> "Unmanaged":
     return find_unmanaged(partial(read_only, installed.engine), installed.drivers)
 
 
+def note(installed: Installation, found: "Unmanaged") -> None:
+    """Keep the addresses of these guests from being given out."""
+    from bulkdeploy.services.virtual_machines.unmanaged import note_unmanaged
+    from bulkdeploy.store.database.engine import run_transaction
+
+    run_transaction(installed.engine, partial(note_unmanaged, found=found))
+
+
 def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:
     """Adopt these guests, so many in a transaction, and say what became of each; answers the exit code.
 
@@ -166,7 +177,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
 
 def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int, timeout_s: float) -> int:
     """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
-    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged, begin_removal
+    from bulkdeploy.services.virtual_machines.unmanaged import begin_removal, end_removal
     from bulkdeploy.services.virtual_machines.unmanaged import remove as remove_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
@@ -177,11 +188,12 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
             click.echo(f"would remove  {name}")
         return FOUND if names else NOTHING
     removed = left = 0
-    parts = [Unmanaged(part, []) for part in _parts(found.guests, batch)]
-    parts += [Unmanaged([], part) for part in _parts(found.volumes, batch)]
+    parts = [replace(found, guests=part, volumes=[]) for part in _parts(found.guests, batch)]
+    parts += [replace(found, guests=[], volumes=part) for part in _parts(found.volumes, batch)]
     for part in parts:
         removal = run_transaction(installed.engine, partial(begin_removal, found=part))
         failed = remove_unmanaged(installed.drivers, removal, timeout_s=timeout_s)
+        run_transaction(installed.engine, partial(end_removal, removal=removal, failed=failed))
         for uuid in removal.uuids:
             click.echo(f"left  {names[uuid]}: {failed[uuid]}" if uuid in failed else f"removed  {names[uuid]}")
         removed, left = removed + len(removal.uuids) - len(failed), left + len(failed)
@@ -197,6 +209,7 @@ def lines_of(found: "Unmanaged") -> Iterator[str]:
         yield (
             f"guest {one.name} ({one.guest.uuid}): {one.guest.power.value} on host {host}, {sizes},"
             f" {len(one.volumes)} volumes{', ' if addresses else ''}{', '.join(addresses)}"
+            f"{', let go by unmanageVirtualMachine' if one.let_go else ''}"
         )
     for uuid, pool_uuid, size in found.volumes:
         yield f"volume {uuid}: {size} bytes in pool {pool_uuid}, of no guest"
@@ -217,6 +230,7 @@ def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
             "memory": one.guest.memory_mib,
             "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in one.volumes],
             "ipaddresses": [nic.ip_address for nic in one.details.nics if nic.ip_address] if one.details else [],
+            "letgo": one.let_go,
         }
         for one in found.guests
     ]
@@ -240,20 +254,19 @@ def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _chosen(found: "Unmanaged", ids: Sequence[UUID], *, everything: bool) -> "Unmanaged":
-    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
-
     if everything == bool(ids):
         raise click.UsageError("IDs must be given, or else --all")
     if everything:
-        return found
+        return replace(found, guests=[one for one in found.guests if not one.let_go])
     there = {one.guest.uuid for one in found.guests} | {volume[0] for volume in found.volumes}
     if unknown := [str(uuid) for uuid in ids if uuid not in there]:
         raise click.UsageError(
             f"{', '.join(unknown)}: rows know it, or no hypervisor does; `unmanaged list` shows all"
         )
-    return Unmanaged(
-        [one for one in found.guests if one.guest.uuid in ids],
-        [volume for volume in found.volumes if volume[0] in ids],
+    return replace(
+        found,
+        guests=[one for one in found.guests if one.guest.uuid in ids],
+        volumes=[volume for volume in found.volumes if volume[0] in ids],
     )
 
 

@@ -65,15 +65,15 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
     """The zone once a plan of its owner's is claimed."""
     if not made.placed:
         return snapshot
-    on_host = _counted(snapshot, "hosts", snapshot.hosts.id, made.host_ids)
+    on_host = _counted(snapshot, "hosts by id", snapshot.hosts.id, made.host_ids)
     allocated = np.zeros(len(snapshot.pools.id), dtype=np.int64)
     for position, disk in enumerate(request.disks):
         chosen = made.pool_ids[:, position]
-        allocated += disk.size_bytes * _counted(snapshot, "pools", snapshot.pools.id, chosen[chosen >= 0])
+        allocated += disk.size_bytes * _counted(snapshot, "pools by id", snapshot.pools.id, chosen[chosen >= 0])
     return snapshot.with_vms(
         NewVms(
             on_host,
-            _counted(snapshot, "clusters", snapshot.clusters.id, made.cluster_ids),
+            _counted(snapshot, "clusters by id", snapshot.clusters.id, made.cluster_ids),
             allocated,
             request.cpu_number * request.cpu_mhz,
             request.memory_mib,
@@ -115,9 +115,8 @@ def _in_turns(
     members: dict[int, Mapping[int, int]] = {}
     for turn, position in enumerate(turns):
         request = with_members(requests[position], members)
-        request = replace(request, seed=request.seed + turn)
-        if packed:
-            request = replace(request, host_algorithm=PACKED)
+        algorithm = PACKED if packed else request.host_algorithm
+        request = replace(request, seed=request.seed + turn, host_algorithm=algorithm)
         made = plans[position] = plan(snapshot, request, catalog)
         if turn + 1 < len(turns) or made.refused:
             snapshot = after(snapshot, request, made)
@@ -189,6 +188,6 @@ def _shares(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> lis
 
 def _counted(snapshot: ZoneSnapshot, name: str, ids: Ints, wanted: Ints) -> Ints:
     """How often each of ``ids`` is among ``wanted``, all of which are there."""
-    order = snapshot.once(f"{name} by id", lambda: np.argsort(ids, kind="stable"))
-    at = order[np.searchsorted(ids, wanted, sorter=order)]
+    order = snapshot.once(name, lambda: ids.argsort(kind="stable"))
+    at = order[ids.searchsorted(wanted, sorter=order)]
     return np.bincount(at, minlength=len(ids))

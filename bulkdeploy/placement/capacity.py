@@ -4,7 +4,7 @@ Capacity is never cut to the number of VMs asked for: that keeps the order among
 number of VMs is split over calls.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.host_filter import HostFilter
 from bulkdeploy.placement.hosts import CandidateHosts
 from bulkdeploy.placement.model import Flags, HostAnswer, Ints, PlacementRequest, ZoneSnapshot, total
-from bulkdeploy.placement.packing import Packing, pack
+from bulkdeploy.placement.packing import OneDiskPacking, Packing, pack
 from bulkdeploy.placement.pools import PoolTable, Volumes, local_pools, rows_of
 from bulkdeploy.placement.rule import Rule
 from bulkdeploy.placement.rules import affinity, out_of_scope, storage
@@ -29,7 +29,7 @@ class LocalStorage:
 
     volumes: Volumes
     table: PoolTable
-    packing: Packing
+    packing: Packing | OneDiskPacking
 
     def pools_for(self, vms: Ints) -> Ints:
         """Positions of pools for so many VMs per host: a line per VM, host after host, a column per disk."""
@@ -128,7 +128,7 @@ def _apply_host_rules(
             continue
         for marked in _marked(snapshot, request, rule):
             hosts.exclude(marked, rule)
-            np.putmask(capacity, marked, 0)
+            capacity[marked] = 0
         if rule.host_capacity is not None and (bound := rule.host_capacity(snapshot, request)) is not None:
             hosts.exclude(bound <= 0, rule)
             np.minimum(capacity, bound, out=capacity)
@@ -161,12 +161,14 @@ def _lasting_exclusions(
     return snapshot.once(("lasting exclusions", by, pins), find)
 
 
-def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> Iterator[Flags]:
+def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> list[Flags]:
     """The hosts that a rule excludes."""
+    found = []
     if rule.excludes_clusters is not None and (marked := rule.excludes_clusters(snapshot, request)) is not None:
-        yield marked[snapshot.hosts.cluster]
+        found.append(marked[snapshot.hosts.cluster])
     if rule.excludes_hosts is not None and (marked := rule.excludes_hosts(snapshot, request)) is not None:
-        yield marked
+        found.append(marked)
+    return found
 
 
 def _candidates(snapshot: ZoneSnapshot, capacity: Ints) -> CandidateHosts:

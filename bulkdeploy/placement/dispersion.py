@@ -65,21 +65,22 @@ def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
     """
     if len(capacity) == 0:
         return np.zeros(0, dtype=np.int64)
-    before = np.cumsum(capacity) - capacity
+    before = capacity.cumsum() - capacity
     before -= before[_first_of_segments(segment, len(wanted))][segment]
-    return np.minimum(np.maximum(wanted[segment] - before, 0), capacity)
+    filled: Ints = np.minimum(np.maximum(wanted[segment] - before, 0), capacity)
+    return filled
 
 
 def _first_of_segments(segment: Ints, segments: int) -> Ints:
     """Where each segment begins; for a segment without members, some member's position."""
-    first = np.searchsorted(segment, np.arange(segments, dtype=np.int64))
+    first = segment.searchsorted(np.arange(segments, dtype=np.int64))
     return np.minimum(first, len(segment) - 1)
 
 
 def within(counts: Ints) -> Ints:
     """For each member's VMs, one member after the other: 0, 1, 2, ... inside the member."""
-    before = np.cumsum(counts) - counts
-    return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(before, counts)
+    before = counts.cumsum() - counts
+    return np.arange(int(counts.sum()), dtype=np.int64) - before.repeat(counts)
 
 
 def interleave(segment: Ints, counts: Ints) -> Ints:
@@ -94,8 +95,8 @@ def interleave(segment: Ints, counts: Ints) -> Ints:
         return np.zeros(total, dtype=np.int64)
     number_bits = total.bit_length()
     fraction_bits = min(FRACTION_BITS, 62 - number_bits - int(segment[-1]).bit_length())
-    due = ((2 * within(counts) + 1) << fraction_bits) // np.repeat(2 * counts, counts)
-    key = (np.repeat(segment, counts) << fraction_bits) | due
+    due = ((2 * within(counts) + 1) << fraction_bits) // (2 * counts).repeat(counts)
+    key = (segment.repeat(counts) << fraction_bits) | due
     key = (key << number_bits) | np.arange(total, dtype=np.int64)
     key.sort()
     return key & ((1 << number_bits) - 1)

@@ -52,7 +52,7 @@ class _Task:
     @property
     def rng(self) -> "np.random.Generator":
         """Chance, by the request's seed, from its beginning; loaded only by what draws."""
-        return np.random.default_rng(self.request.seed)
+        return np.random.Generator(np.random.PCG64(self.request.seed))  # as default_rng makes it, but sooner
 
     def cpu_shares(self) -> Ints:
         """Each candidate's CPU in use, in SHARES."""
@@ -140,12 +140,16 @@ def _random(task: _Task) -> Ints:
     """Draw a host with room for every VM; what overfills a host is drawn again."""
     candidates, wanted, rng = task.candidates, task.wanted, task.rng
     added = np.zeros(len(candidates.capacity), dtype=np.int64)
+    if len(wanted) == 1 and wanted[0] == 1:  # a list of unlike VMs is many of these
+        roomy = candidates.capacity.nonzero()[0]
+        added[roomy[int(rng.random() * len(roomy))]] = 1
+        return added
     missing = wanted
     for _ in range(RANDOM_ROUNDS):
         roomy = (added < candidates.capacity).nonzero()[0]
         hosts_of = np.bincount(candidates.cluster[roomy], minlength=len(wanted))
-        first = np.cumsum(hosts_of) - hosts_of
-        cluster = np.repeat(np.arange(len(wanted), dtype=np.int64), missing)
+        first = hosts_of.cumsum() - hosts_of
+        cluster = np.arange(len(wanted), dtype=np.int64).repeat(missing)
         drawn = first[cluster] + (rng.random(len(cluster)) * hosts_of[cluster]).astype(np.int64)
         added += np.bincount(roomy[drawn], minlength=len(added))
         excess = np.maximum(added - candidates.capacity, 0)

@@ -50,14 +50,49 @@ class Packing:
         return np.bincount(self.row, weights=amounts, minlength=self.rows).astype(np.int64)
 
 
-def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> Packing:
+@dataclass(frozen=True, slots=True)
+class OneDiskPacking:
+    """The same where a VM has one disk: each pool has one run, and what ``spills`` has the last.
+
+    ``fitting``: how many disks each pool of each row takes. ``most``: as many VMs as a row is given at most.
+    """
+
+    fitting: Ints
+    most: Ints
+    spills: bool
+
+    def held(self) -> Ints:
+        """How many VMs each row takes."""
+        return self.most if self.spills else self._in_own_pools()
+
+    def kept(self) -> Ints:
+        """Per row, how many VMs have their disk in the row's own pools."""
+        return self._in_own_pools()[:, np.newaxis]
+
+    def columns(self, vms: Ints) -> Ints:
+        """The columns that each row's first VMs use: row after row, one line per VM."""
+        vms = vms[:, np.newaxis]
+        before = self.fitting.cumsum(axis=1) - self.fitting
+        count = np.minimum(np.maximum(vms - before, 0), self.fitting)
+        column: Ints = np.append(np.arange(count.shape[1], dtype=np.int64), -1)
+        count = np.concatenate((count, vms - count.sum(axis=1, keepdims=True)), axis=1)
+        column = np.tile(column, len(vms)).repeat(count.ravel())
+        return column[:, np.newaxis]
+
+    def _in_own_pools(self) -> Ints:
+        held: Ints = np.minimum(self.most, self.fitting.sum(axis=1))
+        return held
+
+
+def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> Packing | OneDiskPacking:
     """Fill every row with up to ``most`` VMs.
 
     ``spills`` marks disks that may go to the zone's pools, taken as endless here, once the row's own are
     full; a row ends at the first VM with another disk that finds no room.
     """
     if len(sizes) == 1:
-        return _pack_one_disk(table, sizes[0], most, spills=bool(spills[0]))
+        fitting = np.where(table.fits[0], table.free // sizes[0] if sizes[0] else ENDLESS, 0)
+        return OneDiskPacking(fitting, most, bool(spills[0]))
     rows, counts, columns = [], [], []
     active = (most > 0).nonzero()[0]
     left = most[active]
@@ -75,20 +110,6 @@ def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> P
         more = left > 0
         active, left, free = active[more], left[more], free[more]
     return _by_row(len(table.pool), rows, counts, columns, len(sizes))
-
-
-def _pack_one_disk(table: PoolTable, size: int, most: Ints, *, spills: bool) -> Packing:
-    """With one disk a VM each pool has its run, and what spills has the last."""
-    fitting = np.where(table.fits[0], table.free // size if size else ENDLESS, 0)
-    before = np.cumsum(fitting, axis=1) - fitting
-    count = np.minimum(np.maximum(most[:, np.newaxis] - before, 0), fitting)
-    rows, width = count.shape
-    column = np.arange(width)
-    if spills:
-        count = np.column_stack((count, most - count.sum(axis=1)))
-        column = np.append(column, -1)
-    row = np.repeat(np.arange(rows, dtype=np.int64), len(column))
-    return Packing(rows, row, count.ravel(), np.tile(column, rows)[:, np.newaxis])
 
 
 def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tuple[Ints, Ints, Flags]:

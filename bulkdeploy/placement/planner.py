@@ -33,9 +33,12 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     found = measure_capacity(snapshot, request, catalog)
     opened = (found.alone > 0).nonzero()[0]
     clusters = OpenClusters(snapshot, found.order[opened], found.clusters[opened])
-    last_resort = snapshot.clusters.policy[clusters.at] == AllocationPolicy.LAST_RESORT.rank
+    last_resorts = snapshot.once(
+        "last resorts", lambda: snapshot.clusters.policy == AllocationPolicy.LAST_RESORT.rank
+    )
     filling = preferred_first(
-        catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first), last_resort
+        catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first),
+        last_resorts[clusters.at],
     )
     capacity, share, grants = _share(filling, clusters, found, opened, request.count)
     added = np.zeros(len(found.clusters), dtype=np.int64)
@@ -78,7 +81,7 @@ def _places(
     used = added.nonzero()[0]
     candidates = found.candidates
     near = added[candidates.cluster] > 0
-    number = np.cumsum(added > 0) - 1
+    number = (added > 0).cumsum() - 1
     chosen = CandidateHosts(candidates.at[near], number[candidates.cluster[near]], candidates.capacity[near])
     per_host = share_hosts(snapshot.hosts, request, chosen, added[used])
     in_cluster = interleave(chosen.cluster, per_host)
@@ -93,4 +96,4 @@ def _places(
         vms[near] = per_host
         position = found.local.pools_for(vms)[by_host]
         pools[:, list(found.local.volumes.positions)] = snapshot.pools.id[position]
-    return np.repeat(chosen.at, per_host)[by_host], pools
+    return chosen.at.repeat(per_host)[by_host], pools

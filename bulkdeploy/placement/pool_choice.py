@@ -11,7 +11,7 @@ import numpy as np
 
 from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.placement.dispersion import fill_levels, interleave
-from bulkdeploy.placement.model import Disk, Flags, Ints, ZoneSnapshot
+from bulkdeploy.placement.model import Disk, Ints, ZoneSnapshot
 from bulkdeploy.placement.pools import (
     PoolTable,
     Volumes,
@@ -30,21 +30,18 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
     used = vms.nonzero()[0]
     own, vms = rows_of(storage.own, used), vms[used]
     disks = range(len(storage.volumes.sizes))
-    even = np.zeros(len(vms), dtype=bool)
-    if _in_the_same_pools(storage.own, disks):
-        even = _holds_whole(own, storage.volumes.sizes, disks, vms)
+    whole = _whole_vms(own, storage.volumes.sizes, disks)
+    even = whole.sum(axis=1) >= vms if _in_the_same_pools(storage.own, disks) else np.zeros(len(vms), dtype=bool)
     if grants:  # what spills has its grants by first fit
         even &= vms <= storage.packing.kept()[used].min(axis=1)
+    row = np.arange(len(vms), dtype=np.int64).repeat(vms)
     if even.all():
-        column = np.repeat(_evenly(own, storage.volumes.sizes, disks, vms)[:, np.newaxis], len(disks), axis=1)
-    else:
-        every = np.zeros(len(storage.own.pool), dtype=np.int64)
-        every[used] = vms
-        column = storage.packing.columns(every)
-    row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
-    if even.any() and not even.all():
-        chosen = _evenly(rows_of(own, even.nonzero()[0]), storage.volumes.sizes, disks, vms[even])
-        column[even[row]] = chosen[:, np.newaxis]
+        return own.pool[row, _evenly(whole, vms)][:, np.newaxis].repeat(len(disks), axis=1)
+    every = np.zeros(len(storage.own.pool), dtype=np.int64)
+    every[used] = vms
+    column = storage.packing.columns(every)
+    if even.any():
+        column[even[row]] = _evenly(whole[even], vms[even])[:, np.newaxis]
     pool = np.full_like(column, -1)
     if own.width:
         pool = np.where(column >= 0, own.pool[row[:, np.newaxis], np.maximum(column, 0)], -1)
@@ -86,13 +83,9 @@ def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequenc
     disks = same[0].disks
     vms = np.array([grant.vms for grant in same], dtype=np.int64)
     alone = len(same) == len(grants)
-    if (
-        alone
-        and _in_the_same_pools(storage.zone, disks)
-        and _holds_whole(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))[0]
-    ):
-        chosen = _evenly(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))
-        return np.repeat(chosen[:, np.newaxis], len(disks), axis=1)
+    whole = _whole_vms(storage.zone, storage.volumes.sizes, disks)
+    if alone and _in_the_same_pools(storage.zone, disks) and whole.sum() >= vms.sum():
+        return _evenly(whole, vms.sum(keepdims=True))[:, np.newaxis].repeat(len(disks), axis=1)
     return np.repeat(np.array([grant.columns for grant in same], dtype=np.int64), vms, axis=0)
 
 
@@ -101,22 +94,15 @@ def _in_the_same_pools(table: PoolTable, disks: Sequence[int]) -> bool:
     return not any((table.fits[disk] != table.fits[disks[0]]).any() for disk in disks[1:])
 
 
-def _holds_whole(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], vms: Ints) -> Flags:
-    """The rows whose pools hold all the row's VMs with each VM's disks in one pool."""
-    whole: Ints = _whole_vms(table, sizes, disks).sum(axis=1)
-    return (vms > 0) & (whole >= vms)
-
-
 def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> Ints:
     """How many VMs each pool holds with all their disks."""
     bundle = max(sum(sizes[disk] for disk in disks), 1)
     return np.where(table.fits[disks[0]], table.free // bundle, 0)
 
 
-def _evenly(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], vms: Ints) -> Ints:
-    """The column for each VM, row after row: always the pool with room for most."""
-    capacity = _whole_vms(table, sizes, disks)
-    segment, column = np.nonzero(capacity)
-    capacity = capacity[segment, column]
+def _evenly(whole: Ints, vms: Ints) -> Ints:
+    """The column for each VM, row after row: always the pool that holds most of them whole."""
+    segment, column = whole.nonzero()
+    capacity = whole[segment, column]
     share = fill_levels(-capacity, 1, capacity, segment, vms)
-    return np.repeat(column, share)[interleave(segment, share)]
+    return column.repeat(share)[interleave(segment, share)]

@@ -50,12 +50,10 @@ class Volumes:
     @classmethod
     def of(cls, disks: Sequence[Disk], storage_type: StorageType) -> "Volumes":
         """The disks of one storage type, in their order."""
-        chosen = [(at, disk) for at, disk in enumerate(disks) if disk.storage_type is storage_type]
-        return cls(
-            tuple(at for at, _ in chosen),
-            tuple(disk.size_bytes for _, disk in chosen),
-            tuple(disk.tags for _, disk in chosen),
-        )
+        chosen = [
+            (at, disk.size_bytes, disk.tags) for at, disk in enumerate(disks) if disk.storage_type is storage_type
+        ]
+        return cls(*zip(*chosen, strict=True)) if chosen else cls((), (), ())
 
 
 def local_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:

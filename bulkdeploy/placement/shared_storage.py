@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
-from bulkdeploy.placement.packing import Packing, pack
+from bulkdeploy.placement.packing import OneDiskPacking, Packing, pack
 from bulkdeploy.placement.pools import PoolTable, Volumes, beside, cluster_pools, zone_pools
 from bulkdeploy.placement.zone_storage import ZoneStorage
 
@@ -20,7 +20,7 @@ class SharedStorage:
 
     volumes: Volumes
     own: PoolTable
-    packing: Packing
+    packing: Packing | OneDiskPacking
     zone: PoolTable
     capacity: Ints
     alone: Ints
@@ -38,10 +38,10 @@ def shared_storage(
     """Fill the pools of the clusters, in order of ids, with up to ``most`` VMs each."""
     own = cluster_pools(snapshot, volumes)
     zone = zone_pools(snapshot, request.hypervisor, volumes)
-    packing = pack(own, volumes.sizes, most, zone.serves)
+    nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
+    packing = pack(own, volumes.sizes, most, zone.serves if zone.width else nothing_spills)
     capacity = packing.held()
     if not zone.width:
         return SharedStorage(volumes, own, packing, zone, capacity, capacity)
-    nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
     alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
     return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, capacity, 0), alone)

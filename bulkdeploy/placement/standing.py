@@ -1,6 +1,6 @@
 """Whether a plan that was made before still stands: by the same rules, on the zone as it is now."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,12 +20,16 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """A host, cluster or pool (``noun``), by id, that takes fewer of a plan's VMs or disks than it is to get."""
+    """A host, cluster or pool (``noun``), by id, that takes fewer of a plan's VMs or disks than it is to get.
+
+    ``reason``: of the rule by which a host takes none any more.
+    """
 
     noun: str
     id: int
     needed: int
     capacity: int
+    reason: str | None = None
 
 
 def stands(
@@ -46,7 +50,9 @@ def stands(
     capacity[found.candidates.at] = found.of_candidates()
     order = np.argsort(hosts.id, kind="stable")
     at = order[np.searchsorted(hosts.id, ids, sorter=order)]
-    lacking = _short("host", ids, vms, capacity[at])
+    short = _short("host", ids, vms, capacity[at])
+    position = dict(zip(ids.tolist(), at.tolist(), strict=True))
+    lacking = [replace(each, reason=found.hosts.reason(position[each.id])) for each in short]
     of_cluster = np.zeros(len(clusters.id), dtype=np.int64)
     np.add.at(of_cluster, hosts.cluster[at], vms)
     capacity_of_cluster = np.zeros(len(clusters.id), dtype=np.int64)

@@ -1,13 +1,15 @@
 """What a leased job works with: an assignment has all that the driver calls of a VM's job need."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.domain.device_parameters import VARIANT, Device, parameters_of
+from bulkdeploy.domain.firmware import UEFI, BootMode
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
@@ -171,12 +173,15 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             cpu_number=vm.cpu_number,
             cpu_mhz=vm.cpu_mhz,
             memory_mib=vm.memory_mib,
-            volumes=tuple(_volume(row) for row in placed),
-            nics=tuple(_nic(row) for row in rows.nics),
+            volumes=tuple(_volume(row, vm.details) for row in placed),
+            nics=tuple(_nic(row, vm.details) for row in rows.nics),
             user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
             user_data_details=shared.user_data_details if vm.user_data is None else {},
             host_name=vm.name,
+            template_variant=vm.details.get(VARIANT),
+            uefi=BootMode(vm.details[UEFI]) if UEFI in vm.details else None,
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
+            iso_uuid=vm.iso_uuid,
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,
@@ -184,11 +189,12 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
     )
 
 
-def _volume(row: Row[Any]) -> VolumeSpec:
-    return VolumeSpec(row.uuid, row.name, row.size_bytes, row.pool_uuid, row.template_uuid)
+def _volume(row: Row[Any], of_vm: Mapping[str, str]) -> VolumeSpec:
+    parameters = parameters_of(Device.DISK, {**of_vm, **(row.details or {})})
+    return VolumeSpec(row.uuid, row.name, row.size_bytes, row.pool_uuid, row.template_uuid, parameters)
 
 
-def _nic(row: Row[Any]) -> NicSpec:
+def _nic(row: Row[Any], of_vm: Mapping[str, str]) -> NicSpec:
     return NicSpec(
         row.uuid,
         row.mac_address,
@@ -201,4 +207,5 @@ def _nic(row: Row[Any]) -> NicSpec:
         label=row.label,
         mtu=row.mtu,
         is_default=row.is_default,
+        parameters=parameters_of(Device.NIC, of_vm),
     )

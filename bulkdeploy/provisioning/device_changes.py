@@ -21,6 +21,7 @@ from bulkdeploy.domain.errors import (
     BulkDeployError,
     InsufficientAddresses,
     ParameterError,
+    PermissionDenied,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -63,6 +64,7 @@ DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
 
 REFUSALS: Mapping[type[BulkDeployError], int] = {
     ParameterError: INTERNAL_ERROR,
+    PermissionDenied: INTERNAL_ERROR,
     ResourceLimitExceeded: LIMIT_EXCEEDED,
     InsufficientAddresses: INSUFFICIENT_CAPACITY,
     ResourceUnavailable: RESOURCE_UNAVAILABLE,
@@ -116,6 +118,10 @@ class GiveDevice(DeviceChange):
         del work, claimed
         return None
 
+    def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+        """The guest as it was before ``claim``."""
+        return without(work.guest, UUID(claimed[DEVICE]))
+
     @abstractmethod
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         """Restore the rows as they were before ``claim``."""
@@ -136,7 +142,7 @@ class GiveDevice(DeviceChange):
             return Succeeded(AS_ROWS_SAY)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         claimed = work.job.progress[CLAIMED]
-        left = self.tools.calls.devices(work, without(work.guest, UUID(claimed[DEVICE])))
+        left = self.tools.calls.devices(work, self.before(work, claimed))
         if left is None:
             left = self.clean_up(work, claimed)
         if left is not None:

@@ -1,12 +1,14 @@
 """Group commit for hypervisors: calls that gather while others are being sent are sent together.
 
 One of the callers' own threads sends: the first one when nobody does, then the first of those that gathered. A call
-that comes alone therefore does not wait, and batches are as large as the load asks for. A hypervisor that takes
-long to be told keeps others waiting for PATIENCE_S: then the next batch is sent beside it.
+that comes alone therefore does not wait (but for ``BatchDriver.gathering_s``), and batches are as large as the load
+asks for. A hypervisor that takes long to be told keeps others waiting for PATIENCE_S: then the next batch is sent
+beside it.
 """
 
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import partial
 from threading import Lock
@@ -50,11 +52,19 @@ class DriverBatches:
     Args:
         driver: where they are sent.
         timeout_s: how long one call may take, in seconds.
-        patience_s: how long a batch that is being sent keeps the next one waiting, in seconds.
+        patience_s: how long a batch that is being sent keeps the next one waiting, in seconds, beside gathering.
+        gather: passes the time in which calls gather, in seconds.
     """
 
-    def __init__(self, driver: BatchDriver, timeout_s: float, patience_s: float = PATIENCE_S) -> None:
-        self._driver, self._timeout_s, self._patience_s = driver, timeout_s, patience_s
+    def __init__(
+        self,
+        driver: BatchDriver,
+        timeout_s: float,
+        patience_s: float = PATIENCE_S,
+        gather: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._driver, self._timeout_s, self._patience_s = driver, timeout_s, patience_s + driver.gathering_s
+        self._gather = gather
         self._lock = Lock()
         self._gathered: deque[_Entry] = deque()
         self._sending = 0
@@ -77,6 +87,8 @@ class DriverBatches:
                 self._sending += 1
             else:
                 self._gathered.append(entry)
+        if sends and self._driver.gathering_s:
+            self._gather(self._driver.gathering_s)
         if sends or self._is_to_send(entry):
             self._send(entry)
         if entry.answer is not None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from bulkdeploy import metrics
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import (
     DriverError,
@@ -74,6 +75,7 @@ class DriverCalls:
             for volume in guest.volumes:
                 if volume.template_uuid is not None:
                     driver.ensure_template(host, volume.pool_uuid, volume.template_uuid, timeout_s=self._timeout_s)
+            self._ensure_iso(driver, host, guest)
             self._make(driver, StartCall(host, guest, work.fence))
 
         return self._call(work, "boot", start, secrets)
@@ -200,16 +202,22 @@ class DriverCalls:
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Give the guest, which runs on the VM's host, these volumes and nics and no others.
+        """Give the guest, which runs on the VM's host, these volumes, nics and ISO and no others.
 
         Raises:
             LeaseLost: see ``run``.
         """
-        return self._change(
-            work,
-            "devices",
-            lambda driver, host: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
-        )
+
+        def change(driver: HypervisorDriver, host: HostAddress) -> None:
+            self._ensure_iso(driver, host, guest)
+            driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s)
+
+        return self._change(work, "devices", change)
+
+    def _ensure_iso(self, driver: HypervisorDriver, host: HostAddress, guest: GuestSpec) -> None:
+        """The pool of the guest's root volume has the ISO in its drive, where hypervisors have drives."""
+        if guest.iso_uuid is not None and Ability.ISOS in driver.abilities:
+            driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self._timeout_s)
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
         """Resize a volume of the guest, while it runs on the VM's host or while it does not run.

@@ -33,14 +33,15 @@ once, nor take all its database connections for it."""
 class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
-    VOLUME and VM_SNAPSHOT are those that the job's params name: ``volume_id``, ``snapshot_id``. What is gone by
-    then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done.
+    VOLUME, VM_SNAPSHOT and SNAPSHOT are those that the job's params name: ``volume_id``, ``snapshot_id``. What is
+    gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
     HOST = "host"
     VOLUME = "volume"
     VM_SNAPSHOT = "vmsnapshot"
+    SNAPSHOT = "snapshot"
     BALANCE = "balance"
     HOST_MIGRATION = "hostmigration"
     SUCCESS = "success"
@@ -62,7 +63,7 @@ class StepTools:
         engine: the database; transactions of steps are short.
         calls: the drivers.
         lease_seconds: how long a transaction prolongs the lease.
-        planning: held while a place is looked for.
+        planning: held while a place is looked for, but not while an allocator program is asked.
     """
 
     engine: Engine

@@ -18,6 +18,7 @@ from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.ledger.balance_rows import balancing_rows
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 from bulkdeploy.store.virtual_machines.vm_snapshots import vm_snapshot_rows
+from bulkdeploy.store.volumes.snapshots import snapshot_rows
 from bulkdeploy.store.volumes.volumes import volume_rows
 
 
@@ -34,6 +35,7 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
     JobResult.HOST: host_rows,
     JobResult.VOLUME: volume_rows,
     JobResult.VM_SNAPSHOT: vm_snapshot_rows,
+    JobResult.SNAPSHOT: snapshot_rows,
     JobResult.BALANCE: balancing_rows,
     JobResult.HOST_MIGRATION: host_migration_rows,
 }
@@ -42,7 +44,7 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
 OF_JOBS = frozenset({JobResult.BALANCE, JobResult.HOST_MIGRATION})
 """Those that are read by the job's own id."""
 
-NAMED = {JobResult.VOLUME: "volume_id", JobResult.VM_SNAPSHOT: "snapshot_id"}
+NAMED = {JobResult.VOLUME: "volume_id", JobResult.VM_SNAPSHOT: "snapshot_id", JobResult.SNAPSHOT: "snapshot_id"}
 """Params of jobs that name what is shown; others show what the job worked on."""
 
 

@@ -104,9 +104,8 @@ class Starter:
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
-        with self._tools.planning:
-            move = partial(self._move, work=work, failure=failure, began=began)
-            return run_transaction(self._tools.engine, move, REPLACE_COMMIT)
+        move = partial(self._move, work=work, failure=failure, began=began)
+        return run_transaction(self._tools.engine, move, REPLACE_COMMIT, during=self._tools.planning)
 
     def _move(
         self, connection: Connection, *, work: Assignment, failure: DriverError, began: float

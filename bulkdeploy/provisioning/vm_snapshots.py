@@ -1,4 +1,4 @@
-"""What kinds of jobs about snapshots of VMs share: which snapshot it is, and whether to try again."""
+"""What kinds of jobs about snapshots share: which snapshot it is, and whether to try again."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -6,23 +6,28 @@ from uuid import UUID
 from bulkdeploy.drivers.driver import DriverError, SnapshotSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import VmSteps
-from bulkdeploy.provisioning.outcome import Failed, Outcome
+from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Outcome
 from bulkdeploy.provisioning.progress import OVERDUE
 
 
 class SnapshotSteps(VmSteps):
-    """Params: ``snapshot_id``, ``snapshot_uuid``, ``with_memory``."""
+    """Params: ``snapshot_id``, ``snapshot_uuid``, ``with_memory``; ``volume_uuid``: of this volume alone."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. The snapshot is no longer at work either."""
         refused = super().at_once(work)
+        if refused is None and not snapshot_of(work).volumes_of(work.guest):
+            refused = self.failed(work, INTERNAL_ERROR, "it does not have the volume any more")
         return replace(refused, final=self.kind.if_never_begun) if isinstance(refused, Failed) else refused
 
 
 def snapshot_of(work: Assignment) -> SnapshotSpec:
     """The snapshot that a job is about."""
     params = work.job.params
-    return SnapshotSpec(UUID(params["snapshot_uuid"]), with_memory=bool(params["with_memory"]))
+    volume = params.get("volume_uuid")
+    return SnapshotSpec(
+        UUID(params["snapshot_uuid"]), bool(params["with_memory"]), None if volume is None else UUID(volume)
+    )
 
 
 def may_pass(work: Assignment, failure: DriverError) -> bool:

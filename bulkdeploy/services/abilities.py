@@ -1,5 +1,8 @@
 """What hypervisors can do: calls that need more are refused before anything is written."""
 
+from collections.abc import Mapping
+
+from bulkdeploy.domain.device_parameters import Device, parameters_of
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers, NoDriverFor
@@ -35,3 +38,25 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
     if ability not in driver.abilities:
         rule = f"its hypervisor, {hypervisor}, has no {ability} here (driver {driver.name!r} does not provide it)"
         raise InvalidParameter(parameter, value, rule)
+
+
+def require_device_parameters(
+    drivers: Drivers, hypervisor: str, details: Mapping[str, str], parameter: str, value: object
+) -> None:
+    """Check that the hypervisor's driver knows all parameters of disks and nics among these details.
+
+    ``parameter`` and ``value`` name what has the details.
+
+    Raises:
+        InvalidParameter: it does not know one, or there is no driver; says which it knows.
+    """
+    for device in Device:
+        wanted = parameters_of(device, details)
+        if not wanted:
+            continue
+        driver = require_driver(drivers, hypervisor, parameter, value)
+        known = driver.device_parameters.get(device, frozenset())
+        for name in sorted(wanted.keys() - known):
+            names = ", ".join(f"{device}.{each}" for each in sorted(known)) or "none"
+            rule = f"driver {driver.name!r} of its hypervisor, {hypervisor}, does not know {device}.{name}"
+            raise InvalidParameter(parameter, value, f"{rule}: it knows {names}")

@@ -1,11 +1,14 @@
 """The audit: rows against rows, and rows against what the hypervisors really have.
 
-Safe on a live system: what a job works on is left out of the comparison with the hypervisors, whether the job
-was there before or after the guests were listed; so is what the rows no longer say afterwards.
+Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
+does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,
+whether the job was there before or after the guests were listed; so is what the rows no longer say afterwards.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -18,9 +21,12 @@ from bulkdeploy.store.audit import (
     check_invariants,
     expected_guests,
     expected_volumes,
+    ready_volumes,
+    running_vms,
     unsettled_vms,
 )
 from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.virtual_machines.unmanaged import let_go_of
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
 DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"
@@ -28,6 +34,11 @@ VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of 
 
 RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
+
+AT_ONCE = 10_000
+"""Guests, or volumes, that are in memory at the same time."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +57,8 @@ class Comparison:
     Args:
         guests, devices, volumes: breaches of the three promises, by uuid.
         compared: how many of each were compared, in this order.
-        seen: the guests there are, by uuid.
-        pools: the pools that have each volume.
+        seen: of what was not right at first sight, the guests there are, by uuid.
+        pools: the same, the pools that have each volume.
     """
 
     guests: Mapping[UUID, str]
@@ -75,15 +86,96 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
 
 def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
     """Rows against what the hypervisors have."""
-    before = _expectation(engine)
+    every = list(drivers)
+    with read_only(engine) as connection:
+        unsettled, let_go = unsettled_vms(connection), let_go_of(connection)
+    guests = _look_at_guests(engine, every, frozenset(unsettled), let_go)
+    volumes = _look_at_volumes(engine, every, frozenset(unsettled), guests.volumes_let_go)
+    compared = (guests.compared, guests.running, volumes.compared)
+    if not guests.doubtful and not volumes.doubtful:
+        return Comparison({}, {}, {}, compared, {}, {})
+    return _look_again(engine, every, guests.doubtful, volumes.doubtful, compared)
+
+
+@dataclass(slots=True)
+class _Look:
+    """What the first look found: how many there are, and those that do not look right.
+
+    ``volumes_let_go``: of guests that run without rows because somebody wanted it so.
+    """
+
+    doubtful: set[UUID]
+    compared: int = 0
+    running: int = 0
+    volumes_let_go: frozenset[UUID] = frozenset()
+
+
+def _look_at_guests(
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: set[UUID]
+) -> _Look:
+    look, seen = _Look(set()), set[UUID]()
+    for part in _parts(guest for driver in drivers for guest in driver.list_guests()):
+        with read_only(engine) as connection:
+            rows = {row.uuid: row for row in expected_guests(connection, [guest.uuid for guest in part])}
+        for guest in part:
+            row = rows.get(guest.uuid)
+            if row is None and guest.uuid in let_go:
+                look.volumes_let_go |= guest.volume_uuids
+            elif guest.uuid not in unsettled:
+                wrong = _compare_guest(guest.uuid, row, [guest]) or (row and _compare_devices(row, guest))
+                if wrong or guest.uuid in seen:
+                    look.doubtful.add(guest.uuid)
+                look.running += row is not None
+                seen.add(guest.uuid)
+    with read_only(engine) as connection:
+        missing = {uuid for uuid in running_vms(connection) if uuid not in seen} - unsettled
+    look.doubtful |= missing
+    look.compared = len(seen) + len(missing)
+    return look
+
+
+def _look_at_volumes(
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: frozenset[UUID]
+) -> _Look:
+    look, seen = _Look(set()), set[UUID]()
+    for part in _parts(volume for driver in drivers for volume in driver.list_volumes()):
+        with read_only(engine) as connection:
+            rows = {row.uuid: row for row in expected_volumes(connection, [volume[0] for volume in part])}
+        for volume in part:
+            row = rows.get(volume[0])
+            if volume[0] in let_go if row is None else row.vm_uuid in unsettled:
+                continue
+            if _compare_volume(volume[0], row, [volume]) or volume[0] in seen:
+                look.doubtful.add(volume[0])
+            seen.add(volume[0])
+    with read_only(engine) as connection:
+        missing = {
+            uuid for uuid, vm_uuid in ready_volumes(connection) if uuid not in seen and vm_uuid not in unsettled
+        }
+    look.doubtful |= missing
+    look.compared = len(seen) + len(missing)
+    return look
+
+
+def _look_again(
+    engine: Engine,
+    drivers: Sequence[HypervisorDriver],
+    guest_uuids: set[UUID],
+    volume_uuids: set[UUID],
+    compared: tuple[int, int, int],
+) -> Comparison:
+    """What is wrong with these, which may have been on their way when they were looked at."""
+    before = _expectation(engine, guest_uuids, volume_uuids)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
     for driver in drivers:
         for guest in driver.list_guests():
-            guests.setdefault(guest.uuid, []).append(guest)
+            if guest.uuid in guest_uuids:
+                guests.setdefault(guest.uuid, []).append(guest)
         for volume in driver.list_volumes():
-            volumes.setdefault(volume[0], []).append(volume)
-    after = _expectation(engine)
+            if volume[0] in volume_uuids:
+                volumes.setdefault(volume[0], []).append(volume)
+    after = _expectation(engine, guest_uuids, volume_uuids)
     stable = _stable_guests(before, after, guests)
     running = {
         uuid: found for uuid in stable if uuid in before.guests and (found := _running(guests.get(uuid, ())))
@@ -93,23 +185,28 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
         _breaches({uuid: _compare_guest(uuid, before.guests.get(uuid), guests.get(uuid, ())) for uuid in stable}),
         _breaches({uuid: _compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()}),
         _breaches({uuid: _compare_volume(uuid, before.volumes.get(uuid), volumes.get(uuid, ())) for uuid in still}),
-        (len(stable), len(running), len(still)),
+        compared,
         guests,
         {uuid: [pool for _, pool, _ in found] for uuid, found in volumes.items()},
     )
+
+
+def _parts(items: Iterator[T]) -> Iterator[list[T]]:
+    while part := list(islice(items, AT_ONCE)):
+        yield part
 
 
 def _breaches(compared: Mapping[UUID, str | None]) -> dict[UUID, str]:
     return {uuid: breach for uuid, breach in compared.items() if breach is not None}
 
 
-def _expectation(engine: Engine) -> Expectation:
-    """Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
+def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]) -> Expectation:
+    """Of these. Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
     with read_only(engine) as connection:
         return Expectation(
             unsettled=frozenset(unsettled_vms(connection)),
-            guests={guest.uuid: guest for guest in expected_guests(connection)},
-            volumes={volume.uuid: volume for volume in expected_volumes(connection)},
+            guests={guest.uuid: guest for guest in expected_guests(connection, guest_uuids)},
+            volumes={volume.uuid: volume for volume in expected_volumes(connection, volume_uuids)},
         )
 
 

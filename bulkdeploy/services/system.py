@@ -1,11 +1,13 @@
 """What the synchronous half works with; built once per process by ``wiring``."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue
 
@@ -29,6 +31,7 @@ class System:
 
     ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
+    ``host_files`` reads the files that hosts get when they are added.
     """
 
     engine: Engine
@@ -38,6 +41,7 @@ class System:
     drivers: Drivers = field(default_factory=lambda: Drivers({}))
     driver_timeout_s: float = 30
     reader: Engine | None = None
+    host_files: Callable[[], Sequence[HostFile]] = tuple
 
     @property
     def reading(self) -> Engine:

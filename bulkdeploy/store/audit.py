@@ -5,14 +5,14 @@ one REPEATABLE READ transaction, so that a live system is compared with itself a
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy import Connection, Engine, Row, TextClause, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.store.tables.health import last_audit
@@ -177,26 +177,54 @@ class ExpectedGuest:
     nic_uuids: frozenset[UUID]
 
 
-def expected_guests(connection: Connection) -> Iterator[ExpectedGuest]:
-    """Every VM that is Running, with its host and what it has."""
-    # Before statistics know of a large deployment, its volumes look like one row, to be walked through for each VM.
-    connection.execute(text("SET LOCAL enable_nestloop TO off"))
-    rows = connection.execute(
-        text(
-            "WITH disks AS (SELECT vm_id, array_agg(uuid) AS uuids FROM volumes"
-            "   WHERE removed IS NULL AND pool_id IS NOT NULL AND vm_id IS NOT NULL GROUP BY vm_id),"
-            " plugs AS (SELECT vm_id, array_agg(uuid) AS uuids FROM nics WHERE removed IS NULL GROUP BY vm_id)"
-            " SELECT v.uuid, h.uuid AS host_uuid, v.cpu_number, v.cpu_mhz, v.memory_mib,"
-            "   coalesce(disks.uuids, '{}') AS volume_uuids, coalesce(plugs.uuids, '{}') AS nic_uuids"
-            " FROM virtual_machines v JOIN hosts h ON h.id = v.host_id LEFT JOIN disks ON disks.vm_id = v.id"
-            "   LEFT JOIN plugs ON plugs.vm_id = v.id"
-            " WHERE v.state = 'Running' AND v.removed IS NULL"
-        )
-    )
-    for row in rows:
+_EXPECTED_GUESTS = text(
+    "SELECT v.uuid, h.uuid AS host_uuid, v.cpu_number, v.cpu_mhz, v.memory_mib,"
+    "   (SELECT array_agg(x.uuid) FROM volumes x"
+    "    WHERE x.vm_id = v.id AND x.removed IS NULL AND x.pool_id IS NOT NULL) AS volume_uuids,"
+    "   (SELECT array_agg(n.uuid) FROM nics n WHERE n.vm_id = v.id AND n.removed IS NULL) AS nic_uuids"
+    " FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+    " WHERE v.uuid = ANY(CAST(:uuids AS uuid[])) AND v.state = 'Running' AND v.removed IS NULL"
+)
+
+
+def expected_guests(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedGuest]:
+    """Those of these VMs that are Running, each with its host and what it has."""
+    for row in connection.execute(_EXPECTED_GUESTS, {"uuids": list(uuids)}):
         sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
-        devices = frozenset(row.volume_uuids), frozenset(row.nic_uuids)
+        devices = frozenset(row.volume_uuids or ()), frozenset(row.nic_uuids or ())
         yield ExpectedGuest(row.uuid, row.host_uuid, *sizes, *devices)
+
+
+ROWS_AT_ONCE = 50_000
+
+_RUNNING_VMS = text(
+    "SELECT id, uuid FROM virtual_machines WHERE id > :last AND state = 'Running' AND removed IS NULL"
+    " ORDER BY id LIMIT :most"
+)
+_READY_VOLUMES = text(
+    "SELECT x.id, x.uuid, v.uuid AS vm_uuid FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
+    " WHERE x.id > :last AND x.removed IS NULL AND x.state = 'Ready' AND NOT x.standalone ORDER BY x.id LIMIT :most"
+)
+
+
+def running_vms(connection: Connection) -> Iterator[UUID]:
+    """Every VM that is Running, so many in memory at once."""
+    for row in _in_pages(connection, _RUNNING_VMS):
+        yield row.uuid
+
+
+def ready_volumes(connection: Connection) -> Iterator[tuple[UUID, UUID | None]]:
+    """Every volume that exists on its pool for sure, with its VM, so many in memory at once."""
+    for row in _in_pages(connection, _READY_VOLUMES):
+        yield row.uuid, row.vm_uuid
+
+
+def _in_pages(connection: Connection, query: TextClause) -> Iterator[Row[Any]]:
+    """The rows of a query by id, page after page."""
+    last = 0
+    while rows := connection.execute(query, {"last": last, "most": ROWS_AT_ONCE}).all():
+        yield from rows
+        last = rows[-1].id
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
@@ -228,17 +256,15 @@ class ExpectedVolume:
     is_in_use: bool
 
 
-def expected_volumes(connection: Connection) -> Iterator[ExpectedVolume]:
-    """Every volume that is not removed, or still is to be removed from its pool."""
-    rows = connection.execute(
-        text(
-            "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
-            " x.state = 'Ready' AND NOT x.standalone AS is_ready,"
-            " coalesce(v.state = 'Running', false) AS is_in_use"
-            " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
-            " LEFT JOIN storage_pools p ON p.id = x.pool_id"
-            " WHERE x.removed IS NULL OR x.state = 'Destroy'"
-        )
-    )
-    for row in rows:
+_EXPECTED_VOLUMES = text(
+    "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
+    " x.state = 'Ready' AND NOT x.standalone AS is_ready, coalesce(v.state = 'Running', false) AS is_in_use"
+    " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id LEFT JOIN storage_pools p ON p.id = x.pool_id"
+    " WHERE x.uuid = ANY(CAST(:uuids AS uuid[])) AND (x.removed IS NULL OR x.state = 'Destroy')"
+)
+
+
+def expected_volumes(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedVolume]:
+    """Those of these volumes that are not removed, or still are to be removed from their pools."""
+    for row in connection.execute(_EXPECTED_VOLUMES, {"uuids": list(uuids)}):
         yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

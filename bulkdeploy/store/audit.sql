@@ -528,7 +528,7 @@ SELECT format('job %s: status %s, phase %s, code %s, completed %s, result %s', u
 -- by hand: a virtual machine between states is settled by stopVirtualMachine with forced=true; jobs that are over stay as they are
 
 -- invariant: vm_snapshots
--- promise: a snapshot that is made, reverted to or removed has a job of its VM, and a VM has one current snapshot at most
+-- promise: a snapshot that is made, reverted to or removed has a job of its VM, the VM of one of a volume has the volume, and a VM has one current snapshot at most
 -- compared:
 SELECT count(*) FROM vm_snapshots WHERE removed IS NULL;
 -- breaches:
@@ -541,6 +541,10 @@ SELECT format('snapshot %s is %s and no job works on its VM', s.uuid, s.state)
   FROM vm_snapshots s
   JOIN virtual_machines v ON v.id = s.vm_id
   WHERE s.removed IS NULL AND v.removed IS NOT NULL
+  UNION ALL SELECT format('snapshot %s is of volume %s, which its VM does not have', s.uuid, x.uuid)
+  FROM vm_snapshots s
+  JOIN volumes x ON x.id = s.volume_id
+  WHERE s.removed IS NULL AND (x.removed IS NOT NULL OR x.vm_id IS DISTINCT FROM s.vm_id)
   UNION ALL SELECT format('VM %s has %s current snapshots', v.uuid, count(*))
   FROM vm_snapshots s
   JOIN virtual_machines v ON v.id = s.vm_id

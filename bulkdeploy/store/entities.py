@@ -32,6 +32,7 @@ from sqlalchemy import any_ as any_of
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.store.filters import Condition
 from bulkdeploy.store.known_entities import is_admin, known, parameters_of
 from bulkdeploy.store.tables import (
     accounts,
@@ -53,7 +54,10 @@ class Source:
 
     table: Table
     name: str = "name"
-    kind: TemplateKind | None = None
+    rows: Condition | None = None
+
+
+OF_TEMPLATES, OF_SNAPSHOTS = offerings.templates.c, virtual_machines.vm_snapshots.c
 
 
 SOURCES: Mapping[Entity, Source] = {
@@ -71,8 +75,8 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.PROJECT: Source(accounts.projects),
     Entity.SERVICE_OFFERING: Source(offerings.service_offerings),
     Entity.DISK_OFFERING: Source(offerings.disk_offerings),
-    Entity.TEMPLATE: Source(offerings.templates, kind=TemplateKind.TEMPLATE),
-    Entity.ISO: Source(offerings.templates, kind=TemplateKind.ISO),
+    Entity.TEMPLATE: Source(offerings.templates, rows=OF_TEMPLATES.kind == TemplateKind.TEMPLATE.value),
+    Entity.ISO: Source(offerings.templates, rows=OF_TEMPLATES.kind == TemplateKind.ISO.value),
     Entity.OS_TYPE: Source(offerings.os_types),
     Entity.OS_CATEGORY: Source(offerings.os_categories),
     Entity.NETWORK: Source(networks.networks),
@@ -88,7 +92,8 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.USER_DATA: Source(groups.user_data),
     Entity.INSTANCE_GROUP: Source(groups.instance_groups),
     Entity.VIRTUAL_MACHINE: Source(virtual_machines.virtual_machines),
-    Entity.VM_SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name"),
+    Entity.VM_SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_(None)),
+    Entity.SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_not(None)),
     Entity.VOLUME: Source(virtual_machines.volumes),
     Entity.NIC: Source(networks.nics, "mac_address"),
     Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),
@@ -203,6 +208,6 @@ def _rows(kind: Entity, ways: frozenset[str], admin: bool | None) -> Select[Any]
         cast(columns[source.name], Text).label("name"),
         removed.label("removed"),
     ).where(or_(*conditions))
-    if source.kind is not None:
-        query = query.where(columns.kind == source.kind.value)
+    if source.rows is not None:
+        query = query.where(source.rows)
     return query if admin is None else query.where(known(kind, source.table, admin=admin))

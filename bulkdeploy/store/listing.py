@@ -39,6 +39,11 @@ class Page:
     json: Callable[[tuple[Field, ...]], Sequence[str]] | None = None
 
 
+def whole(result: Any) -> Any:
+    """A result that needs no connection any more: rows of a page may be read as late as they are sent."""
+    return Page(list(result.rows), result.count) if isinstance(result, Page) else result
+
+
 Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 """Answers the rows of some ids, by id; ids of what is gone are not in it."""
 
@@ -122,24 +127,62 @@ def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
     return Page(rows[paging.offset : end], len(rows))
 
 
-def fetch_page(connection: Connection, query: Select[Any], paging: Paging) -> Page:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where rows need not be counted one by one: a query of their number, and the column that alone orders them."""
+
+    count: Select[Any]
+    age: ColumnElement[Any] | None
+
+
+def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: Kept | None = None) -> Page:
     """Run an ordered query whose columns are labelled with wire names, one page of it.
 
     The order must be total (end in an id), or pages would overlap. The count costs a second
     statement only where the page does not already show it.
     """
-    return Page(*fetch_rows(connection, query, paging))
+    if kept is not None and kept.age is not None and paging.limit and paging.offset:
+        count = int(connection.execute(kept.count).scalar_one())
+        if count >= 2 * paging.offset:
+            return Page(_rows(connection, query.limit(paging.limit).offset(paging.offset)), count)
+        return _page_from_the_end(connection, query, paging, kept.count.scalar_subquery(), kept.age, count)
+    rows, count = fetch_rows(connection, query, paging, None if kept is None else kept.count)
+    return Page(rows, count)
 
 
-def fetch_rows(connection: Connection, query: Select[Any], paging: Paging) -> tuple[list[dict[str, Any]], int]:
+def _page_from_the_end(
+    connection: Connection,
+    query: Select[Any],
+    paging: Paging,
+    kept: ColumnElement[Any],
+    age: ColumnElement[Any],
+    count: int,
+) -> Page:
+    """A page of the second half: an offset walks over all that comes before, so it is counted from the nearer end.
+
+    The statement counts again, for rows may have come since: the page is what it would be from the front.
+    """
+    left = func.greatest(kept - paging.offset, 0)
+    cut = query.order_by(None).order_by(age.desc()).limit(func.least(left, paging.limit))
+    return Page(_rows(connection, cut.offset(func.greatest(left - paging.limit, 0)))[::-1], count)
+
+
+def fetch_rows(
+    connection: Connection, query: Select[Any], paging: Paging, count: Select[Any] | None = None
+) -> tuple[list[dict[str, Any]], int]:
     """``fetch_page`` for queries whose rows are completed afterwards: the rows, and the count over all pages."""
     cut = query if paging.limit is None else query.limit(paging.limit)
-    result = connection.execute(cut.offset(paging.offset))
-    names = tuple(result.keys())
-    rows = [dict(zip(names, row, strict=True)) for row in result.all()]
+    rows = _rows(connection, cut.offset(paging.offset))
     if rows and (paging.limit is None or len(rows) < paging.limit):
         return rows, paging.offset + len(rows)
     if not rows and paging.offset == 0 and paging.limit != 0:
         return rows, 0
-    counted = select(func.count()).select_from(query.order_by(None).subquery())
-    return rows, connection.execute(counted).scalar_one()
+    if count is None:
+        count = select(func.count()).select_from(query.order_by(None).subquery())
+    return rows, int(connection.execute(count).scalar_one())
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    result = connection.execute(query)
+    names = tuple(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result.all()]

@@ -154,8 +154,8 @@ def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection
     query = select(columns.id.label("_id"), columns.uuid.label("_uuid"), *named).order_by(columns.id)
     if "removed" in columns:
         query = query.where(columns.removed.is_(None))
-    if source.kind is not None:
-        query = query.where(columns.kind == source.kind.value)
+    if source.rows is not None:
+        query = query.where(source.rows)
     return lambda connection: [dict(row) for row in connection.execute(query).mappings()]
 
 

@@ -48,6 +48,7 @@ TEMPLATE = "Template"
 ISO = "ISO"
 VOLUME = "Volume"
 VM_SNAPSHOT = "VMSnapshot"
+SNAPSHOT = "Snapshot"
 NETWORK = "Network"
 SECURITY_GROUP = "SecurityGroup"
 ZONE = "Zone"
@@ -58,6 +59,7 @@ TAGGED: Mapping[str, Table] = {
     ISO: templates,
     VOLUME: volumes,
     VM_SNAPSHOT: vm_snapshots,
+    SNAPSHOT: vm_snapshots,
     NETWORK: networks,
     SECURITY_GROUP: security_groups,
     ZONE: zones,
@@ -193,7 +195,7 @@ def delete_tags(
 
 
 def list_tags(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of tags by id."""
+    """One page of tags by id, without those of what was removed."""
     tag, resource = resource_tags.c, _resource_uuid()
     filters: Filters = {
         "key": equal(tag.key),
@@ -213,19 +215,17 @@ def list_tags(connection: Connection, visibility: Visibility, arguments: Argumen
             *owner_columns(),
         )
         .select_from(with_owner(resource_tags, tag.account_id))
-        .where(visibility.condition())
+        .where(visibility.condition(), resource.is_not(None))
         .order_by(tag.id)
     )
     return fetch_page(connection, filtered(query, filters, arguments), paging)
 
 
 def _resource_uuid() -> ColumnElement[UUID]:
-    """The uuid of what a tag is on."""
-    kinds = (
-        (
-            resource_tags.c.resource_type == kind,
-            select(table.c.uuid).where(table.c.id == resource_tags.c.resource_id).scalar_subquery(),
-        )
-        for kind, table in TAGGED.items()
-    )
-    return case(*kinds)
+    """The uuid of what a tag is on; NULL where that was removed."""
+
+    def uuid_in(table: Table) -> ColumnElement[UUID]:
+        found = select(table.c.uuid).where(table.c.id == resource_tags.c.resource_id, table.c.removed.is_(None))
+        return found.scalar_subquery()
+
+    return case(*((resource_tags.c.resource_type == kind, uuid_in(table)) for kind, table in TAGGED.items()))

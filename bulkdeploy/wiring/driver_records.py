@@ -72,7 +72,7 @@ class _Directory:
 
     def _pools(self, rows: Sequence[Row[Any]]) -> list[Pool]:
         return [
-            Pool(row.uuid, row.name, row.pool_type, row.ip_address, row.path, row.host_uuid)
+            Pool(row.uuid, row.name, row.pool_type, row.ip_address, row.path, row.host_uuid, row.capacity_bytes)
             for row in rows
             if row.hypervisor is not None and self._serves(row.hypervisor)
         ]

@@ -125,6 +125,11 @@ class Settings(BaseSettings):
         "on machines of Ganeti /usr/lib/ganeti/iallocators. Who can write there chooses what this service runs. "
         "Unset: there are none.",
     )
+    host_files: dict[str, Path] = Field(
+        default_factory=dict,
+        description="Files that hosts get when they are added, and by `hosts push`: the path there, and the file "
+        "here that it is a copy of, at most 1 MiB.",
+    )
     worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
     worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
     database_pool_size: int = Field(

@@ -1,5 +1,7 @@
 """The composition root: from settings to everything a process works with."""
 
+from functools import partial
+
 from sqlalchemy import Engine
 
 from bulkdeploy.failpoints import arm, kills_from
@@ -12,6 +14,7 @@ from bulkdeploy.store.migrations.revisions import refuse_other_releases
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
+from bulkdeploy.wiring.host_files import read_host_files
 from bulkdeploy.wiring.settings import Settings
 
 
@@ -85,4 +88,5 @@ def build_system(settings: Settings) -> System:
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
         drivers=build_configured_drivers(settings, engine),
+        host_files=partial(read_host_files, settings),
     )

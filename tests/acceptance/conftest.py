@@ -16,12 +16,12 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
-from tests.support.api_client import ApiClient
-from tests.support.drivers import SIMULATED
-from tests.support.fleet import Fleet, fleet_simulator_url, open_fleet
-from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, program
-from tests.support.services import database_clone
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, program
+from tests.support.processes.services import database_clone
+from tests.support.zones.fleet import Fleet, fleet_simulator_url, open_fleet
+from tests.support.zones.zone_queries import Zone
 
 __all__ = ["fleet_simulator_url"]
 

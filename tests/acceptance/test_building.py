@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.acceptance.conftest import Cloud
-from tests.support.api_client import ApiFailure
+from tests.support.api.api_client import ApiFailure
 
 PATIENCE_S = 180.0
 POD = {"gateway": "10.50.0.1", "netmask": "255.255.255.0", "startip": "10.50.0.10", "endip": "10.50.0.99"}

@@ -15,7 +15,7 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
-from tests.support.programs import PATIENCE_SECONDS
+from tests.support.processes.programs import PATIENCE_SECONDS
 
 LISTS = (
     *("listDomains", "listAccounts", "listVirtualMachines", "listVolumes", "listTemplates", "listNetworks"),

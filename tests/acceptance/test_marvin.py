@@ -16,7 +16,7 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
-from tests.support.programs import PATIENCE_SECONDS
+from tests.support.processes.programs import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pytest
 
 from tests.acceptance.conftest import Cloud
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.api_client import Answer
-from tests.support.browser import Browser
+from tests.support.api.api_client import Answer
+from tests.support.api.session_client import Browser
 
 PATIENCE_S = 180.0
 LATER = "2999-01-31T12:00:00Z"

@@ -9,9 +9,9 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.access.tenants import add_tenants
 from tests.access.walking import Walker
-from tests.support.drivers import SIMULATED
-from tests.support.fleet import fleet, fleet_simulator_url
-from tests.support.world import World, open_world
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.zones.fleet import fleet, fleet_simulator_url
+from tests.support.zones.world import World, open_world
 
 __all__ = ["fleet", "fleet_simulator_url"]
 

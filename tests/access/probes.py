@@ -13,7 +13,7 @@ from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from tests.access.tenants import BARE, DESTROYED, KEPT, RUNNING, STOPPED, own
 from tests.access.walking import COMMANDS, Walker, id_parameters
-from tests.support.world import DOMAIN_ADMIN
+from tests.support.zones.world import DOMAIN_ADMIN
 
 BUSY, PROJECT = "-busy", f"{STOPPED}-project"
 
@@ -150,6 +150,8 @@ STATES: Mapping[tuple[str, str], str] = {
     ("assignVirtualMachine", "virtualmachineid"): BARE,
     ("createVMSnapshot", "virtualmachineid"): KEPT,
     ("listVMSnapshot", "virtualmachineid"): KEPT,
+    ("createSnapshot", "volumeid"): RUNNING,
+    ("listSnapshots", "volumeid"): KEPT,
     ("destroyVirtualMachine", "volumeids"): "-attached",
     ("detachIso", "virtualmachineid"): RUNNING,
     ("detachVolume", "id"): "-attached",
@@ -176,6 +178,7 @@ TAGGED = {
     Entity.ISO: "ISO",
     Entity.VOLUME: "Volume",
     Entity.VM_SNAPSHOT: "VMSnapshot",
+    Entity.SNAPSHOT: "Snapshot",
     Entity.NETWORK: "Network",
     Entity.SECURITY_GROUP: "SecurityGroup",
 }

@@ -12,7 +12,7 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
 from sqlalchemy import text
 
 from bulkdeploy.domain.accounts import RoleType
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 RIVAL_ADMIN, BELOW, OPENED = "rivals-admin", "below-admin", "opened"
 DOMAIN_OF = {
@@ -143,6 +143,11 @@ INSERT INTO volumes (name, account_id, zone_id, volume_type, size_bytes, disk_of
 INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, is_current)
     SELECT replace(name, '-kept', ''), replace(name, '-kept', ''), id, account_id, 'Disk', 'Ready', true
     FROM virtual_machines WHERE name LIKE '%s-own-kept' OR name LIKE '%s-own-stopped-project';
+INSERT INTO vm_snapshots (name, display_name, vm_id, volume_id, account_id, snapshot_type, state, is_current)
+    SELECT replace(m.name, '-kept', '-of-volume'), replace(m.name, '-kept', '-of-volume'), m.id, v.id, m.account_id,
+        'Disk', 'Ready', false
+    FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id AND v.volume_type = 'ROOT'
+    WHERE m.name LIKE '%s-own-kept' OR m.name LIKE '%s-own-stopped-project';
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)
     SELECT m.id, n.id, r.id, '10.8.0.10', '02:00:00:00:99:' || lpad(to_hex(m.id % 256), 2, '0'), '10.8.0.1',
         '255.255.255.0', 1, false
@@ -161,7 +166,8 @@ INSERT INTO resource_tags (resource_type, resource_id, key, value, account_id)
         (SELECT 'UserVm' AS type, id, name, account_id FROM virtual_machines
          UNION ALL SELECT CASE kind WHEN 'iso' THEN 'ISO' ELSE 'Template' END, id, name, account_id FROM templates
          UNION ALL SELECT 'Volume', id, name, account_id FROM volumes
-         UNION ALL SELECT 'VMSnapshot', id, name, account_id FROM vm_snapshots
+         UNION ALL SELECT CASE WHEN volume_id IS NULL THEN 'VMSnapshot' ELSE 'Snapshot' END, id, name, account_id
+            FROM vm_snapshots
          UNION ALL SELECT 'Network', id, name, account_id FROM networks
          UNION ALL SELECT 'SecurityGroup', id, name, account_id FROM security_groups) x
     WHERE x.name LIKE '%s-own%';

@@ -12,8 +12,8 @@ from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
 from tests.access.walking import COMMANDS, Walker
-from tests.support.drivers import OF_HYPERVISORS
-from tests.support.world import ADMIN, USER
+from tests.support.hypervisors.drivers import OF_HYPERVISORS
+from tests.support.zones.world import ADMIN, USER
 
 REMOVING = ("delete", "destroy", "disable", "expunge", "lock", "release", "remove", "suspend", "registerUserKeys")
 """Beginnings of commands that come last: they take away what others ask about, and who asks."""
@@ -30,6 +30,7 @@ WITHOUT_EFFECT = {
     "listNetworkOfferings": {"zoneid"},
     "listResourceLimits": {"isrecursive", "listall"},
     "listServiceOfferings": {"listall"},
+    "listSnapshots": {"showunique"},
     "registerTemplate": {"bits"},
     "restartNetwork": {"cleanup"},
     "restoreVirtualMachine": {"expunge"},

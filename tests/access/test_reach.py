@@ -9,7 +9,7 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from tests.access.tenants import BELOW, RIVAL_ADMIN, ROLE_TYPES, own
 from tests.access.walking import COMMANDS, OWNERSHIP, Walker, secrets_of
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
 EVERYTHING = {"listall": "true", "isrecursive": "true", "pagesize": "-1", "showremoved": "true", "details": "all"}
 """What makes a list as long as it can be, as far as a command has these parameters."""

@@ -18,7 +18,7 @@ from tests.access.probes import Probe, Scene, probes
 from tests.access.tenants import BELOW, DENIED, DISABLED, OPENED, RIVAL_ADMIN, ROLE_TYPES
 from tests.access.walking import COMMANDS, Walker, content, secrets_of
 from tests.lists.test_shapes import EMPTY
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
 NEVER_GOOD = {
     # There is no setting that is set for a domain.

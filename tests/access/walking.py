@@ -23,9 +23,9 @@ from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
 from tests.access.tenants import OPENED, RIVAL_ADMIN, STOPPED, own
-from tests.support.drivers import SIMULATED
-from tests.support.services import database_clone
-from tests.support.world import ADMIN, RIVAL, World
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import database_clone
+from tests.support.zones.world import ADMIN, RIVAL, World
 
 COMMANDS = {name: command for name, command in find_commands().items() if not command.open}
 OF_NOBODY = frozenset({"sessions", "api_calls", "api_keys"})
@@ -244,8 +244,9 @@ def _select(entity: Entity, owner: str | None) -> str:
     if owner is not None and entity in UNNAMED:
         return f"SELECT t.uuid FROM {UNNAMED[entity]} ORDER BY t.id LIMIT 1"
     where = ["t.removed IS NULL"] if "removed" in source.table.c else []
-    if source.kind is not None:
-        where.append(f"t.kind = '{source.kind.value}'")
+    if source.rows is not None:
+        rows = str(source.rows.compile(compile_kwargs={"literal_binds": True}))
+        where.append(rows.replace(f"{source.table.name}.", "t."))
     tables, order = f"{source.table.name} t", "t.id"
     if owner is not None:
         tables, order = f"{tables} JOIN accounts a ON a.id = t.account_id", "t.id DESC"

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.accounts import TestUser, add_user
-from tests.support.browser import PASSWORD, Browser
+from tests.support.api.accounts import TestUser, add_user
+from tests.support.api.session_client import PASSWORD, Browser
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from bulkdeploy.metrics import OwnFigures, Program
 from bulkdeploy.services.system import System
 from tests.api.test_metrics import fleet, fleet_simulator_url, template_database
 from tests.architecture.test_imports import ROOT
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.zones.fleet import Fleet
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

@@ -18,9 +18,9 @@ from bulkdeploy.domain import errors
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.signature import sign
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.accounts import add_user
-from tests.support.api_client import Answer, ApiClient
-from tests.support.properties import examples
+from tests.support.api.accounts import add_user
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.runs.properties import examples
 
 EVERY_COMMAND_CAN_GIVE: tuple[type[BulkDeployError], ...] = (
     errors.MissingParameter,

@@ -13,8 +13,8 @@ from sqlalchemy import Engine, update
 from bulkdeploy.signature import JAVA, LIBCLOUD, PYTHON, sign
 from bulkdeploy.store.tables.accounts import accounts, api_keys, users
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.accounts import READ_ONLY_ADMIN_ROLE, USER_ROLE, TestUser, add_role, add_user
-from tests.support.api_client import Answer, ApiClient
+from tests.support.api.accounts import READ_ONLY_ADMIN_ROLE, USER_ROLE, TestUser, add_role, add_user
+from tests.support.api.api_client import Answer, ApiClient
 
 REFUSAL = "unable to verify user credentials and/or request signature"
 

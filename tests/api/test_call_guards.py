@@ -11,9 +11,9 @@ from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.accounts import TestUser, add_user
-from tests.support.api_client import ApiClient
-from tests.support.browser import PASSWORD, Browser
+from tests.support.api.accounts import TestUser, add_user
+from tests.support.api.api_client import ApiClient
+from tests.support.api.session_client import PASSWORD, Browser
 
 ENFORCED, SOURCES = "enforce.post.requests.and.timestamps", "api.allowed.source.cidr.list"
 CHANGE: dict[str, Any] = {

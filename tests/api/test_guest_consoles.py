@@ -18,11 +18,11 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.api_process import api_process
-from tests.support.clients import refused
-from tests.support.drivers import always
-from tests.support.vms import deployed_vm
-from tests.support.world import USER, World, open_world
+from tests.support.api.api_process import api_process
+from tests.support.api.callers import refused
+from tests.support.hypervisors.drivers import always
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import USER, World, open_world
 
 REFUSED = 1008
 

@@ -23,9 +23,9 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.listing import ROWS_AT_ONCE, Page, rows_of
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.accounts import add_user
-from tests.support.api_client import Answer, ApiClient
-from tests.support.api_server import serving
+from tests.support.api.accounts import add_user
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.api.api_server import serving
 
 MANY = ROWS_AT_ONCE + 1
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -12,9 +12,9 @@ from bulkdeploy.store.tables.accounts import domains, login_attempts, users
 from bulkdeploy.store.tables.jobs import configuration_values
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.accounts import TestUser, add_domain, add_user
-from tests.support.api_client import ApiClient
-from tests.support.browser import PASSWORD, Browser, error_of
+from tests.support.api.accounts import TestUser, add_domain, add_user
+from tests.support.api.api_client import ApiClient
+from tests.support.api.session_client import PASSWORD, Browser, error_of
 
 
 def column(engine: Engine, user: TestUser, name: str) -> Any:

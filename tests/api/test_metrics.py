@@ -10,9 +10,9 @@ from bulkdeploy.api.app import create_monitoring_app
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import create_engine
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

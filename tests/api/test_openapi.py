@@ -17,10 +17,10 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.api_client import ApiClient
-from tests.support.drivers import OF_HYPERVISORS
-from tests.support.population import OWNERS, run
-from tests.support.zones import load_zone
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.drivers import OF_HYPERVISORS
+from tests.support.zones.population import OWNERS, run
+from tests.support.zones.zone_files import load_zone
 
 COMMANDS = find_commands()
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"

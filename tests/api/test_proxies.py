@@ -17,8 +17,8 @@ from bulkdeploy.domain.proxies import ProxySettings
 from bulkdeploy.domain.source_networks import is_within
 from bulkdeploy.services.system import System
 from bulkdeploy.store.tables.jobs import configuration_values
-from tests.support.api_client import Answer, ApiClient
-from tests.support.api_server import serving
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.api.api_server import serving
 
 FORWARDED = "X-Forwarded-For"
 TRUSTING = {"proxy.header.verify": "true", "proxy.cidr": "127.0.0.0/8,10.0.0.0/8"}

@@ -10,9 +10,9 @@ from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.api_client import ApiClient
-from tests.support.browser import Browser
-from tests.support.programs import api_process
+from tests.support.api.api_client import ApiClient
+from tests.support.api.session_client import Browser
+from tests.support.processes.programs import api_process
 
 SECRET = "s3cr3t"
 """Part of every secret that the calls bring."""

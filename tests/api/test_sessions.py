@@ -11,8 +11,8 @@ from sqlalchemy import Engine, func, select, update
 from bulkdeploy.store.tables.accounts import accounts, sessions, users
 from bulkdeploy.store.tables.groups import ssh_key_pairs
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.accounts import TestUser
-from tests.support.browser import PASSWORD, Browser, error_of
+from tests.support.api.accounts import TestUser
+from tests.support.api.session_client import PASSWORD, Browser, error_of
 
 
 def count_sessions(engine: Engine) -> int:

@@ -13,9 +13,9 @@ from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.tables.accounts import api_calls
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.support.accounts import add_user
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
+from tests.support.api.accounts import add_user
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
 
 HOUR = 3600
 Throttle = Callable[..., None]

@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict, WriteWhereReading, after_commit
-from tests.support.api_client import ApiClient
+from tests.support.api.api_client import ApiClient
 
 NAME = "name of a test"
 CONFLICTS = 2

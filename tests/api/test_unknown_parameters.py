@@ -10,8 +10,8 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.general_parameters import GENERAL
 from tests.commands.test_parameters import THEIRS
-from tests.support.api_client import ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.zone_queries import Zone
 
 SETTING = "api.unknown.parameters.refused"
 

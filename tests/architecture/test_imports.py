@@ -106,7 +106,8 @@ def test_packages_are_empty() -> None:
 def test_every_library_is_declared() -> None:
     """What the product imports stands in pyproject.toml; what only the embedded servers need, in their extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    distributions = {"libvirt": ["libvirt-python"], "pycdlib": ["pycdlib"], "opentelemetry": ["opentelemetry-sdk"]}
+    distributions = {"pycdlib": ["pycdlib"], "opentelemetry": ["opentelemetry-sdk"]}
+    distributions |= {module: ["libvirt-python"] for module in ("libvirt", "libvirt_qemu")}
     distributions |= packages_distributions()
 
     def named(requirements: Iterable[str]) -> set[str]:

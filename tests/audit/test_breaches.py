@@ -11,7 +11,7 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.heal import Healing, heal_connection
 from bulkdeploy.store.audit import check_connection, read_invariants
-from tests.support.fleet import Fleet
+from tests.support.zones.fleet import Fleet
 
 FIRST_VM = "(SELECT min(id) FROM virtual_machines)"
 OTHER_HOST = (
@@ -70,6 +70,14 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         ["UPDATE volumes SET state = 'Destroy', removed = now(), removal_due = now() - interval '2 h'"],
     ),
     ("vm_snapshots", "is Creating and no job works on its VM", [SNAPSHOTS.format(names="'x'", state="Creating")]),
+    (
+        "vm_snapshots",
+        "which its VM does not have",
+        [
+            SNAPSHOTS.format(names="'x'", state="Ready"),
+            "UPDATE vm_snapshots SET volume_id = (SELECT max(id) FROM volumes WHERE vm_id <> vm_snapshots.vm_id)",
+        ],
+    ),
     ("vm_snapshots", "has 2 current snapshots", [SNAPSHOTS.format(names="'x', 'y'", state="Ready")]),
     (
         "vms_have_claims",

@@ -22,8 +22,8 @@ from bulkdeploy.store.database.column_cache import column_cache
 from bulkdeploy.store.jobs.jobs import FIRST
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import OneDriver
-from tests.support.zones import load_zone
+from tests.support.zones.fleet import OneDriver
+from tests.support.zones.zone_files import load_zone
 
 FEW, MANY = 200, 2000
 TRIES = 3

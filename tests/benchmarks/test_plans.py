@@ -17,7 +17,7 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import Plans
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_engine
-from tests.support.fleet import OneDriver
+from tests.support.zones.fleet import OneDriver
 
 GROWING = ("virtual_machines", "volumes", "nics", "async_jobs", "deployments", "events")
 SETTING = "SET LOCAL enable_seqscan TO off"

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.manage.heal import FAULT, FOUND, HEALED, LEFT, NOTHING
 from bulkdeploy.manage.programs import command_line, environment
-from tests.chaos.system import System
-from tests.support.zone import Zone
+from tests.chaos.system import SHORT_WAIT, System
+from tests.support.zones.zone_queries import Zone
 
 BREAK_EVERY_S = (1.0, 4.0)
 HEAL_EVERY_S = (4.0, 12.0)
@@ -141,5 +141,6 @@ class Corruption:
             else:
                 vm = zone.scalar("SELECT chaos.some_vm(:dice)", dice=dice)
                 with self.system.simulator() as connection:
+                    connection.execute(f"SET {SHORT_WAIT}")
                     connection.execute(GUESTS[what].encode(), [vm])
             self.done[f"broken: {what}"] += 1

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.watcher import Watcher
-from tests.support.api_client import Answer, ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.zones.zone_queries import Zone
 
 SIZES = (1, 2, 5, 10, 20, 40, 40, 80, 80, 150, 150)
 LARGE = (300, 600, 900)

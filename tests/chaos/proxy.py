@@ -5,7 +5,7 @@ It runs in a thread of its own; its methods may be called from any other.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -48,10 +48,23 @@ class Network:
 
 
 class Proxy:
-    """Passes connections from ``address`` on to ``target``."""
+    """Passes connections from ``address`` on to ``target``.
 
-    def __init__(self, network: Network, address: Address, target: Address) -> None:
-        self.address, self._target, self._network = address, target, network
+    Args:
+        network: where it runs.
+        address: where it listens.
+        target: the server behind.
+        heard: is told each piece of what users ask that the server has got.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address: Address,
+        target: Address,
+        heard: Callable[[bytes], object] = len,
+    ) -> None:
+        self.address, self._target, self._network, self._heard = address, target, network, heard
         self._writers: set[asyncio.StreamWriter] = set()
         self._delay_s = 0.0
         self._swallows_answers = False
@@ -156,3 +169,5 @@ class Proxy:
                     return
                 writer.write(data)
                 await writer.drain()
+                if not is_answer:
+                    self._heard(data)

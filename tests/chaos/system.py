@@ -33,11 +33,14 @@ from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher
 from tests.chaos.proxy import Network, Proxy
-from tests.support.api_client import ApiClient
+from tests.support.api.api_client import ApiClient
 
 DATABASE = "chaos"
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 APIS = 2
+SHORT_WAIT = "lock_timeout=1s"
+"""For the thread that pauses workers: one that waits for a paused worker's lock does not let it go on."""
+
 LEASE_S = 5
 SWEEP_INTERVAL_S = 0.5
 SLOW_BOOT_MS = 1000.0
@@ -185,7 +188,8 @@ def start_system(directory: Path, workers: int) -> System:
         drivers={"default": "simulator"},
     )
     database.prepare(direct)
-    engine = create_engine(postgres.url(DATABASE), pool_size=4, application_name="chaos watcher")
+    watched = f"{postgres.url(DATABASE)}&options={quote(f'-c {SHORT_WAIT}')}"
+    engine = create_engine(watched, pool_size=4, application_name="chaos watcher")
     load_zone(direct, directory)
     settings = direct.model_copy(
         update={

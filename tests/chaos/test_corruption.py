@@ -6,7 +6,7 @@ from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.heal import Healing, heal_connection
 from bulkdeploy.store.audit import check_connection, read_invariants
 from tests.chaos.corruption import CHOOSING, ROWS
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

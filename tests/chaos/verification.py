@@ -13,7 +13,7 @@ from bulkdeploy.services.audit import audit
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.load import make, saw
 from tests.chaos.system import System
-from tests.support.zone import Zone
+from tests.support.zones.zone_queries import Zone
 
 REPEATED_CALLS = 200
 POLLED_JOBS = 500

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from tests.chaos.system import Program
-from tests.support.zone import Zone
+from tests.support.zones.zone_queries import Zone
 
 EVERY_S = 0.25
 MOST_SILENT = 100

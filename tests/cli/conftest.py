@@ -21,9 +21,9 @@ from bulkdeploy.cli.program import run_program
 from bulkdeploy.manage.programs import WORKER
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.programs import program
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import program
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

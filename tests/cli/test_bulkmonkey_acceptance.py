@@ -8,7 +8,7 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
-from tests.support.fleet import Fleet
+from tests.support.zones.fleet import Fleet
 
 BULK = ("bulkdeploy", "virtualmachine", "zone=small", "serviceoffering=Small", "template=Debian 12")
 CLUSTERS = 4

@@ -7,7 +7,7 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
-from tests.support.fleet import Fleet
+from tests.support.zones.fleet import Fleet
 
 YAML = """
 zone: small
@@ -102,6 +102,10 @@ def test_what_does_not_fit_is_refused_or_left_out(admin_monkey: Monkey, fleet: F
     refused = admin_monkey("batch-create", str(file))
     assert (refused.status, "2048 MiB of memory" in refused.err) == (1, True)
     assert fleet.zone.scalar("SELECT count(*) FROM virtual_machines") == 0
+    alike = file.read_text().replace("name: db-1", "nameprefix: db, count: 7")
+    file.with_name("alike.yaml").write_text(alike)
+    plan = admin_monkey("batch-create", str(file.with_name("alike.yaml")), "--partial", "--dry-run", "-o", "table")
+    assert plan.out.count("7 VMs") == 1
     part = admin_monkey("batch-create", str(file), "--partial", "--no-wait", "-o", "table")
     assert (part.status, "db-1" in part.out, "Left out" in part.out) == (0, True, True)
     assert fleet.zone.scalar("SELECT count(*) FROM virtual_machines") == 4

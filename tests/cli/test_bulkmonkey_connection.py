@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import Monkey
 from tests.cli.recorded_answers import OFFERING, TEMPLATE, ZONE
 from tests.cli.recorded_server import API_KEY, PASSWORD, SECRET_KEY, RecordedServer
-from tests.support.certificates import self_signed
+from tests.support.processes.certificates import self_signed
 
 BULK = (f"zoneid={ZONE}", f"templateid={TEMPLATE}", f"serviceofferingid={OFFERING}", "virtualmachinecount=1")
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,35 @@ def test_a_deployments_spread_stands_in_the_summary(monkey: Monkey) -> None:
     assert ["", "pod-a", "cluster-2", "1", "10", "11", "9990", ""] in rows
     assert ["", "pod-a", "3", "3", "30", "33", ""] in rows
     assert "skew 2" in done.out
+
+
+def test_what_a_second_plan_would_change(monkey: Monkey, tmp_path: Path) -> None:
+    """``difference`` of two saved dry runs: hosts that get more or fewer VMs, and VMs that go elsewhere."""
+    deploying = [
+        [{"hostname": "kvm-1", "count": 2}, {"hostname": "kvm-2", "count": 1}],
+        [{"hostname": "kvm-2", "count": 1}, {"hostname": "kvm-3", "count": 2}],
+    ]
+    first, second = (tmp_path / "first.json", tmp_path / "second.json")
+    for path, hosts in zip((first, second), deploying, strict=True):
+        path.write_text(json.dumps({"plan": {"placedhosts": hosts}}))
+    words = [line.split() for line in monkey("difference", str(first), str(second), "-o", "table").out.splitlines()]
+    cells = [[word for word in line if word != "|"] for line in words]
+    assert ["-2", "kvm-1", "+2", "+0"] in cells
+    assert ["+2", "kvm-3", "+0", "+2"] in cells
+    assert "kvm-2" not in str(cells)
+    assert "nothing" in monkey("difference", str(first), str(first), "-o", "table").out
+    for path, host in ((first, "kvm-2"), (second, "kvm-3")):
+        move = {"virtualmachinename": "vm-1", "fromhostname": "kvm-1", "hostname": host}
+        path.write_text(json.dumps({"balanceplan": {"move": [move]}}))
+    assert json.loads(monkey("difference", str(first), str(second), "-o", "json").out) == {
+        "host": [
+            {"hostname": "kvm-2", "first": 1, "second": 0, "change": -1},
+            {"hostname": "kvm-3", "first": 0, "second": 1, "change": 1},
+        ],
+        "virtualmachine": [{"virtualmachinename": "vm-1", "first": "kvm-2", "second": "kvm-3"}],
+    }
+    (tmp_path / "list.json").write_text("[]")
+    for path in (tmp_path / "list.json", tmp_path / "none.json"):
+        wrong = monkey("difference", str(first), str(path))
+        assert (wrong.status, path.name in wrong.err) == (2, True)
+    assert monkey("difference", str(first)).status == 2

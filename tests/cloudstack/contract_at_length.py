@@ -35,10 +35,10 @@ from tests.cloudstack.driven import driver_of
 from tests.cloudstack.orders import AnyOffering
 from tests.cloudstack.stacks import Upstream, options_for, upstream_stack
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
-from tests.support.api_client import ApiClient
-from tests.support.drivers import SIMULATED
-from tests.support.fleet import Fleet, fleet_simulator_url, open_fleet
-from tests.support.services import database_clone
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import database_clone
+from tests.support.zones.fleet import Fleet, fleet_simulator_url, open_fleet
 
 __all__ = ["fleet_simulator_url"]
 

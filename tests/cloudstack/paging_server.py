@@ -27,6 +27,8 @@ class PagingServer:
         lists: key of the rows in the answer, and the rows, by command.
         most_rows: the largest page that it gives.
         shifted: numbers of the list calls before which rows move by one: one row comes twice, another not at all.
+        unknown: ids that it does not know, and refuses lists for.
+        names_unknown: whether such a refusal names the first of them.
         answers: status, headers and body that the next requests get instead of their own.
         seen: method and parameters of each request.
         written: what changing commands were executed.
@@ -36,6 +38,8 @@ class PagingServer:
     lists: dict[str, tuple[str, list[dict[str, Any]]]] = field(default_factory=dict)
     most_rows: int = 500
     shifted: set[int] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    names_unknown: bool = True
     answers: list[tuple[int, dict[str, str], bytes] | None] = field(default_factory=list)
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -58,6 +62,12 @@ class PagingServer:
 
     def _page(self, command: str, given: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         key, rows = self.lists[command]
+        if "ids" in given:
+            wanted = given["ids"].split(",")
+            if unknown := [one for one in wanted if one in self.unknown]:
+                value = unknown[0] if self.names_unknown else "of one"
+                return self._error(command, 431, f"Invalid parameter ids value={value}: entity does not exist")
+            rows = [row for row in rows if row["id"] in wanted]
         if "page" not in given:
             return self._ok(command, {"count": len(rows), key: rows} if rows else {})
         size, page = int(given["pagesize"]), int(given["page"])

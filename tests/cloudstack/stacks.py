@@ -1,12 +1,12 @@
 """Two whole stacks, one in front of the other: the same zone on both sides, as after an import."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
@@ -20,45 +20,53 @@ from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.chaos.proxy import Network, Proxy
-from tests.support.fleet import OPTIONS, Fleet
-from tests.support.programs import BULKDEPLOY, Process, program, wait_for
-from tests.support.zone import Zone
+from tests.support.processes.programs import BULKDEPLOY, Process, program, wait_for
+from tests.support.zones.fleet import OPTIONS, Fleet
+from tests.support.zones.zone_queries import Zone
 
 PATIENCE_S = 900.0
+COMMAND = re.compile(r"\bcommand=(\w+)")
+"""In a signed request."""
 
 
 @dataclass
 class Upstream:
-    """A stack whose API, worker and sweeper are processes; its API can be killed and started again."""
+    """A stack whose API, worker and sweeper are processes; they can be killed and started again."""
 
     fleet: Fleet
     settings: Settings
     log: Path
-    _api: list[object] = field(default_factory=list)
-    process: Process | None = None
+    _running: dict[str, Process] = field(default_factory=dict)
+    _begun: ExitStack = field(default_factory=ExitStack)
 
     @property
     def url(self) -> str:
         """Of its API."""
         return f"http://{self.settings.listen}/client/api"
 
-    def start(self) -> None:
-        """Start its API."""
-        manager = program(self.settings, self.log, *BULKDEPLOY, "api")
-        self.process = manager.__enter__()
-        self._api.append(manager)
-        wait_for(f"{self.settings.api_monitoring_url}/health/ready", self.process, self.log)
+    def start(self, *programs: str) -> None:
+        """Start some of ``api``, ``worker`` and ``sweeper``."""
+        for name in programs:
+            process = self._begun.enter_context(program(self.settings, self.log, *BULKDEPLOY, name))
+            self._running[name] = process
+        if "api" in programs:
+            wait_for(f"{self.settings.api_monitoring_url}/health/ready", self._running["api"], self.log)
 
     @property
     def port(self) -> int:
         """Of its API."""
         return int(self.settings.listen.rpartition(":")[2])
 
-    def kill(self) -> None:
-        """End its API with signal 9."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+    def kill(self, *programs: str) -> None:
+        """End some of its programs with signal 9."""
+        for name in programs:
+            self._running[name].kill()
+        for name in programs:
+            self._running[name].wait()
+
+    def end(self) -> None:
+        """End what runs."""
+        self._begun.close()
 
     def hosts(self) -> dict[str, str]:
         """By the names of its VMs that run: their hosts' names; a name that two have fails."""
@@ -78,22 +86,36 @@ def upstream_stack(fleet: Fleet, log: Path, **changed: object) -> Iterator[Upstr
         update={"listen": listen, "sweep_interval_seconds": 0.3, "worker_threads": 8, "api_processes": 1, **changed}
     )
     made = Upstream(fleet, settings, log)
-    with program(settings, log, *BULKDEPLOY, "worker"), program(settings, log, *BULKDEPLOY, "sweeper"):
-        made.start()
-        try:
-            yield made
-        finally:
-            for manager in made._api:
-                manager.__exit__(None, None, None)  # type: ignore[attr-defined]
+    try:
+        made.start("worker", "sweeper", "api")
+        yield made
+    finally:
+        made.end()
+
+
+@dataclass(frozen=True)
+class Between:
+    """What goes between a front and its upstream.
+
+    Attributes:
+        proxy: cuts, truncates, withholds and slows it.
+        url: of the upstream, through the proxy.
+        received: the calls that the upstream got, by command.
+    """
+
+    proxy: Proxy
+    url: str
+    received: Counter[str]
 
 
 @contextmanager
-def proxied(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
-    """What goes between a front and this upstream, and the url at which it is used."""
+def proxied(upstream: Upstream) -> Iterator[Between]:
+    """What goes between a front and this upstream."""
     network, port = Network(), free_port()
-    proxy = Proxy(network, port, upstream.port)
+    received: Counter[str] = Counter()
+    proxy = Proxy(network, port, upstream.port, lambda piece: received.update(COMMAND.findall(piece.decode())))
     try:
-        yield proxy, f"http://127.0.0.1:{port}/client/api"
+        yield Between(proxy, f"http://127.0.0.1:{port}/client/api", received)
     finally:
         proxy.close()
         network.close()
@@ -158,13 +180,6 @@ def assert_equal_on_both_sides(front: Fleet, upstream: Upstream, vms: int) -> No
     assert len(rows) == len(list(front.driver.list_guests())) == vms
     front.assert_intact()
     upstream.fleet.assert_intact()
-
-
-def calls_of(front: Fleet) -> Counter[str]:
-    """The calls that the front made upstream, by command."""
-    driver: Any = front.driver
-    calls: Counter[str] = driver._client.calls
-    return calls
 
 
 def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS, drivers: FindsDrivers | None = None) -> None:

@@ -98,6 +98,35 @@ def test_a_server_with_smaller_pages_is_asked_for_these(server: PagingServer, cl
     assert client.calls["listHosts"] == 4
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_ids_that_are_not_there_hide_no_others(server: PagingServer, client: Client, is_named: bool) -> None:
+    """CloudStack refuses a list for one id that it does not know: that is left out, the others are found.
+
+    Where it names the id that is one call more; where it does not, there are some.
+    """
+    key, rows = of_hosts(500)
+    server.lists["listHosts"] = (key, rows)
+    server.unknown, server.names_unknown = {"h7", "h9"}, is_named
+    ids = [str(row["id"]) for row in rows]
+    assert {row["id"] for row in client.by_ids("listHosts", ids, {})} == {*ids} - server.unknown
+    assert client.calls["listHosts"] == 5 if is_named else client.calls["listHosts"] > 5
+
+
+def test_ids_that_fill_several_pages_are_all_found(server: PagingServer, client: Client) -> None:
+    """A server with smaller pages keeps none of them back."""
+    server.lists["listHosts"] = of_hosts(150)
+    server.most_rows = 100
+    assert len(client.by_ids("listHosts", [f"h{index}" for index in range(150)], {})) == 150
+
+
+def test_any_other_refusal_of_ids_is_told(server: PagingServer, client: Client) -> None:
+    """Nothing counts as gone since something else was wrong."""
+    body = b'{"listhostsresponse":{"errorcode":431,"errortext":"unable to translate"}}'
+    server.answers = [(431, {}, body)]
+    with pytest.raises(CallRefused, match="unable to translate"):
+        client.by_ids("listHosts", ["h1", "h2"], {})
+
+
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}])
 def test_a_throttled_change_is_sent_again_later(
     server: PagingServer, client: Client, headers: dict[str, str]
@@ -130,6 +159,7 @@ def test_a_change_that_cannot_have_arrived_says_so() -> None:
     with pytest.raises(NotAnswered) as silence:
         client.call("deleteHost", {"id": "h1"}, timeout_s=0.1)
     assert not silence.value.was_sent
+    assert client.calls.total() == 0
 
 
 @pytest.mark.parametrize("reached", ["nobody", "no TLS", "no URL"])

@@ -11,7 +11,8 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.cloudstack.driver import host_id_of
 from bulkdeploy.drivers.contract import Caller, guests_of
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
-from tests.cloudstack.driven import HOSTS, SUBJECTS, driven
+from bulkdeploy.embedded.valkey import free_port
+from tests.cloudstack.driven import HOSTS, SUBJECTS, driven, new_driver
 
 LEFT, RIGHT = HOSTS
 
@@ -67,6 +68,26 @@ def test_a_lost_answer_is_found_again(engine: Engine, command: str, volumes: int
         Caller(driver).run(LEFT, guest)
         assert upstream.running() == {str(guest.uuid): host_id_of(LEFT)}
         assert upstream.calls["deployVirtualMachine"] == 1
+
+
+def test_a_cloud_that_cannot_be_reached_does_not_answer(engine: Engine) -> None:
+    """The job waits for it, and no other host is tried: nothing was refused."""
+    driver = new_driver(f"http://127.0.0.1:{free_port()}/client/api", engine)
+    with pytest.raises(DriverError, match="Connection refused") as silence:
+        driver.ensure_running(LEFT, small_guest(), fence=1, timeout_s=1)
+    assert silence.value.unanswered
+    driver.close()
+
+
+def test_lost_answers_are_found_together(engine: Engine) -> None:
+    """Several VMs whose answers were lost are looked for in one list call."""
+    guests = [small_guest() for _ in range(12)]
+    with driven(engine, poll_seconds=0.2) as (upstream, driver), ThreadPoolExecutor(12) as threads:
+        upstream.habits.lost["deployVirtualMachine"] = len(guests)
+        upstream.habits.slow_list_s = 0.1
+        list(threads.map(lambda guest: Caller(driver).run(LEFT, guest), guests))
+        assert upstream.calls["deployVirtualMachine"] == len(upstream.running()) == len(guests)
+        assert upstream.most_ids > 1
 
 
 def test_a_restart_ends_jobs_and_not_vms(engine: Engine) -> None:

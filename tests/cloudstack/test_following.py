@@ -17,16 +17,16 @@ from bulkdeploy.cloudstack.client import Access, Client
 from bulkdeploy.manage.upstream.events import MOST_EVENTS, news_of
 from bulkdeploy.manage.upstream.following import Cadence, Follower, Overtaken
 from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
-from bulkdeploy.manage.upstream.reading import Upstream, Wanted
+from bulkdeploy.manage.upstream.reading import MOST_ONE_BY_ONE, Upstream, Wanted
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import MOST_ATTEMPTS
 from bulkdeploy.store.followed_clouds import picture_age_s
 from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.test_import import audit_breaches, said, upstream
-from tests.support.api_client import ApiClient
-from tests.support.progress import wait_for
-from tests.support.vms import deployed_vm
-from tests.support.world import World
+from tests.support.api.api_client import ApiClient
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World
 
 __all__ = ["upstream"]
 
@@ -104,7 +104,7 @@ def test_what_happens_there_is_here(follower: Follower, upstream: World, system:
     assert report_of(follower).removed == {"virtualmachines": 1}
     assert vm not in said(client, "listVirtualMachines")
     assert calls_of(follower).keys() == {"listEvents", "listVirtualMachines", "listVolumes"}
-    assert calls_of(follower)["listVolumes"] == 2
+    assert calls_of(follower)["listVolumes"] == 3
 
     happens(upstream, "MAINT.PREPARE", sql="UPDATE hosts SET resource_state = 'Maintenance' WHERE name = 'a-2-1'")
     upstream.client().call("createDiskOffering", name="new", displaytext="new", disksize=3)
@@ -125,9 +125,29 @@ def test_what_happens_there_is_here(follower: Follower, upstream: World, system:
         assert after < before
 
 
-def volumes_of(client: ApiClient, vm: str) -> dict[str, dict[str, object]]:
-    """The volumes of a VM."""
-    return {one: row for one, row in said(client, "listVolumes").items() if row["virtualmachineid"] == vm}
+REPLACED = (
+    "UPDATE volumes SET uuid = gen_random_uuid() WHERE vm_id = (SELECT id FROM virtual_machines WHERE uuid = :id)"
+)
+
+
+def test_volumes_of_many_vms_are_read_together(follower: Follower, upstream: World, client: ApiClient) -> None:
+    """Those of new VMs among the newest of all, of others by the ids that they had, unless one of these is gone."""
+    vms = [deployed_vm(upstream, f"new-{number}") for number in range(MOST_ONE_BY_ONE + 1)]
+    for number, (event, sql) in enumerate((("VM.CREATE", None), ("VM.STOP", STOPPED)), start=1):
+        for vm in vms:
+            happens(upstream, event, vm, sql)
+        report_of(follower)
+        assert calls_of(follower)["listVolumes"] == number
+        assert volumes_of(client, *vms) == volumes_of(upstream.client(), *vms)
+    happens(upstream, "VM.RESTORE", vms[0], REPLACED)
+    report_of(follower)
+    assert len(volumes_of(client, *vms)) == len(vms)
+    assert volumes_of(client, *vms) == volumes_of(upstream.client(), *vms)
+
+
+def volumes_of(client: ApiClient, *vms: str) -> dict[str, dict[str, object]]:
+    """The volumes of VMs."""
+    return {one: row for one, row in said(client, "listVolumes").items() if row["virtualmachineid"] in vms}
 
 
 def test_what_no_event_tells_is_read_all_the_same(

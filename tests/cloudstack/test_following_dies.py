@@ -15,11 +15,11 @@ from bulkdeploy.wiring.settings import Settings
 from tests.cloudstack.silent_api import SilentApi
 from tests.cloudstack.test_following import happens
 from tests.cloudstack.test_import import audit_breaches, said
-from tests.support.api_client import ApiClient
-from tests.support.programs import BULKDEPLOY, Process, program
-from tests.support.progress import wait_for
-from tests.support.vms import deployed_vm
-from tests.support.world import World, open_world
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import BULKDEPLOY, Process, program
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World, open_world
 
 Following = Callable[[], AbstractContextManager[Process]]
 

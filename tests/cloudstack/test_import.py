@@ -10,14 +10,15 @@ import pytest
 from sqlalchemy import text
 
 from bulkdeploy.cloudstack.client import Access
+from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.importing import ImportReport, import_cloudstack
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import System
 from tests.cloudstack.described_client import DescribedClient
 from tests.inventory.support import all_rows
-from tests.support.api_client import ApiClient
-from tests.support.vms import deployed_vm
-from tests.support.world import World, open_world
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World, open_world
 
 SAME: dict[str, tuple[str, ...]] = {
     "listDomains": ("id", "name", "path", "parentdomainid"),
@@ -152,3 +153,20 @@ def test_only_the_zones_that_are_named(system: System, upstream: World, client: 
     with system.engine.connect() as connection:
         assert connection.execute(text(query)).one() == before
     assert {row["name"] for row in said(client, "listZones").values()} == {"small"}
+
+
+def test_the_zones_that_were_named_before_stay(system: System, upstream: World, client: ApiClient) -> None:
+    """Whoever names another zone adds it; one that is misspelt is refused, and says which there are."""
+    imported(system, upstream, "small")
+    hosts, vms = said(client, "listHosts"), said(client, "listVirtualMachines")
+    with pytest.raises(
+        InvalidParameter, match=r"'smal' for parameter zone: must be the name or id of a zone there: .*small"
+    ):
+        imported(system, upstream, "smal")
+    other = next(name for name in upstream.names("listZones") if name != "small")
+    assert imported(system, upstream, other).removed == {}
+    assert {row["name"] for row in said(client, "listZones").values()} == {"small", other}
+    assert said(client, "listHosts").items() >= hosts.items()
+    assert said(client, "listVirtualMachines").items() >= vms.items()
+    assert hosts != {}
+    assert vms != {}

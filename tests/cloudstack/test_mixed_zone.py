@@ -23,9 +23,9 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.stacks import Upstream, options_for, run_to_the_end, upstream_stack
 from tests.conftest import unused_redis_database
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.services import database_clone
-from tests.support.zone import Zone
+from tests.support.processes.services import database_clone
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.zones.zone_queries import Zone
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
@@ -77,7 +77,7 @@ def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
 def mixed(
     upstream: Upstream, postgres_url: str, bare_database: str, cipher: Cipher, request: pytest.FixtureRequest
 ) -> Iterator[Mixed]:
-    """The stack in front, which has imported what is behind, and has a XenServer cluster of its own."""
+    """The stack in front, which has imported what is behind, and has a cluster of its own."""
     given = options_for(upstream) | {"poll_seconds": 0.2}
     redis_url = upstream.settings.require_redis_url().rpartition("/")[0]
     with database_clone(postgres_url, bare_database) as url:
@@ -85,7 +85,7 @@ def mixed(
             update={
                 "database_url": url,
                 "redis_url": f"{redis_url}/{unused_redis_database(request.config)}",
-                "drivers": {"KVM": "cloudstack", "XenServer": "simulator"},
+                "drivers": {"KVM": "cloudstack", "External": "simulator"},
                 "driver": {"cloudstack": given},
             }
         )

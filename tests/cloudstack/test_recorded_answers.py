@@ -7,9 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bulkdeploy.cloudstack.client import Row, rows_in
+from bulkdeploy.cloudstack.client import Access, CallRefused, Client, Row, rows_in
 from bulkdeploy.manage.upstream.sections import SOURCES, NotRepresented, Source
 from bulkdeploy.manage.upstream.virtual_machines import virtual_machines_of
+from tests.cloudstack.paging_server import API_KEY, SECRET_KEY, paging_server
 
 SPEC = find_spec("libcloud.test")
 FOLDER = Path(*(SPEC.submodule_search_locations or [""] if SPEC else [""]), "compute", "fixtures", "cloudstack")
@@ -28,6 +29,18 @@ def test_the_answers_are_there() -> None:
     """Libcloud ships them; without them the other tests would say nothing."""
     assert len(list(FOLDER.glob("*.json"))) >= 100
     assert recorded("listVirtualMachines")
+
+
+def test_the_client_reads_every_answer() -> None:
+    """Of lists, of jobs and of errors: none counts as no answer of a CloudStack."""
+    with paging_server() as server:
+        client = Client(Access(server.url, API_KEY, SECRET_KEY, calls_per_second=1000))
+        for path in FOLDER.glob("*.json"):
+            server.answers = [(200, {}, path.read_bytes())]
+            with suppress(CallRefused):
+                assert isinstance(client.call("listZones"), dict), path.name
+        assert len(server.seen) == len(list(FOLDER.glob("*.json")))
+        client.close()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.section)

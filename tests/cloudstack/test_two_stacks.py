@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from tests.chaos.proxy import Proxy
 from tests.cloudstack.stacks import (
+    Between,
     Upstream,
     assert_equal_on_both_sides,
     front_stack,
@@ -17,9 +17,9 @@ from tests.cloudstack.stacks import (
     upstream_stack,
 )
 from tests.conftest import unused_redis_database
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.progress import wait_for
-from tests.support.services import database_clone
+from tests.support.processes.services import database_clone
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.workers.processes import slow_boots
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
@@ -35,7 +35,7 @@ def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def between(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
+def between(upstream: Upstream) -> Iterator[Between]:
     """What goes between the two."""
     with proxied(upstream) as made:
         yield made
@@ -43,7 +43,7 @@ def between(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
 
 @pytest.fixture
 def front(
-    between: tuple[Proxy, str],
+    between: Between,
     upstream: Upstream,
     postgres_url: str,
     template_database: str,
@@ -53,27 +53,27 @@ def front(
     redis = unused_redis_database(request.config)
     with (
         database_clone(postgres_url, template_database) as url,
-        front_stack(upstream, url, redis, url=between[1], poll_seconds=0.2) as made,
+        front_stack(upstream, url, redis, url=between.url, poll_seconds=0.2) as made,
     ):
         yield made
 
 
 def test_a_bulk_call_survives_cuts_and_the_death_of_the_upstream(
-    front: Fleet, upstream: Upstream, between: tuple[Proxy, str]
+    front: Fleet, upstream: Upstream, between: Between
 ) -> None:
     """Of its answers every fifth is truncated, and its API is killed half-way and started again.
 
     No VM is lost, none is made twice, all run where planned.
     """
-    proxy, _ = between
+    proxy = between.proxy
     proxy.truncate(5)
     slow_boots(upstream.fleet, 300)
     front.deploy(MANY)
     runs = Thread(target=run_to_the_end, args=(front,))
     runs.start()
     wait_for(lambda: len(upstream.fleet.vms()) >= MANY // 3)
-    upstream.kill()
-    upstream.start()
+    upstream.kill("api")
+    upstream.start("api")
     runs.join()
     proxy.truncate(0)
     assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}

@@ -10,7 +10,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.errors import InvalidParameter
-from tests.support.binding import Catalogue
+from tests.support.api.binding import Catalogue
 
 COMMANDS = find_commands()
 OURS = {
@@ -24,6 +24,7 @@ OURS = {
     "getHealth",
     "listBulkDeployments",
     "listAllocations",
+    "listStorageUnits",
     "migrateHost",
 }
 """Commands that CloudStack does not have."""
@@ -37,6 +38,8 @@ BESIDES = {
     ("deployVirtualMachine", "hostids"),
     ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
+    ("deployVirtualMachine", "templatevariant"),
+    ("deployVirtualMachine", "forcetemplatevariant"),
     ("listAsyncJobs", "deploymentid"),
     *(
         (command, "sortby")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.architecture.test_imports import ROOT
-from tests.support.api_client import ApiClient
+from tests.support.api.api_client import ApiClient
 
 RELEASE = ("bulkdeploy", "workers", "config", "docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml")
 TEXTS = ("README.md", "LICENSE")

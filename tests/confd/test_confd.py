@@ -22,9 +22,9 @@ from bulkdeploy.confd_message import MOST_BYTES, NotSigned, QueryType, Status, p
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.whereabouts import Whereabouts
 from bulkdeploy.wiring.settings import Settings
-from tests.support.programs import BULKDEPLOY, program
-from tests.support.vms import deployed_vm
-from tests.support.world import World
+from tests.support.processes.programs import BULKDEPLOY, program
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World
 
 KEY = b"0123456789abcdef0123456789abcdef01234567\n"
 SERVERS = ("192.0.2.1", "192.0.2.2")

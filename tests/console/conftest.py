@@ -13,11 +13,11 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.api_server import serving
-from tests.support.drivers import SIMULATED
-from tests.support.services import database_clone
-from tests.support.visitors import Visitor
-from tests.support.zone import Zone
+from tests.support.api.api_server import serving
+from tests.support.api.console_client import Visitor
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.processes.services import database_clone
+from tests.support.zones.zone_queries import Zone
 
 ALICE, ALICES_PASSWORD = "acme", "alices password"
 

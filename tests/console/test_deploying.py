@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.support.visitors import Page, Visitor, words_of
-from tests.support.zone import Zone
+from tests.support.api.console_client import Page, Visitor, words_of
+from tests.support.zones.zone_queries import Zone
 
 
 @pytest.fixture

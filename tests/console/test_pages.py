@@ -18,10 +18,10 @@ from bulkdeploy.store.audit import Finding, record_audit
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.api_server import serving
-from tests.support.consoles import NOWHERE
-from tests.support.visitors import Page, Visitor, words_of
-from tests.support.zone import Zone
+from tests.support.api.api_server import serving
+from tests.support.api.console_client import Page, Visitor, words_of
+from tests.support.browsers.console_server import NOWHERE
+from tests.support.zones.zone_queries import Zone
 
 FOR_ALL = ("virtual-machines", "jobs", "events")
 FOR_ADMINS = ("deploy", "deployments", "capacity", "health")

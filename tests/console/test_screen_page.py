@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from bulkdeploy.console.rendering import STATIC
-from tests.support.visitors import Page, Visitor
+from tests.support.api.console_client import Page, Visitor
 
 NOVNC = STATIC / "novnc-1.7.0"
 DIGEST = "d4a9d55ab1a7768eae9ef27f3cc30701bcc157b5b1b49dc9a7cb762527e54b59"

@@ -10,8 +10,8 @@ from bulkdeploy.console.app import with_console
 from bulkdeploy.console.calls import Calls, ChangeByGet, Environ
 from bulkdeploy.services.system import System
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.api_server import serving
-from tests.support.visitors import Visitor, words_of
+from tests.support.api.api_server import serving
+from tests.support.api.console_client import Visitor, words_of
 
 DEPLOY = {"zoneid": "x"}
 

@@ -35,7 +35,7 @@ from bulkdeploy.domain.errors import (
     ParameterError,
     UnknownEntity,
 )
-from tests.support.binding import POD, ZONE, Catalogue, bind
+from tests.support.api.binding import POD, ZONE, Catalogue, bind
 
 
 @pytest.mark.parametrize("text", [str(ZONE.uuid), str(ZONE.uuid).upper(), "7"])

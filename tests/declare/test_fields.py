@@ -25,7 +25,7 @@ from bulkdeploy.domain.errors import (
     MalformedValue,
     UnknownEntity,
 )
-from tests.support.binding import ZONE, bind
+from tests.support.api.binding import ZONE, bind
 
 
 @pytest.mark.parametrize(

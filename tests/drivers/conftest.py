@@ -7,7 +7,7 @@ from psycopg import Connection
 
 from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from tests.support.services import unique_name, with_database
+from tests.support.processes.services import unique_name, with_database
 
 
 @pytest.fixture(scope="session")

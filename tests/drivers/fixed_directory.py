@@ -8,10 +8,10 @@ from bulkdeploy.drivers.records import Pool, TemplateImage
 
 
 class FixedDirectory:
-    """Some hosts, one pool and at most one template."""
+    """Some hosts, one pool and some templates."""
 
-    def __init__(self, hosts: Sequence[HostAddress], pool: Pool, template: TemplateImage | None = None) -> None:
-        self._hosts, self._pool, self._template = tuple(hosts), pool, template
+    def __init__(self, hosts: Sequence[HostAddress], pool: Pool, *templates: TemplateImage) -> None:
+        self._hosts, self._pool, self._templates = tuple(hosts), pool, {one.uuid: one for one in templates}
 
     def hosts(self) -> Sequence[HostAddress]:
         """See Directory."""
@@ -38,8 +38,7 @@ class FixedDirectory:
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """See Directory."""
-        found = self._template
-        return found if found is not None and found.uuid == template_uuid else None
+        return self._templates.get(template_uuid)
 
 
 def shared_pool(uuid: UUID) -> Pool:

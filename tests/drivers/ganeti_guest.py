@@ -1,10 +1,12 @@
 """One guest and its life on a Ganeti cluster: what is recorded of a live cluster, and replayed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver, NicSpec, VolumeSpec
+from bulkdeploy.drivers.batches import BatchDriver, StartCall
+from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
@@ -21,9 +23,20 @@ ADDRESSES = tuple(
     HostAddress(UUID(int=0xD0 + n), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)
 )
 PATIENCE_S = 300.0
+PAIR = tuple(
+    replace(
+        GUEST,
+        uuid=UUID(int=GUEST.uuid.int + n),
+        name=f"i-2-{n}-VM",
+        volumes=(replace(VOLUME, uuid=UUID(int=VOLUME.uuid.int + n)),),
+        nics=(replace(NIC, uuid=UUID(int=NIC.uuid.int + n), mac_address=f"02:00:00:00:00:1{n}"),),
+    )
+    for n in (1, 2)
+)
+"""Two guests that start together, one on each node."""
 
 
-def life(driver: HypervisorDriver) -> Iterator[tuple[str, Any]]:
+def life(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
     """Its steps, each with what the driver says then."""
     first, second = ADDRESSES
     driver.ensure_running(first, GUEST, fence=1, timeout_s=PATIENCE_S)
@@ -36,3 +49,11 @@ def life(driver: HypervisorDriver) -> Iterator[tuple[str, Any]]:
     yield "stopped", (list(driver.list_guests()), list(driver.list_volumes()))
     driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=5, timeout_s=PATIENCE_S)
     yield "removed", (list(driver.list_guests()), list(driver.list_volumes()))
+
+
+def start_together(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
+    """Two that are made by one request; then what the driver says."""
+    calls = [StartCall(host, guest, 1) for host, guest in zip(ADDRESSES, PAIR, strict=True)]
+    for answer in driver.begin(calls, timeout_s=PATIENCE_S):
+        answer()
+    yield "started together", sorted(driver.list_guests(), key=lambda guest: guest.uuid)

@@ -13,9 +13,9 @@ from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.drivers.test_extension import fault, shelved, write_program
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.fleet import template_database
-from tests.support.programs import api_process, bulkdeploy, program
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.processes.programs import api_process, bulkdeploy, program
+from tests.support.zones.fleet import template_database
 
 __all__ = ["template_database"]
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
@@ -19,10 +20,12 @@ from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
-from tests.support.certificates import self_signed
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, PAIR, VOLUME, life, start_together
+from tests.support.processes.certificates import self_signed
 
-EXCHANGES = json.loads((Path(__file__).parent / "ganeti_exchanges.json").read_bytes())
+FOLDER = Path(__file__).parent
+EXCHANGES = json.loads((FOLDER / "ganeti_exchanges.json").read_bytes())
+BULK_EXCHANGES = json.loads((FOLDER / "ganeti_bulk_exchanges.json").read_bytes())
 PATIENCE_S = 60.0
 
 
@@ -32,10 +35,10 @@ class Replay:
     ``lost``: the first creation is done, and its answer lost.
     """
 
-    def __init__(self, *, lost: bool = False) -> None:
-        self._left = [one for one in EXCHANGES if "step" not in one]
+    def __init__(self, exchanges: Sequence[Mapping[str, Any]] = EXCHANGES, *, lost: bool = False) -> None:
+        self._left = [one for one in exchanges if "step" not in one]
         self._lost = lost
-        self._again: dict[str, Any] | None = None
+        self._again: Mapping[str, Any] | None = None
         self.unexpected: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
 
@@ -155,6 +158,32 @@ def test_a_guest_lives_as_recorded(engine: Engine, tmp_path: Path) -> None:
     ]
 
 
+def test_guests_that_start_together_are_made_by_one_request(engine: Engine, tmp_path: Path) -> None:
+    """Each on the node that was chosen for it; Ganeti is asked once for both, and nothing is asked twice."""
+    replay = Replay(BULK_EXCHANGES)
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        seen = dict(start_together(driver))
+        driver.close()
+    assert replay.unexpected == []
+    assert replay.is_over
+    assert [(guest.uuid, guest.host_uuid, guest.power) for guest in seen["started together"]] == [
+        (guest.uuid, host.uuid, PowerState.RUNNING) for guest, host in zip(PAIR, ADDRESSES, strict=True)
+    ]
+    (wanted,) = (body["instances"] for body in replay.bodies if body and "instances" in body)
+    assert [(one["instance_name"], one["pnode"], one["start"]) for one in wanted] == [
+        (f"{guest.uuid}.bulkdeploy", host.name, True) for guest, host in zip(PAIR, ADDRESSES, strict=True)
+    ]
+
+
+def test_a_template_with_two_nodes_is_refused() -> None:
+    """DRBD needs a secondary, which nobody plans."""
+    with pytest.raises(ValidationError, match="disk_template"):
+        GanetiOptions.model_validate(
+            {"urls": ["https://node1:5080"], "username": "u", "password": "p", "disk_template": "drbd"}
+        )
+
+
 def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) -> None:
     """The connection breaks once the creation was asked for: what it made is found, and goes on from there."""
     replay = Replay(lost=True)
@@ -186,11 +215,50 @@ def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) 
     replay = Replay()
     with cluster(replay, tmp_path) as (url, fingerprint):
         driver = driver_for(engine, url, fingerprint=fingerprint, nic_mode="routed")
-        with pytest.raises(DriverError, match="nic_mode is routed, and a nic without an address") as refused:
+        with pytest.raises(DriverError, match="the mode is routed, and a nic without an address") as refused:
             driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
         driver.close()
     assert (refused.value.step, refused.value.transient) == ("network", False)
     assert [body for body in replay.bodies if body and "instance_name" in body] == []
+
+
+def test_what_guests_say_wins_over_options(engine: Engine, tmp_path: Path) -> None:
+    """Parameters of disks and nics, and the template's variant, are part of what Ganeti is asked for."""
+    volume = replace(VOLUME, parameters={"vg": "fast"})
+    nic = replace(GUEST.nics[0], ip_address="10.1.0.7", parameters={"mode": "routed", "link": "table7"})
+    guest = replace(GUEST, volumes=(volume,), nics=(nic,), template_variant="dev")
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], guest, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    (made,) = (body for body in replay.bodies if body and body.get("mode") == "create")
+    assert made["disks"] == [{"vg": "fast", "size": 1, "name": str(VOLUME.uuid)}]
+    named = {"mac": nic.mac_address, "name": str(nic.uuid)}
+    assert made["nics"] == [{**named, "mode": "routed", "link": "table7", "ip": "10.1.0.7"}]
+    assert made["os_type"] == "noop+dev"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"mode": "ovs", "link": "br1"}, {"mode": "openvswitch", "link": "br1"}),
+        ({"network": "blue"}, {"network": "blue"}),
+        ({}, {"mode": "bridged", "link": "br0"}),
+    ],
+)
+def test_a_nic_is_bridged_or_switched(
+    engine: Engine, tmp_path: Path, parameters: dict[str, str], expected: dict[str, str]
+) -> None:
+    """As its parameters say, or the options where it has none."""
+    nic = replace(GUEST.nics[0], parameters=parameters)
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], replace(GUEST, nics=(nic,)), fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    (made,) = (body for body in replay.bodies if body and body.get("mode") == "create")
+    assert made["nics"] == [{"mac": nic.mac_address, "name": str(nic.uuid), **expected}]
 
 
 def test_a_certificate_that_was_exchanged_is_refused(engine: Engine, tmp_path: Path) -> None:

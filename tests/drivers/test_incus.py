@@ -3,6 +3,7 @@
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine
@@ -17,7 +19,8 @@ from websockets.sync.server import ServerConnection, unix_serve
 
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerState, StaleFence
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
-from bulkdeploy.drivers.incus.driver import IncusDriver
+from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
+from bulkdeploy.drivers.incus.events import open_events
 from bulkdeploy.drivers.incus.instance import Volume, read_volume
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
@@ -275,6 +278,29 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
     assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
 
 
+def test_a_guest_that_ends_while_it_is_stopped_is_stopped(engine: Engine, tmp_path: Path) -> None:
+    """Incus refuses to stop what does not run any more; it gets its gate all the same, and is on no host."""
+    refused = {"id": "1", "status_code": 400, "err": f'container is not running: "vm-{GUEST.uuid}"'}
+    gated = {**RUNNING["devices"], "gate": {"type": "nic"}}
+    config = {**RUNNING["config"], "user.bulkdeploy.fence": "2"}
+    replay = Replay(
+        [
+            said(INSTANCE, RUNNING),
+            said(f"{INSTANCE}/state", refused, "PUT"),
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, {"id": "2", "status_code": 200}, "PUT"),
+            said(INSTANCE, {**RUNNING, "status": "Stopped", "devices": gated, "config": config}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        driver._records.fences.claim(GUEST.uuid, ADDRESSES[0].uuid, [], 1)
+        driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (replay.unexpected, replay.is_over) == ([], True)
+    assert driver._records.fences.raise_fence(GUEST.uuid, 3).host_uuids == frozenset()
+
+
 def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp_path: Path) -> None:
     """The time is over before it was first looked at."""
     replay = Replay([said(INSTANCE, RUNNING)])
@@ -316,6 +342,49 @@ def test_a_serial_console_is_carried(engine: Engine, tmp_path: Path) -> None:
         driver.close()
     assert paths == ["/1.0/operations/7/websocket?secret=a+secret"]
     assert replay.is_over
+
+
+def test_ends_that_incus_tells_of_are_kept(engine: Engine, tmp_path: Path) -> None:
+    """Once each, of guests of ours; nothing is asked for, and what else happens is none of an end."""
+    others = UUID(int=1), UUID(int=2), UUID(int=3)
+    events = [
+        ("instance-started", f"vm-{others[0]}"),
+        ("instance-stopped", f"web-{others[1]}"),
+        ("storage-volume-created", f"vm-{others[2]}"),
+        ("instance-shutdown", f"vm-{GUEST.uuid}"),
+    ]
+    paths: list[str] = []
+
+    def tell(websocket: ServerConnection) -> None:
+        assert websocket.request is not None
+        paths.append(websocket.request.path)
+        for action, name in events:
+            event = {"action": action, "source": f"/1.0/instances/{name}?project=vms"}
+            websocket.send(json.dumps({"type": "lifecycle", "project": "vms", "metadata": event}))
+        for _ in websocket:
+            pass
+
+    with unix_serve(tell, str(tmp_path / "socket")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        driver = driver_for(engine, urls=["unix:///nothing/there", f"unix://{tmp_path}/socket"], project="vms")
+        assert driver.ended_guests([]) == frozenset()
+        ended, until = frozenset[UUID](), time.monotonic() + PATIENCE_S
+        while not ended and time.monotonic() < until:
+            time.sleep(0.01)
+            ended = driver.ended_guests(ADDRESSES)
+        assert ended == {GUEST.uuid}
+        assert driver.ended_guests(ADDRESSES) == frozenset()
+        driver.close()
+    assert paths == ["/1.0/events?type=lifecycle&project=vms"]
+
+
+def test_a_websocket_may_be_quiet(tmp_path: Path) -> None:
+    """The time in which it must be open does not bound how long nobody says anything."""
+    with unix_serve(lambda _: None, str(tmp_path / "socket")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        access = access_of(IncusOptions(urls=(f"unix://{tmp_path}/socket",)))
+        with open_events(access, timeout_s=PATIENCE_S) as websocket:
+            assert websocket.socket.gettimeout() is None
 
 
 def test_a_member_without_virtual_machines_is_no_host_for_them(engine: Engine, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
@@ -17,6 +18,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     read_domain,
     target_name,
     write_domain,
+    write_drive,
 )
 from bulkdeploy.drivers.libvirt.filters import FIRST, is_guarded, write_filter
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -68,7 +70,26 @@ def test_what_is_written_is_read_again() -> None:
     assert seen.nics == (GuestNic(NIC, "02:00:00:00:00:01", NETWORK, "10.0.0.5"),)
     assert (seen.name, seen.template_uuid) == (DOMAIN.name, DOMAIN.template_uuid)
     assert set(seen.devices) == {*VOLUMES, NIC}
-    assert seen.targets == {"vda", "vdb", "vdc", "sda"}
+    assert seen.targets == {"vda", "vdb", "vdc", "sda", "sdb"}
+
+
+@pytest.mark.parametrize(("machine", "bus"), [("pc", "ide"), ("q35", "sata")])
+def test_a_drive_has_what_was_put_into_it_last(machine: str, bus: str) -> None:
+    """On a bus that the machine has; the guest boots from there after its root volume."""
+    empty = read_domain(write_domain(replace(DOMAIN, machine=machine)))
+    assert empty is not None
+    assert (empty.iso_path, empty.drive is None) == (None, False)
+    loaded = read_domain(write_domain(replace(DOMAIN, machine=machine, iso_path="/pool/an.iso")))
+    assert loaded is not None
+    assert loaded.iso_path == "/pool/an.iso"
+    assert loaded.drive is not None
+    changed = Tree.fromstring(write_drive(loaded.drive, "/pool/other.iso"))  # noqa: S314
+    assert [source.get("file") for source in changed.findall("source")] == ["/pool/other.iso"]
+    assert Tree.fromstring(write_drive(loaded.drive, None)).find("source") is None  # noqa: S314
+    assert [child.get("bus") for child in changed.findall("target")] == [bus]
+    root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314
+    order = {disk.find("target").get("dev"): disk.find("boot") for disk in root.findall("devices/disk")}  # type: ignore[union-attr]
+    assert {name: boot.get("order") for name, boot in order.items() if boot is not None} == {"vda": "1", "sdb": "2"}
 
 
 def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
@@ -96,6 +117,18 @@ def test_growth_ends_where_hosts_have_no_more() -> None:
     seen = read_domain(largest)
     assert seen is not None
     assert (seen.cpu_number, seen.most_cpus, "maxMemory" in largest) == (300, 300, False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "machine", "secure"), [(BootMode.LEGACY, "pc", "no"), (BootMode.SECURE, "q35", "yes")]
+)
+def test_libvirt_chooses_the_firmware(mode: BootMode, machine: str, secure: str) -> None:
+    """Secure boot only on a machine that can do it; without a mode nothing is said of firmware."""
+    os = Tree.fromstring(write_domain(replace(DOMAIN, uefi=mode))).find("os")  # noqa: S314 - written a moment ago
+    assert os is not None
+    assert (os.get("firmware"), [one.get("machine") for one in os.findall("type")]) == ("efi", [machine])
+    assert [one.get("enabled") for one in os.findall("firmware/feature[@name='secure-boot']")] == [secure]
+    assert "firmware" not in write_domain(DOMAIN)
 
 
 def test_other_peoples_domains_are_left_alone() -> None:

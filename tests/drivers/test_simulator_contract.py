@@ -1,7 +1,10 @@
 """The simulator keeps what every driver must keep."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +20,8 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     HostContract,
     HostFencingContract,
+    HostFilesContract,
+    IsoContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -24,11 +29,14 @@ from bulkdeploy.drivers.contract import (
     ScalingContract,
     ShrinkContract,
     SnapshotContract,
+    StorageUnitContract,
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
+from bulkdeploy.drivers.records import Records
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.subjects import Caller, address, new_host
 
 CAPACITY = 5
@@ -59,18 +67,29 @@ class TestSimulatorContract(
     ScalingContract,
     DetailsContract,
     DeviceContract,
+    IsoContract,
     ResizeContract,
     ShrinkContract,
     SnapshotContract,
+    StorageUnitContract,
     FencingContract,
     HostFencingContract,
+    HostFilesContract,
 ):
     """Hosts with room."""
 
     @pytest.fixture
+    def files_folder(self) -> str:
+        """Any will do."""
+        return "/etc/app"
+
+    @pytest.fixture
     def rig(self, simulator: SimulatorDriver, control: Connection) -> Rig:
-        """Hosts with room for 100 guests."""
-        return make_rig(simulator, control, {})
+        """Hosts with room for 100 guests, and a pool that they share."""
+        rig = make_rig(simulator, control, {})
+        directory = FixedDirectory(rig.hosts, replace(shared_pool(rig.subjects.pool_uuid), size_bytes=1 << 40))
+        simulator.use_records(cast("Records", SimpleNamespace(directory=directory)))  # it uses no more of them
+        return rig
 
     @pytest.fixture
     def contents(self, control: Connection) -> Contents:

@@ -17,7 +17,7 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import AdoptedGuest
 from bulkdeploy.embedded.postgres import PostgresServer
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host, volume_uuids
-from tests.support.services import unique_name, with_database
+from tests.support.processes.services import unique_name, with_database
 
 
 @pytest.fixture

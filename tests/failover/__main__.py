@@ -30,9 +30,9 @@ from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.programs import bulkdeploy
-from tests.support.progress import say, wait_for
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.processes.programs import bulkdeploy
+from tests.support.runs.waiting import say, wait_for
 
 BATCH = 600
 BOOT_MS = 400

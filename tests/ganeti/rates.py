@@ -15,7 +15,7 @@ import psutil
 
 from tests.ganeti.live import gnt
 from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, wait_until_empty
-from tests.support.progress import say, wait_for
+from tests.support.runs.waiting import say, wait_for
 
 TURNS = 3
 IDLE_SECONDS = 20

@@ -1,27 +1,40 @@
-"""Records what a live cluster answers in the life of one guest: ``python -m tests.ganeti.record_exchanges FILE``.
+"""Records what a live cluster answers: ``python -m tests.ganeti.record_exchanges FOLDER``.
 
+``ganeti_exchanges.json`` is the life of one guest, ``ganeti_bulk_exchanges.json`` two that are made by one request.
 Run beside a cluster (``cluster.sh``), with a database in BULKDEPLOY_DATABASE_URL.
 """
 
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import requests
+from sqlalchemy import Engine
 
+from bulkdeploy.drivers.batches import BatchDriver
+from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, PAIR, life, start_together
 from tests.ganeti.live import options
 
+Steps = Callable[[BatchDriver], Iterator[tuple[str, Any]]]
 
-def main(path: Path) -> None:
-    """Write the exchanges, in their order."""
+
+def record(engine: Engine, folder: Path) -> None:
+    """Write both files."""
+    _record(engine, folder / "ganeti_exchanges.json", [GUEST], life)
+    _record(engine, folder / "ganeti_bulk_exchanges.json", PAIR, start_together)
+
+
+def _record(engine: Engine, path: Path, guests: Sequence[GuestSpec], steps: Steps) -> None:
+    """Write the exchanges of these steps with these guests, in their order; the guests are gone afterwards."""
     exchanges: list[dict[str, Any]] = []
 
     def keep(answer: requests.Response, **_: object) -> None:
@@ -39,25 +52,30 @@ def main(path: Path) -> None:
         )
 
     driver = GanetiDriver.from_options(options())
-    kept = records_in(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(GUEST.volumes[0].pool_uuid))))
-    driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=0, timeout_s=300)
-    driver._rapi.http.session.hooks["response"].append(keep)
-    for step, _ in life(driver):
+    kept = records_in(engine, lambda _: True)
+    pool = shared_pool(guests[0].volumes[0].pool_uuid)
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, pool)))
+    hooks = driver._rapi.http.session.hooks["response"]
+    hooks.append(keep)
+    for step, _ in steps(driver):
         exchanges.append({"step": step})
-    path.write_text(json.dumps(_shortened(exchanges), indent=1) + "\n")
+    hooks.remove(keep)
+    for guest in guests:
+        driver.ensure_absent(None, guest.uuid, [one.uuid for one in guest.volumes], fence=9, timeout_s=300)
+    driver.close()
+    path.write_text(json.dumps(_shortened(exchanges, [str(guest.uuid) for guest in guests]), indent=1) + "\n")
 
 
-def _shortened(exchanges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _shortened(exchanges: list[dict[str, Any]], uuids: Sequence[str]) -> list[dict[str, Any]]:
     """Without other instances and other jobs; of looks at one job the last."""
     kept: list[dict[str, Any]] = []
     for one in exchanges:
         answer: Any = one.get("answer")
         if one.get("path") == "/2/instances" and isinstance(answer, list):
-            one["answer"] = [row for row in answer if row["name"].startswith(str(GUEST.uuid))]
+            one["answer"] = [row for row in answer if row["name"].partition(".")[0] in uuids]
         if one.get("path") == "/2/query/job":
             if one["request"]["fields"] == ["id", "ops"]:
-                answer["data"] = [row for row in answer["data"] if str(GUEST.uuid) in str(row)]
+                answer["data"] = [row for row in answer["data"] if any(uuid in str(row) for uuid in uuids)]
             if kept and kept[-1].get("request") == one["request"]:
                 kept.pop()
         kept.append(one)
@@ -65,4 +83,4 @@ def _shortened(exchanges: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    record(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), Path(sys.argv[1]))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.ganeti.live import PATIENCE_S, fingerprint, gnt
-from tests.support.api_client import ApiClient
-from tests.support.progress import wait_for
-from tests.support.whole_service import WholeService, whole_service
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.whole_service import WholeService, whole_service
+from tests.support.runs.waiting import wait_for
 
 PATIENCE_OF_MANY_S = 4 * PATIENCE_S
 """What many instances may take."""

@@ -14,9 +14,9 @@ from bulkdeploy.confd_message import PORT, QueryType, Status
 from bulkdeploy.wiring.settings import Settings
 from tests.confd.test_confd import KEY, _eventually, _free_udp_port, placed_vm
 from tests.ganeti.live import CLUSTER, PATIENCE_S, needs_cluster
-from tests.support.programs import BULKDEPLOY, program
-from tests.support.progress import say
-from tests.support.world import World
+from tests.support.processes.programs import BULKDEPLOY, program
+from tests.support.runs.waiting import say
+from tests.support.zones.world import World
 
 __all__ = ["placed_vm"]
 

@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract import (
     MigrationContract,
     ResizeContract,
     Rig,
+    StorageUnitContract,
     Subjects,
     VolumeContract,
 )
@@ -64,13 +65,21 @@ class FaultyRapi(Rapi):
 
 
 class TestGanetiContract(
-    DriverContract, VolumeContract, HostContract, MigrationContract, FencingContract, BatchContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    MigrationContract,
+    FencingContract,
+    BatchContract,
+    ResizeContract,
+    StorageUnitContract,
 ):
     """A cluster of Ganeti's own daemons, whose instances are files."""
 
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Batches are of four: an instance takes Ganeti seconds of CPU."""
+        """Batches are of four, and have time: an instance takes Ganeti seconds of CPU."""
+        monkeypatch.setattr(batches, "PATIENCE_S", PATIENCE_S)
         monkeypatch.setattr(batches, "MANY", 4)
         monkeypatch.setattr(batches, "THREADS", 3)
 

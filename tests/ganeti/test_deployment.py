@@ -14,7 +14,7 @@ import pytest
 
 from tests.ganeti.live import CLUSTER, PATIENCE_S, gnt, needs_cluster
 from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
-from tests.support.progress import say, wait_for
+from tests.support.runs.waiting import say, wait_for
 
 pytestmark = needs_cluster
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.incus.cluster import IncusHosts, Member, why_not
-from tests.support.real_trial import Trial, run_trial
+from tests.support.hypervisors.real_trial import Trial, run_trial
 
 
 class IncusTrial(Trial):

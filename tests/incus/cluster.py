@@ -71,14 +71,26 @@ class Member:
         """Boot it after its power was cut."""
         subprocess.Popen([f"{CLUSTER}/boot", str(self.number)], stdin=subprocess.DEVNULL, start_new_session=True)
 
+    def incus(self, *words: str, timeout_s: float = PATIENCE_S) -> str:
+        """What ``incus`` says there, as an operator runs it.
+
+        Raises:
+            subprocess.SubprocessError: it failed, or took too long.
+        """
+        environment = {**os.environ, "INCUS_DIR": f"{CLUSTER}/{self.number}"}
+        command = ["incus", *words]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=True
+        )
+        return done.stdout
+
     def answers(self) -> bool:
         """Whether its daemon does, as a member of the cluster."""
-        environment = {**os.environ, "INCUS_DIR": f"{CLUSTER}/{self.number}"}
         try:
-            done = subprocess.run(["incus", "list"], env=environment, capture_output=True, timeout=10)
-        except subprocess.TimeoutExpired:
+            self.incus("list", timeout_s=10)
+        except subprocess.SubprocessError:
             return False
-        return done.returncode == 0
+        return True
 
     def wait(self) -> None:
         """Until it answers."""

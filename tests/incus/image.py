@@ -6,7 +6,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-PROGRAMS = ("sh", "sleep", "ip", "cat", "ls", "hostname", "kill")
+PROGRAMS = ("sh", "sleep", "ip", "cat", "ls", "hostname", "kill", "udhcpc", "true")
 INIT = b"""#!/bin/sh
 trap 'exit 0' PWR TERM INT
 ip link set eth0 up

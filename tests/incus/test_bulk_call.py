@@ -1,14 +1,17 @@
-"""One call, a hundred containers on two members, as operators and users see them."""
+"""One call, a hundred containers on two members, as operators and users see them; it says what they cost."""
 
 import os
+import time
 from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
 
 from tests.incus.cluster import IncusHosts, why_not
-from tests.support.programs import bulkdeploy
-from tests.support.real_cloud import RealCloud, real_cloud
+from tests.incus.rates import said_what_it_costs
+from tests.support.hypervisors.real_cloud import RealCloud, real_cloud
+from tests.support.processes.programs import bulkdeploy
+from tests.support.runs.waiting import say
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -37,19 +40,53 @@ def assert_intact(cloud: RealCloud[IncusHosts]) -> None:
     assert audited.returncode == 0, audited.stdout + audited.stderr
 
 
-def test_one_call_makes_a_hundred_containers(cloud: RealCloud[IncusHosts]) -> None:
-    """Each runs, once, where its VM says, over both members; destroyed, none leaves anything."""
-    cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
+def destroy_all(cloud: RealCloud[IncusHosts], capsys: pytest.CaptureFixture[str]) -> None:
+    """Destroy each VM by a call; nothing is left."""
+    vms = cloud.vms()
+    with capsys.disabled(), said_what_it_costs(f"{len(vms)} containers destroyed by a call each", len(vms)):
+        for vm in vms:
+            cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
+        assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    assert cloud.hosts.running() == {}
+    assert cloud.hosts.remains() == []
+    assert_intact(cloud)
+
+
+def test_a_container_that_is_stopped_by_hand_stops_its_vm(
+    cloud: RealCloud[IncusHosts], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Incus tells of it; no other VM is touched, and it starts again by the API."""
+    cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=2, **cloud.ids)
     assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    ended, other = cloud.vms()
+    cloud.hosts.hosts[0].incus("stop", "--force", f"vm-{ended['id']}")
+    began = time.monotonic()
+
+    def states() -> list[str]:
+        by_id = {vm["id"]: vm["state"] for vm in cloud.vms()}
+        return [by_id[vm["id"]] for vm in (ended, other)]
+
+    assert cloud.wait_until(lambda: states() == ["Stopped", "Running"], PATIENCE_S)
+    with capsys.disabled():
+        say(f"a VM is Stopped {time.monotonic() - began:.1f} s after `incus stop` of its container")
+    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+    cloud.client.call("startVirtualMachine", id=ended["id"])
+    assert cloud.wait_until(lambda: states() == ["Running", "Running"], PATIENCE_S)
+    assert_intact(cloud)
+    destroy_all(cloud, capsys)
+
+
+def test_one_call_makes_a_hundred_containers(
+    cloud: RealCloud[IncusHosts], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each runs, once, where its VM says, over both members; destroyed, none leaves anything."""
+    with capsys.disabled(), said_what_it_costs(f"{GUESTS} containers deployed by one call", GUESTS):
+        cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
+        assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
     vms = cloud.client.call("listVirtualMachines", pagesize=500, page=1)["virtualmachine"]
     assert {vm["state"] for vm in vms} == {"Running"}
     assert cloud.hosts.running() == {UUID(vm["id"]): vm["hostname"] for vm in vms}
     assert len(vms) == GUESTS
     assert len({vm["hostname"] for vm in vms}) == len(cloud.hosts.hosts)
     assert_intact(cloud)
-    for vm in vms:
-        cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
-    assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
-    assert cloud.hosts.running() == {}
-    assert cloud.hosts.remains() == []
-    assert_intact(cloud)
+    destroy_all(cloud, capsys)

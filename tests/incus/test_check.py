@@ -13,7 +13,7 @@ from bulkdeploy.drivers.incus.driver import access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Incus, path_of
 from tests.incus.cluster import driver_options, why_not
-from tests.support.programs import BULKDEPLOY
+from tests.support.processes.programs import BULKDEPLOY
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -40,13 +40,13 @@ def check(folder: Path, options: Mapping[str, Any]) -> tuple[int, list[str]]:
 
 
 def test_a_cluster_that_has_everything_passes_and_nothing_is_left(tmp_path: Path) -> None:
-    """Members, pool, network, fences: each a line."""
+    """Members, pool, network, events, fences: each a line."""
     code, lines = check(tmp_path, driver_options())
     named = [line.partition("ok       ")[2].partition(":")[0] for line in lines]
     members = ["member member1", "member member2"]
     assert (code, named) == (
         0,
-        ["connection", "trust", *members, "storage pool local", "network guests", "fences"],
+        ["connection", "trust", *members, "storage pool local", "network guests", "events", "fences"],
     )
     incus = Incus(access_of(IncusOptions.model_validate(driver_options())))
     instances = incus.send("GET", path_of("instances"), timeout_s=PATIENCE_S).value

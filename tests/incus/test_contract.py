@@ -1,8 +1,11 @@
 """The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
 
+import base64
+import random
 import select
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -33,19 +36,22 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
+from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.incus.cluster import CLUSTER, driver_options, why_not
+from tests.incus.cluster import CLUSTER, Member, driver_options, why_not
 from tests.incus.image import write_image
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
 PATIENCE_S = 120.0
+CLOUD_INIT = ("user-data", "vendor-data", "network-config")
+HEARD_S = 5.0
+"""How long to wait for a word before it is tried again: a guest may end before anybody hears its member."""
 
 
 def is_of_step(step: str, method: str, path: str, body: Any) -> bool:
@@ -213,6 +219,40 @@ class TestIncusContract(
                 while connected.recv(4096):
                     pass
 
+    def test_a_guest_has_what_it_was_given(self, rig: Rig, caller: Caller) -> None:
+        """Its MAC, its address from Incus's DHCP, and what cloud-init reads, on either member."""
+        for number, host in enumerate(rig.hosts):
+            new, text = rig.new_guest(), "#cloud-config\nruncmd: [touch /here]\n"
+            nic = replace(new.nics[0], ip_address=f"10.8.3.{10 + number}")
+            encoded = base64.b64encode(text.encode()).decode()
+            guest = replace(new, nics=(nic,), user_data=encoded, host_name="web", public_keys=("ssh-ed25519 AAAA",))
+            caller.run(host, guest)
+            member, name = Member(number + 1), f"vm-{guest.uuid}"
+            seen = member.incus("exec", name, "--", "cat", "/sys/class/net/eth0/address")
+            assert seen.strip() == nic.mac_address
+            lease = ("udhcpc", "-i", "eth0", "-n", "-q", "-f", "-s", "/bin/true")
+            assert f"lease of {nic.ip_address} obtained" in member.incus(
+                "exec", name, "--", "sh", "-c", " ".join(lease) + " 2>&1"
+            )
+            config = {key: member.incus("config", "get", name, f"cloud-init.{key}") for key in CLOUD_INIT}
+            assert config["user-data"].strip() == text.strip()
+            assert '"hostname": "web"' in config["vendor-data"]
+            assert "ssh-ed25519 AAAA" in config["vendor-data"]
+            assert nic.mac_address in config["network-config"]
+
+    def test_an_image_is_named_by_its_fingerprint(self, rig: Rig, caller: Caller) -> None:
+        """As operators name images that Incus has, beside aliases."""
+        assert isinstance(rig.driver, IncusDriver)
+        alias = path_of("images", "aliases", image_alias(rig.subjects.template_uuid))
+        fingerprint = rig.driver._incus.send("GET", alias, timeout_s=PATIENCE_S).value["target"]
+        options = IncusOptions.model_validate(driver_options(images={"busybox": fingerprint[:12]}))
+        driver = IncusDriver(options, rig.driver._incus)
+        driver.use_records(rig.driver._records)
+        guest = rig.new_guest()
+        assert driver.source_of(guest) == {"type": "image", "fingerprint": fingerprint[:12]}
+        driver.ensure_running(rig.hosts[0], guest, fence=1, timeout_s=PATIENCE_S)
+        assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
+
     def test_members_without_virtual_machines_are_no_hosts_for_them(self, rig: Rig, machines: Machines) -> None:
         """Where ``vhost_vsock`` is missing, as it mostly is where this runs."""
         if Path("/dev/vhost-vsock").exists():
@@ -236,3 +276,33 @@ class TestIncusContract(
         assert isinstance(seen, list)
         (ended,) = seen
         assert ended.power is PowerState.STOPPED
+
+    def test_ends_are_told_of(self, rig: Rig, caller: Caller) -> None:
+        """A stop by hand and a death, on either member; also after the member was killed that told of them."""
+        members, staying = [Member(1), Member(2)], rig.new_guest()
+        caller.run(rig.hosts[0], staying)
+
+        def is_reported(number: int, end: Callable[[UUID], object]) -> bool:
+            """Whether the end of a guest on this member is told of, if not at once, then of its next."""
+            guest, until = rig.new_guest(), time.monotonic() + PATIENCE_S
+            while time.monotonic() < until:
+                caller.run(rig.hosts[number], guest)
+                rig.driver.ended_guests(rig.hosts)
+                end(guest.uuid)
+                heard_until = time.monotonic() + HEARD_S
+                while time.monotonic() < heard_until:
+                    reported = rig.driver.ended_guests(rig.hosts)
+                    assert staying.uuid not in reported
+                    if guest.uuid in reported:
+                        return True
+                    time.sleep(0.05)
+            return False
+
+        def stop_by_hand(guest_uuid: UUID) -> None:
+            members[0].incus("stop", "--force", f"vm-{guest_uuid}")
+
+        assert is_reported(0, stop_by_hand)
+        assert is_reported(1, lambda _: members[1].kill_guest(random.Random()))  # noqa: S311 - no secret
+        members[0].signal_daemon(signal.SIGKILL)
+        members[0].wait()
+        assert is_reported(1, stop_by_hand)

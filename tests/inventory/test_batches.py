@@ -41,8 +41,8 @@ from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.live_rows import reader
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.inventory.test_zone_files import load
-from tests.support.services import database_clone
-from tests.support.statements import Statements
+from tests.support.processes.services import database_clone
+from tests.support.processes.statements import Statements
 
 FEW, MANY = 2, 11
 

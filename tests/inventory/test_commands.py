@@ -19,7 +19,7 @@ from bulkdeploy.manage.programs import environment
 from bulkdeploy.services.audit import audit
 from bulkdeploy.wiring.settings import Settings
 from tests.inventory.support import DEMO, TINY, all_rows, changed, write
-from tests.support.programs import BULKDEPLOY, bulkdeploy
+from tests.support.processes.programs import BULKDEPLOY, bulkdeploy
 
 
 @pytest.fixture

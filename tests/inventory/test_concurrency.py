@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from bulkdeploy.services.system import Cipher
 from bulkdeploy.store.audit import check_invariants
 from tests.inventory.support import SMALL, TINY, rows, value, write
-from tests.support.api_client import ApiClient
-from tests.support.zones import load_zone
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.zone_files import load_zone
 
 
 def test_many_loads_at_once_are_like_one(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:

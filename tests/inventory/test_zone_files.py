@@ -11,7 +11,7 @@ from bulkdeploy.manage.zone_files.exporting import export_zone
 from bulkdeploy.manage.zone_files.loading import LoadReport
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.inventory.support import all_rows
-from tests.support.zones import load_zone
+from tests.support.zones.zone_files import load_zone
 
 PLACES = """\
 domains:

@@ -11,7 +11,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.inventory.support import all_rows
 from tests.inventory.test_zone_files import load, refusals
-from tests.support.services import database_clone
+from tests.support.processes.services import database_clone
 
 CATALOG = """\
 domains: [{name: customers}]

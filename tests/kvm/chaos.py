@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tests.support.libvirt_hosts import LibvirtHost, libvirt_hosts, why_not
-from tests.support.real_trial import Trial, run_trial
+from tests.support.hypervisors.libvirt_hosts import LibvirtHost, libvirt_hosts, why_not
+from tests.support.hypervisors.real_trial import Trial, run_trial
 
 
 class LibvirtTrial(Trial):

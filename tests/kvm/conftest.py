@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.libvirt_hosts import LibvirtHosts, libvirt_hosts
-from tests.support.libvirt_networks import bridged_hosts
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, libvirt_hosts
+from tests.support.hypervisors.libvirt_networks import bridged_hosts
 
 
 @pytest.fixture(scope="session")

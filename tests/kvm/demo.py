@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tests.support.libvirt_hosts import LibvirtHosts, libvirt_hosts, why_not
-from tests.support.real_cloud import RealCloud, real_cloud
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, libvirt_hosts, why_not
+from tests.support.hypervisors.real_cloud import RealCloud, real_cloud
 
 PATIENCE_S = 180.0
 

@@ -15,13 +15,13 @@ from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
-from tests.support.libvirt_hosts import LibvirtHost, LibvirtHosts
-from tests.support.libvirt_networks import BridgedHost
+from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts
+from tests.support.hypervisors.libvirt_networks import BridgedHost
 
 if TYPE_CHECKING:
     from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
 
-POOL, TEMPLATE = (UUID(f"00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
+POOL, TEMPLATE, ISO = (UUID(f"00000000-0000-4000-8000-00000000000{number}") for number in (1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,10 @@ def driver_on(
     addresses = [address_of(host) for host in hosts.hosts]
     pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
     template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
+    iso = replace(template, uuid=ISO, name="installer", image_format="ISO")
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(addresses, pool, template), security_rules=rules))
+    directory = FixedDirectory(addresses, pool, template, iso)
+    driver.use_records(replace(kept, directory=directory, security_rules=rules))
     driver.ensure_template(addresses[0], POOL, TEMPLATE, timeout_s=30)
     yield driver
     driver.close()

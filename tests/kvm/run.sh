@@ -4,7 +4,7 @@ set -eu
 python=$1
 shift
 PATH=$PATH:/usr/sbin:/sbin
-packages="libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils libvirt-dev pkg-config gcc"
+packages="libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf libvirt-dev pkg-config gcc"
 missing() {
     for program in libvirtd qemu-system-x86_64 qemu-img pkg-config; do
         command -v "$program" >/dev/null || return 0

@@ -1,5 +1,6 @@
 """One call, twenty guests that really boot; then what operators, users and accidents do to them."""
 
+import io
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from pydantic import SecretStr
 from websockets.sync.client import connect
 
+from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -25,11 +27,11 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
-from tests.support.api_client import ApiClient
-from tests.support.libvirt_hosts import LibvirtHosts, why_not
-from tests.support.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
-from tests.support.real_cloud import build_zone
-from tests.support.services import database_clone
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.hypervisors.real_cloud import build_zone
+from tests.support.processes.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.processes.services import database_clone
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -94,6 +96,13 @@ class Cloud:
     def says_who_it_is(self, vm: str) -> bool:
         """Whether a guest has written its uuid to its console."""
         return f"guest {UUID(vm).hex} is up" in self.hosts.console(UUID(vm)).lower()
+
+    def drive(self, vm: str) -> str | None:
+        """The ISO in the drive of a VM's guest, as its daemon has it."""
+        from bulkdeploy.drivers.libvirt.storage import template_of_copy
+
+        seen = seen_of(self, vm)
+        return None if seen.iso_path is None else str(template_of_copy(seen.iso_path))
 
     def counted(self, vm: str) -> list[int]:
         """The seconds that a guest has counted on its console."""
@@ -225,6 +234,73 @@ def test_a_guest_goes_back_to_what_it_was_doing(cloud: Cloud) -> None:
     cloud.assert_intact()
 
 
+def test_a_volume_goes_back_to_its_snapshot(cloud: Cloud) -> None:
+    """The guest counts on while QEMU takes its volumes, moves with them, and starts with what they were."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    (root,) = cloud.client.call("listVolumes", virtualmachineid=vm)["volume"]
+    file = cloud.hosts.pool / f"{root['id']}.qcow2"
+    snapshot = cloud.job("createSnapshot", volumeid=root["id"], name="early")["snapshot"]
+    whole = cloud.job("createVMSnapshot", virtualmachineid=vm, name="all")["vmsnapshot"]
+    assert (snapshot["state"], whole["type"]) == ("BackedUp", "Disk")
+    cloud.job("deleteVMSnapshot", vmsnapshotid=whole["id"])
+    listed = subprocess.run(["qemu-img", "snapshot", "-U", "-l", file], capture_output=True, check=True, text=True)
+    assert (snapshot["id"] in listed.stdout, whole["id"] in listed.stdout) == (True, False)
+    reached = cloud.counted(vm)[-1]
+    wait_until(lambda: cloud.counted(vm)[-1] > reached + 1, "it does not go on")
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    assert cloud.counted(vm) == list(range(1, len(cloud.counted(vm)) + 1))
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    subprocess.run(["qemu-io", "-c", "write -P 0 0 512", file], capture_output=True, check=True)  # no boot sector
+    cloud.job("revertSnapshot", id=snapshot["id"])
+    cloud.job("startVirtualMachine", id=vm)
+    wait_until(lambda: cloud.hosts.console(UUID(vm)).count(" is up") == 2, "it does not boot again")
+    cloud.job("deleteSnapshot", id=snapshot["id"])
+    cloud.assert_intact()
+
+
+def test_a_vm_boots_from_an_iso(cloud: Cloud, tmp_path: Path) -> None:
+    """Its root disk is empty; the ISO leaves its drive and comes back while it runs."""
+    image = tmp_path / "installer.iso"
+    image.write_bytes(bootable_iso())
+    (template,) = cloud.client.call("listTemplates", templatefilter="all", id=cloud.ids["templateid"])["template"]
+    registered = cloud.client.call(
+        "registerIso", name="installer", displaytext="Installer", url=image.as_uri(), zoneid=cloud.ids["zoneid"],
+        ostypeid=template["ostypeid"], bootable=True,
+    )  # fmt: skip
+    iso = registered["iso"][0]["id"]
+    disk = cloud.client.call("createDiskOffering", name="root", displaytext="Root", disksize=1)["diskoffering"][
+        "id"
+    ]
+    ids = {**cloud.ids, "templateid": iso, "diskofferingid": disk, "hypervisor": "KVM"}
+    vm = str(cloud.job("deployVirtualMachine", **ids)["virtualmachine"]["id"])
+    wait_until(lambda: cloud.says_who_it_is(vm), "it does not boot from the ISO")
+    assert cloud.drive(vm) == iso
+    assert cloud.job("detachIso", virtualmachineid=vm)["virtualmachine"].get("isoid") is None
+    assert cloud.drive(vm) is None
+    assert cloud.job("attachIso", virtualmachineid=vm, id=iso)["virtualmachine"]["isoid"] == iso
+    assert cloud.drive(vm) == iso
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    cloud.job("detachIso", virtualmachineid=vm)
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    cloud.job("startVirtualMachine", id=vm)
+    assert cloud.drive(vm) is None
+    cloud.assert_intact()
+
+
+def bootable_iso() -> bytes:
+    """An ISO that the firmware boots as it does a disk (El Torito, without emulation)."""
+    from pycdlib import PyCdlib
+
+    iso, written, sector = PyCdlib(), io.BytesIO(), boot_image()[:2048]
+    iso.new()
+    iso.add_fp(io.BytesIO(sector), len(sector), "/BOOT.;1")
+    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
+    iso.write_fp(written)
+    iso.close()
+    return written.getvalue()
+
+
 def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud) -> None:
     """It is there whole, or in state Error and can be removed; the guest runs on either way."""
     (vm,) = cloud.deploy(1)
@@ -244,6 +320,31 @@ def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud)
     cloud.job("deleteVMSnapshot", vmsnapshotid=snapshot["id"])
     assert (cloud.state(vm), cloud.hosts.running()[UUID(vm)]) == ("Running", name)
     cloud.assert_intact()
+
+
+def test_heal_makes_guests_what_rows_say(cloud: Cloud) -> None:
+    """A guest that lost its nic has it again, and one that somebody started by hand does not run."""
+    import libvirt
+
+    changed, started = cloud.deploy(2)
+    wait_until(lambda: cloud.counted(changed) and cloud.counted(started), "they do not count")
+    seen, by_hand = seen_of(cloud, changed), definition_of(cloud, started)
+    (nic,) = (one.uuid for one in seen.nics)
+    cloud.job("stopVirtualMachine", id=started, forced=True)
+    with connected(cloud, cloud.host_of(changed)) as connection:
+        both = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        connection.lookupByUUIDString(changed).detachDeviceFlags(seen.devices[nic], both)
+        connection.defineXML(by_hand).create()
+    wait_until(lambda: not seen_of(cloud, changed).nics, "the guest keeps its nic")
+    audited = bulkdeploy(cloud.settings, "audit")
+    assert audited.returncode != 0
+    assert (changed in audited.stdout, started in audited.stdout) == (True, True), audited.stdout
+    healed = bulkdeploy(cloud.settings, "heal")
+    assert healed.returncode == 4, healed.stdout + healed.stderr
+    cloud.assert_intact()
+    assert [one.uuid for one in seen_of(cloud, changed).nics] == [nic]
+    assert cloud.hosts.running() == {UUID(changed): cloud.host_of(changed)}
+    assert cloud.hosts.console(UUID(changed)).count(" is up") == 1
 
 
 def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
@@ -281,16 +382,35 @@ def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
 
 def password_of(cloud: Cloud, vm: str) -> str:
     """A guest's VNC password, as the daemon that runs it has it."""
+    return str(re.findall(r"<graphics [^>]*passwd='([^']*)'", definition_of(cloud, vm))[0])
+
+
+def definition_of(cloud: Cloud, vm: str) -> str:
+    """A guest's definition, as the daemon that runs it has it."""
     import libvirt
 
-    name = cloud.host_of(vm)
-    (url,) = (host.url for host in cloud.hosts.hosts if host.name == name)
+    with connected(cloud, cloud.host_of(vm)) as connection:
+        return str(connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))
+
+
+def seen_of(cloud: Cloud, vm: str) -> SeenDomain:
+    """What the driver reads of a guest's definition."""
+    seen = read_domain(definition_of(cloud, vm))
+    assert seen is not None
+    return seen
+
+
+@contextmanager
+def connected(cloud: Cloud, host: str) -> Iterator[Any]:
+    """A connection to a host's daemon, past the service."""
+    import libvirt
+
+    (url,) = (one.url for one in cloud.hosts.hosts if one.name == host)
     connection = libvirt.open(url.split("#")[0])
     try:
-        xml = connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+        yield connection
     finally:
         connection.close()
-    return str(re.findall(r"<graphics [^>]*passwd='([^']*)'", xml)[0])
 
 
 def shows_something(cloud: Cloud, vm: str) -> bool:

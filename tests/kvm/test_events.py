@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import Caller, Subjects
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
-from tests.support.libvirt_hosts import PATIENCE_S, LibvirtHosts, why_not
+from tests.support.hypervisors.libvirt_hosts import PATIENCE_S, LibvirtHosts, why_not
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)

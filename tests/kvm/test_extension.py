@@ -27,7 +27,7 @@ from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHo
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.support.programs import BULKDEPLOY
+from tests.support.processes.programs import BULKDEPLOY
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example_extension" / "qemu.py"
 HOST = "extension://{}?cores=16&mhz=2000&memory=65536"

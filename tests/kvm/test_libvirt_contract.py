@@ -1,6 +1,8 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 import dataclasses
+import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -12,6 +14,7 @@ from xml.etree import ElementTree as Tree
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import (
     Caller,
@@ -22,6 +25,8 @@ from bulkdeploy.drivers.contract import (
     FencingContract,
     Filtering,
     HostContract,
+    HostFilesContract,
+    IsoContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -31,22 +36,24 @@ from bulkdeploy.drivers.contract import (
     SerialConsoleContract,
     ShrinkContract,
     SnapshotContract,
+    StorageUnitContract,
     Subjects,
     VncConsoleContract,
     VolumeContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpec
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
-from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
-from tests.support.libvirt_hosts import LibvirtHosts, why_not
+from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.runs.waiting import wait_for
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
 
-SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, memory_mib=32)
+SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, iso_uuid=ISO, memory_mib=32)
 
 
 def applied_rules(host: HostAddress, guest_uuid: UUID) -> frozenset[Rule] | None:
@@ -109,15 +116,25 @@ class TestLibvirtContract(
     DetailsContract,
     ScalingContract,
     DeviceContract,
+    IsoContract,
     ResizeContract,
     SerialConsoleContract,
     VncConsoleContract,
     ShrinkContract,
     SecurityGroupContract,
     SnapshotContract,
+    StorageUnitContract,
+    HostFilesContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
+
+    @pytest.fixture
+    def files_folder(self, kvm_hosts: LibvirtHosts) -> Iterator[str]:
+        """One where the daemons may write."""
+        folder = kvm_hosts.pool.parent / "files"
+        yield str(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     @pytest.fixture
     def fail_next(self, kvm_hosts: LibvirtHosts, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
@@ -203,6 +220,46 @@ class TestLibvirtContract(
         finally:
             source.close()
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_a_host_without_the_cpu_of_guests_is_refused(
+        self, kvm_hosts: LibvirtHosts, engine: Engine, tmp_path: Path
+    ) -> None:
+        """The error names what guests can have there; with one of these the host is admitted, and they have it."""
+        host = NewHost(uuid4(), "KVM", HostAccess(kvm_hosts.hosts[0].url), HostPromise(Decimal(1), Decimal(1), 50))
+        with (
+            driver_on(kvm_hosts, engine, tmp_path, FixedRules(), cpu_model="z80") as driver,
+            pytest.raises(DriverError) as refused,
+        ):
+            driver.admit_host(host, timeout_s=30)
+        assert not refused.value.transient
+        named = "qemu64"
+        assert re.search(rf"\b{named}\b", refused.value.reason)
+        with driver_on(kvm_hosts, engine, tmp_path, FixedRules(), cpu_model=named) as driver:
+            assert driver.admit_host(host, timeout_s=30).cpu_cores > 0
+            guest = SUBJECTS.new_guest()
+            Caller(driver).run(address_of(kvm_hosts.hosts[0]), guest)
+            assert guests_of(driver)[guest.uuid].host_uuid == kvm_hosts.hosts[0].uuid
+
+    @pytest.mark.parametrize("mode", BootMode)
+    def test_a_guest_boots_with_uefi(
+        self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts, mode: BootMode
+    ) -> None:
+        """Its firmware says so on its console, in any mode; a host without firmware says what to install."""
+        guest = dataclasses.replace(rig.subjects.new_guest(memory_mib=256), uefi=mode)
+        if not any(Path("/usr/share/qemu/firmware").glob("*-edk2-*")):
+            with pytest.raises(DriverError, match="install ovmf") as refused:
+                caller.run(rig.hosts[0], guest)
+            assert not refused.value.transient
+            return
+        caller.run(rig.hosts[0], guest)
+        wait_for(lambda: "BdsDxe" in kvm_hosts.console(guest.uuid), "the console of UEFI firmware")
+        snapshot = SnapshotSpec(uuid4(), with_memory=False)
+        caller.snapshot(rig.hosts[0], guest, snapshot)
+        caller.stop(rig.hosts[0], guest, forced=True)
+        caller.revert(None, guest, snapshot)
+        caller.run(rig.hosts[1], guest)
+        caller.remove(rig.hosts[1], guest)
+        assert rig.volumes() == set()
 
     def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
         """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""

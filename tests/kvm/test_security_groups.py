@@ -12,8 +12,8 @@ from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Tr
 from bulkdeploy.drivers.contract import Caller, Subjects
 from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
-from tests.support.libvirt_hosts import LibvirtHosts, why_not
-from tests.support.libvirt_networks import BridgedHost, join, run_in_network
+from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.hypervisors.libvirt_networks import BridgedHost, join, run_in_network
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.world import World
+from tests.support.zones.world import World
 
 Row = dict[str, Any]
 

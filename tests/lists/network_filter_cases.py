@@ -1,7 +1,7 @@
 """Cases of the filters of what networks stand on (see ``filter_cases``)."""
 
 from tests.lists.filter_cases import Case, Cases, equal, inside, of_name, word
-from tests.support.world import World
+from tests.support.zones.world import World
 
 
 def ground(world: World) -> dict[str, Cases]:

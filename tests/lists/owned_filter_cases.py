@@ -1,7 +1,7 @@
 """The filter cases of lists of things that accounts own, and of the owners themselves."""
 
 from tests.lists.filter_cases import Case, Cases, constant, equal, inside, of_name, word
-from tests.support.world import World
+from tests.support.zones.world import World
 
 
 def owners(world: World) -> dict[str, Cases]:
@@ -116,6 +116,7 @@ def machines(world: World) -> dict[str, Cases]:
     pod, cluster = world.id_of("pods", "pod-a"), world.id_of("clusters", "a-1")
     offering = world.id_of("service_offerings", "Rivals only")
     volume, snapshot = world.id_of("volumes", "DATA"), world.id_of("vm_snapshots", "second")
+    of_volume = world.id_of("vm_snapshots", "volume of rival-1")
     places = placed(world)
     return {
         "listVirtualMachines": {
@@ -156,6 +157,20 @@ def machines(world: World) -> dict[str, Cases]:
             "state": equal("state", "ready", "Ready"),
             "tags[0].key": equal("displayname", "colour", "second"),
             "keyword": word("nightly", "name", "displayname", "description"),
+        },
+        "listSnapshots": {
+            "id": equal("id", of_volume),
+            "ids": equal("id", of_volume),
+            "volumeid": equal("volumeid", volume),
+            "zoneid": equal("zoneid", zone),
+            "storageid": equal("volumeid", pool, volume),
+            "name": equal("name", "VOLUME OF RIVAL-1", "volume of rival-1"),
+            "snapshottype": constant("manual", keeps=True),
+            "intervaltype": constant("daily", keeps=False),
+            "locationtype": constant("primary", keeps=True),
+            "showunique": constant("true", keeps=True),
+            "tags[0].key": equal("id", "colour", of_volume),
+            "keyword": word("of rival", "name"),
         },
         "listVolumes": {
             "id": equal("id", volume),

@@ -8,7 +8,7 @@ from bulkdeploy.declare.parameters import WireType
 from tests.lists import filter_cases, network_filter_cases, owned_filter_cases
 from tests.lists.filter_cases import Case
 from tests.lists.test_shapes import COMMANDS, EMPTY, everything
-from tests.support.world import USER, World
+from tests.support.zones.world import USER, World
 
 NO_FILTERS = {
     *("page", "pagesize", "listall", "isrecursive", "account", "projectid"),

@@ -13,7 +13,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import EVERYTHING
 from bulkdeploy.store.virtual_machines.virtual_machines import list_virtual_machines
 from bulkdeploy.store.visibility import Visibility
 from tests.lists.test_shapes import COMMANDS
-from tests.support.world import World
+from tests.support.zones.world import World
 
 NASTY = "".join(map(chr, range(1, 0x20))) + '"\\/\x7f\u0085\u2028é漢🚀<&>%s%(name)s{}:null,"a":null'
 ODD_VMS = """

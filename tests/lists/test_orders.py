@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from bulkdeploy.commands.registry import find_commands
-from tests.support.world import World
+from tests.support.zones.world import World
 
 CHOICES = [
     pytest.param(name, choice, id=f"{name}-{choice}")
@@ -36,6 +36,21 @@ def test_the_whole_list_is_ordered_before_it_is_cut_into_pages(world: World, nam
         for row in world.rows(name, listall="true", page=str(page), pagesize="3", sortby=field)
     ]
     assert pages == up
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+@pytest.mark.parametrize("of", [{}, {"account": "acme"}], ids=["everybody's", "one account's"])
+def test_pages_of_virtual_machines_put_together_are_the_list(world: World, size: int, of: dict[str, str]) -> None:
+    """In the order in which they were made, each once, from the first page to the one after the last."""
+    if of:
+        of = {**of, "domainid": world.id_of("domains", "acme")}
+    whole = world.rows("listVirtualMachines", listall="true", pagesize="-1", **of)
+    last = -(-len(whole) // size)
+    pages = [
+        world.rows("listVirtualMachines", listall="true", page=str(page), pagesize=str(size), **of)
+        for page in range(1, last + 2)
+    ]
+    assert (len(whole) > 2, [row for page in pages for row in page], pages[-1]) == (True, whole, [])
 
 
 def test_at_least_one_list_has_several_values(world: World) -> None:

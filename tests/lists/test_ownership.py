@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.lists.test_shapes import COMMANDS, EMPTY
-from tests.support.properties import examples
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.runs.properties import examples
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 OF_ALL = {"listUsers", "listProjects", "listServiceOfferings", "listDiskOfferings", "listResourceLimits"}
 """Lists that take owner parameters and show things that accounts do not own as they own VMs."""

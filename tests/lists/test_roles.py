@@ -5,7 +5,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.accounts import RoleType
 from tests.lists.test_shapes import COMMANDS, everything, sent
-from tests.support.world import ADMIN, DOMAIN_ADMIN, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, USER, World
 
 A, R, D, U = RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN, RoleType.USER
 RESTRICTED = {

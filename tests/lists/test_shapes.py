@@ -9,7 +9,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
-from tests.support.world import World
+from tests.support.zones.world import World
 
 ELSEWHERE = {
     *(
@@ -20,6 +20,7 @@ ELSEWHERE = {
         "listCapabilities",
         "listNics",
         "listProjectAccounts",
+        "listStorageUnits",
         "listUnmanagedInstances",
     ),
 }
@@ -49,7 +50,6 @@ EMPTY = {
     "listResourceIcon",
     "listRouters",
     "listSnapshotPolicies",
-    "listSnapshots",
     "listStorageNetworkIpRange",
     "listSystemVms",
     "listVPCs",

@@ -15,7 +15,7 @@ from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_r
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import SMALL_ZONE
 from tests.lists.test_shapes import COMMANDS, EMPTY, everything
-from tests.support.zones import load_zone
+from tests.support.zones.zone_files import load_zone
 
 ADMIN_ID = 2
 MOST_STATEMENTS = 9

@@ -16,9 +16,16 @@ from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
-from tests.support.api_client import ApiClient
-from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, bulkdeploy, program, wait_for
-from tests.support.raw_connections import connected
+from tests.support.api.api_client import ApiClient
+from tests.support.api.raw_connections import connected
+from tests.support.processes.programs import (
+    BULKDEPLOY,
+    PATIENCE_SECONDS,
+    api_process,
+    bulkdeploy,
+    program,
+    wait_for,
+)
 
 
 @pytest.fixture

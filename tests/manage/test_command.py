@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from bulkdeploy.manage.failures import in_words, is_for_the_operator
 from bulkdeploy.manage.main import COMMANDS, main
 from bulkdeploy.wiring.settings import Settings
-from tests.support.programs import bulkdeploy
+from tests.support.processes.programs import bulkdeploy
 
 
 @pytest.mark.parametrize("name", COMMANDS)

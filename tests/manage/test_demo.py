@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bulkdeploy.wiring.settings import Settings
-from tests.support.programs import bulkdeploy
+from tests.support.processes.programs import bulkdeploy
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ import pytest
 
 from bulkdeploy.manage.heal import FOUND, HEALED, LEFT, NOTHING, run
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

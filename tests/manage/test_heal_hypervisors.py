@@ -11,7 +11,7 @@ import pytest
 from bulkdeploy.manage.heal import FOUND, HEALED, LEFT, NOTHING, run
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
-from tests.support.fleet import Fleet, OneDriver, fleet, fleet_simulator_url, template_database
+from tests.support.zones.fleet import Fleet, OneDriver, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

@@ -7,7 +7,7 @@ from sqlalchemy import Engine, text
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
-from tests.support.programs import bulkdeploy
+from tests.support.processes.programs import bulkdeploy
 
 
 def test_everything_is_readable_with_the_new_key_alone(

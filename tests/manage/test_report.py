@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SMALL_ZONE
-from tests.support.api_client import ApiClient
-from tests.support.programs import bulkdeploy
-from tests.support.zone import Zone
-from tests.support.zones import load_zone
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import bulkdeploy
+from tests.support.zones.zone_files import load_zone
+from tests.support.zones.zone_queries import Zone
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
-from tests.support.api_client import ApiClient
-from tests.support.programs import api_process
-from tests.support.raw_connections import connected
-from tests.support.services import database_clone
+from tests.support.api.api_client import ApiClient
+from tests.support.api.raw_connections import connected
+from tests.support.processes.programs import api_process
+from tests.support.processes.services import database_clone
 
 HALF_HEADERS = b"GET /client/api?response=json&command=listZones HTTP/1.1\r\nHost: "
 HALF_BODY = b"POST /client/api?response=json HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\ncommand="

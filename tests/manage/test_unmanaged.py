@@ -11,16 +11,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bulkdeploy import failpoints
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.manage.main import main
 from bulkdeploy.manage.unmanaged import DONE, FOUND, LEFT, NOTHING
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
+from bulkdeploy.services.virtual_machines.letting_go import let_go
 from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
 from bulkdeploy.store.database.engine import read_only
-from tests.support.backups import dump, restore
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.hypervisors.drivers import always
+from tests.support.processes.backups import dump, restore
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
@@ -242,6 +245,26 @@ def die_at(place: str) -> None:
             raise Died
 
     failpoints.arm(die)
+
+
+def test_a_guest_that_was_let_go_is_left_alone(fleet: Fleet) -> None:
+    """It is listed as such; --all neither adopts nor removes it, its id does."""
+    fleet.deploy(2)
+    fleet.run()
+    vm, other = fleet.vms()
+    fleet.change(
+        let_go, fleet.caller, always(fleet.driver), EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
+    )
+    assert run(fleet, "audit").exit_code == 0
+    assert [(guest["id"], guest["letgo"]) for guest in unmanaged(fleet)["guests"]] == [(str(vm.uuid), True)]
+    assert "let go by unmanageVirtualMachine" in run(fleet, "unmanaged", "list").stdout
+    for action in ("adopt", "remove"):
+        run(fleet, "unmanaged", action, "--all", *(["--yes"] if action == "remove" else []))
+        assert set(fleet.guests()) == {vm.uuid, other.uuid}
+        assert vm.uuid not in {one.uuid for one in fleet.vms()}
+    assert run(fleet, "unmanaged", "remove", str(vm.uuid), "--yes").exit_code == DONE
+    assert set(fleet.guests()) == {other.uuid}
+    fleet.assert_intact()
 
 
 def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:

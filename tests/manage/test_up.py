@@ -24,9 +24,9 @@ from bulkdeploy.manage.stack import Stack
 from bulkdeploy.manage.up import emit
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
-from tests.support.api_client import ApiClient
-from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
-from tests.support.services import server_directory
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
+from tests.support.processes.services import server_directory
 
 
 def settings_on(folder: Path) -> Settings:

@@ -9,7 +9,7 @@ from bulkdeploy.domain.topology import AffinityType, AllocationPolicy
 from bulkdeploy.placement.model import Affinity, PlacementRequest
 from tests.placement.zone_builder import Zone, even_zone, per_cluster, plan, request
 from tests.placement.zone_strategies import problems
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 PREFERRED, LAST_RESORT, UNALLOCABLE = (policy.rank for policy in AllocationPolicy)
 

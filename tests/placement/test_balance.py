@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkdeploy.placement.balance import BalanceHosts, BalancePlan, BalanceVms, Score, plan_balance, score_of
 from bulkdeploy.placement.model import Flags
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 GAIN = 0.001
 FIRST_HOST, FIRST_VM = 100, 1000

@@ -17,7 +17,7 @@ from tests.placement.oracle import place_one_by_one
 from tests.placement.test_laws import assert_same
 from tests.placement.zone_builder import Cluster, Host, Zone, affinities_after, per_cluster, plan, request
 from tests.placement.zone_strategies import problems
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 SIZES = st.tuples(
     st.integers(0, 8), st.integers(1, 3), st.sampled_from([500, 1000]), st.sampled_from([0, 300, 500, 1500])

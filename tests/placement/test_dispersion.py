@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.placement.dispersion import fill_in_order, fill_levels, interleave, within
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 MEMBERS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-20, 20), st.integers(1, 5), st.integers(0, 9)), max_size=12

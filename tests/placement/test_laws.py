@@ -16,7 +16,7 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.oracle import place_one_by_one, serves
 from tests.placement.zone_builder import Zone, affinities_after, per_cluster, per_host, plan
 from tests.placement.zone_strategies import problems
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 Problem = tuple[Zone, PlacementRequest]
 

@@ -13,7 +13,7 @@ from bulkdeploy.placement.remaining_capacity import fill_up, smaller
 from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.zone_builder import Cluster, Host, Zone, affinities_after, per_host, plan, request
 from tests.placement.zone_strategies import problems
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 CATALOG = placement_catalog()
 NO_VMS = HeldVms((), *(np.zeros(0, dtype=np.int64),) * 3)

@@ -11,7 +11,7 @@ from bulkdeploy.placement.standing import Lacking, Places, stands
 from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.zone_builder import Zone, plan
 from tests.placement.zone_strategies import problems
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 Problem = tuple[Zone, PlacementRequest]
 

@@ -9,8 +9,8 @@ from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.failpoints import arm
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE, SCALE_COMMIT
-from tests.support.fleet import Fleet, OneDriver
-from tests.support.gates import GatedDriver
+from tests.support.hypervisors.blocking_drivers import GatedDriver
+from tests.support.zones.fleet import Fleet, OneDriver
 
 
 class Untouchable:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.provisioning.cancelling import FRESH_S
-from tests.support.api_client import ApiClient
-from tests.support.fleet import OPTIONS, Fleet, OneDriver
-from tests.support.gates import PATIENCE_S, GatedDriver
-from tests.support.progress import wait_for
+from tests.support.api.api_client import ApiClient
+from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDriver
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 THREADS = 2
 LEASED = 2 * THREADS + 4

@@ -9,7 +9,7 @@ import pytest
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.batches import Answer, GuestCall, StartCall
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from tests.support.fleet import HOSTS, Fleet
+from tests.support.zones.fleet import HOSTS, Fleet
 
 BOOT_STEPS = [Step.VOLUME, Step.NETWORK, Step.BOOT]
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from bulkdeploy.domain.jobs import JobStatus
-from tests.support.fleet import OPTIONS, Fleet, OneDriver
-from tests.support.gates import GatedDriver
-from tests.support.progress import wait_for
+from tests.support.hypervisors.blocking_drivers import GatedDriver
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 THREADS = 2
 IN_HAND = 2 * THREADS + 4

@@ -120,6 +120,23 @@ def test_what_gathers_goes_together(threads: ThreadPoolExecutor) -> None:
     assert sorted(second) == sorted(call.guest_uuid for call in calls[1:])
 
 
+def test_a_driver_may_have_calls_gather_before_the_first_is_sent(threads: ThreadPoolExecutor) -> None:
+    """Where a request costs much, all that come meanwhile are in the first batch."""
+    driver, all_came = Telegraph(), Event()
+    driver.gathering_s = 0.5  # type: ignore[misc]
+    calls = [removal() for _ in range(CALLERS)]
+    batches = DriverBatches(driver, TIMEOUT_S, FOR_EVER_S, lambda _: all_came.wait(TIMEOUT_S))
+    first = threads.submit(batches.make, calls[0])
+    others = [threads.submit(batches.make, call) for call in calls[1:]]
+    while batches.waiting() < CALLERS - 1:
+        time.sleep(0.001)
+    all_came.set()
+    for made in (first, *others):
+        made.result(TIMEOUT_S)
+    (only,) = driver.batches
+    assert sorted(only) == sorted(call.guest_uuid for call in calls)
+
+
 def test_no_batch_is_larger_than_the_driver_takes(threads: ThreadPoolExecutor) -> None:
     """More than that go in several, and nobody is forgotten."""
     gate = Gate()

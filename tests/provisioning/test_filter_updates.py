@@ -10,8 +10,8 @@ from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.filter_updates import FilterUpdates
 from bulkdeploy.wiring.driver_records import records_in
-from tests.support.fleet import Fleet, OneDriver
-from tests.support.services import unique_name
+from tests.support.processes.services import unique_name
+from tests.support.zones.fleet import Fleet, OneDriver
 
 
 class Firewall(OneDriver):

@@ -12,7 +12,7 @@ from bulkdeploy.drivers.driver import Guest
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.provisioning.host_watch import HostWatch, Waits, state_after
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.zones.fleet import Fleet, OneDriver
 
 
 class Window(OneDriver):

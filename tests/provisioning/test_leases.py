@@ -18,9 +18,9 @@ from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
-from tests.support.fleet import OPTIONS, Fleet, OneDriver
-from tests.support.gates import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
-from tests.support.progress import wait_for
+from tests.support.hypervisors.blocking_drivers import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 from tests.workers.processes import all_done, under_way
 
 

@@ -16,7 +16,7 @@ from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from tests.support.fleet import OPTIONS, Fleet
+from tests.support.zones.fleet import OPTIONS, Fleet
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from tests.support.fleet import OPTIONS, Fleet, OneDriver
-from tests.support.gates import PATIENCE_S, GatedMigration
+from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 CLUSTER = 3
 """Hosts of each cluster; the pools of the small zone bind VMs to their cluster."""

@@ -10,7 +10,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.services.accounts.accounts import delete_accounts, deleted
-from tests.support.fleet import Fleet
+from tests.support.zones.fleet import Fleet
 
 REMOVAL = "SELECT * FROM async_jobs WHERE cmd LIKE '%DeleteAccountCmd'"
 

@@ -19,8 +19,8 @@ from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, INTERACTIVE, QueueUnavailable, bulk_queue
 from bulkdeploy.store.jobs.job_sweeping import LOST_AFTER_S
-from tests.support.fleet import Fleet
-from tests.support.messages import job_of, take_messages
+from tests.support.processes.messages import job_of, take_messages
+from tests.support.zones.fleet import Fleet
 
 Waiting = Callable[[], Counter[int]]
 

@@ -15,7 +15,7 @@ from bulkdeploy.services.ownership import NamedOwner
 from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine
 from bulkdeploy.services.volumes.volume_attachment import attach_volume, detach_volume
 from bulkdeploy.services.volumes.volumes import create_volume, delete_volume
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.zones.fleet import Fleet, OneDriver
 
 
 def ref(fleet: Fleet, kind: Entity, table: str, name: str) -> EntityRef:

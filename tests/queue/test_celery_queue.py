@@ -17,7 +17,7 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable
-from tests.support.messages import take_messages
+from tests.support.processes.messages import take_messages
 
 PATIENCE_S = 120
 

@@ -13,7 +13,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, roles, users
 from bulkdeploy.store.tables.catalog import metadata
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
-from tests.support.services import unique_name, with_database
+from tests.support.processes.services import unique_name, with_database
 
 
 def counts(engine: Engine) -> dict[str, int]:

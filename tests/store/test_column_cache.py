@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, text
 
 from bulkdeploy.store.database.column_cache import CachedTable, ColumnCache, column_cache
 from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 THINGS = CachedTable(
     "things", {"id": "id", "used": "used"}, gone="removed IS NOT NULL", scope="zone_id = %(scope)s"

@@ -14,7 +14,7 @@ from bulkdeploy.store.database.engine import TransactionConflict, run_transactio
 from bulkdeploy.store.deployments.deployment_rows import random_uuids
 from bulkdeploy.store.ledger.ledger import claim_hosts, claim_pools, release_hosts_of, release_pools_of
 from tests.store.hosts import make_hosts, make_pool
-from tests.support.properties import examples
+from tests.support.runs.properties import examples
 
 ACCOUNT = 7
 FUNCTION_SCOPED = (HealthCheck.function_scoped_fixture,)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.store.locks import Lock, take_lock
-from tests.support.lock_order import LockOrder
+from tests.support.runs.lock_order import LockOrder
 
 ROOT = Path(__file__).parents[2]
 HOSTS = text("SELECT FROM host_capacity WHERE host_id = 1 FOR UPDATE")

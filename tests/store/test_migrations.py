@@ -13,7 +13,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.revisions import known_revisions
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.store.tables.catalog import metadata
-from tests.support.services import unique_name, with_database
+from tests.support.processes.services import unique_name, with_database
 
 CATALOG = {
     "columns": """

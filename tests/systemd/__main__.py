@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.architecture.test_imports import ROOT
 from tests.compose.production import commands_of
-from tests.support.progress import say, wait_for
+from tests.support.runs.waiting import say, wait_for
 
 NEEDED = ("unshare", "nsenter", "pivot_root", "ip", "apt-get", "chroot")
 GUIDE, HEADING = "docs/operations.md", "Without containers"

@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.settings import Settings
-from tests.support.programs import bulkdeploy
+from tests.support.processes.programs import bulkdeploy
 
 
 def test_of_several_servers_the_one_that_takes_writes_is_used(

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.drivers.records import CopyState, FencedGuest, Overtaken, Records
 from bulkdeploy.wiring.driver_records import records_in
-from tests.support.fleet import template_database
+from tests.support.zones.fleet import template_database
 
 __all__ = ["template_database"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from bulkdeploy.embedded.valkey import ValkeyServer
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.programs import program
+from tests.support.processes.programs import program
+from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.workers.processes import Start
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]

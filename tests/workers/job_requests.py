@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.fleet import Fleet
 
 BATCH = 8
 
@@ -157,6 +157,16 @@ def _detach(world: World) -> int:
     return world.request("detachVolume", id=volume)
 
 
+def _iso(world: World) -> str:
+    return str(world.fleet.zone.id_of("templates", "Debian 12 installer"))
+
+
+def _detach_iso(world: World) -> int:
+    vm = world.running()
+    world.done("attachIso", id=_iso(world), virtualmachineid=vm)
+    return world.request("detachIso", virtualmachineid=vm)
+
+
 def _shrink(world: World) -> int:
     volume, vm = world.volume("Custom", size=3), world.running()
     world.done("attachVolume", id=volume, virtualmachineid=vm)
@@ -184,6 +194,19 @@ def _with_snapshot(world: World, vm: str, **more: object) -> str:
     return str(snapshot["id"])
 
 
+def _with_volume_snapshot(world: World, vm: str) -> dict[str, str]:
+    """A VM's one snapshot of its root volume, which was taken."""
+    root = _root(world, vm)
+    world.done("createSnapshot", volumeid=root)
+    (snapshot,) = world.client.call("listSnapshots", volumeid=root)["snapshot"]
+    return {"id": str(snapshot["id"])}
+
+
+def _root(world: World, vm: str) -> str:
+    (root,) = world.client.call("listVolumes", virtualmachineid=vm, type="ROOT")["volume"]
+    return str(root["id"])
+
+
 def _balance(world: World) -> int:
     world.skew()
     return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
@@ -209,6 +232,8 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "migrate_virtual_machine": [
         lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
     ],
+    "attach_iso": [lambda world: world.request("attachIso", id=_iso(world), virtualmachineid=world.running())],
+    "detach_iso": [_detach_iso],
     "attach_volume": [
         lambda world: world.request("attachVolume", id=world.volume(), virtualmachineid=world.running())
     ],
@@ -220,6 +245,13 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         )
     ],
     "remove_nic": [_remove_nic],
+    "create_snapshot": [lambda world: world.request("createSnapshot", volumeid=_root(world, world.running()))],
+    "delete_snapshot": [
+        lambda world: world.request("deleteSnapshot", **_with_volume_snapshot(world, world.stopped()))
+    ],
+    "revert_snapshot": [
+        lambda world: world.request("revertSnapshot", **_with_volume_snapshot(world, world.stopped()))
+    ],
     "create_vm_snapshot": [
         lambda world: world.request("createVMSnapshot", virtualmachineid=world.running(), snapshotmemory=True)
     ],

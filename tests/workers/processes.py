@@ -13,8 +13,8 @@ from sqlalchemy.engine import URL
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
 from bulkdeploy.embedded.valkey import ValkeyServer
-from tests.support.fleet import Fleet
-from tests.support.programs import Process
+from tests.support.processes.programs import Process
+from tests.support.zones.fleet import Fleet
 
 PATIENCE_S = 180
 

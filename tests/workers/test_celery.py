@@ -19,9 +19,9 @@ from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet
-from tests.support.programs import run_to_its_end
-from tests.support.progress import wait_for
+from tests.support.processes.programs import run_to_its_end
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import (
     PATIENCE_S,
     Start,

@@ -9,8 +9,8 @@ from redis import Redis
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.provisioning.sweeping import Sweeper
-from tests.support.fleet import Fleet
-from tests.support.progress import wait_for
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots
 
 RESTLESS_CLOCK = '''

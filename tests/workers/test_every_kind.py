@@ -27,9 +27,9 @@ from bulkdeploy.provisioning.outcome import FinalState
 from bulkdeploy.provisioning.progress import TOO_LATE
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.worker import build_worker
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.properties import is_thorough
+from tests.support.api.api_client import ApiClient
+from tests.support.runs.properties import is_thorough
+from tests.support.zones.fleet import Fleet
 from tests.workers.job_requests import JOB_REQUESTS, JobRequest, World
 
 OPTIONS = RunnerOptions(threads=2, lease_seconds=60, driver_timeout_s=0.5, commit_pace_s=0)

@@ -23,11 +23,11 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
-from tests.support import reborn
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.programs import api_process
-from tests.support.progress import wait_for
+from tests.support.api.api_client import ApiClient
+from tests.support.processes import restarting
+from tests.support.processes.programs import api_process
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done
 from tests.workers.walk import VMS, Walk, insist
 
@@ -51,6 +51,7 @@ OF_SWEEPERS = [
     Failpoint.RELAY_COMMIT,
     Failpoint.DRIVER_DELETE_VOLUME,
     Failpoint.SWEEP_VOLUMES,
+    Failpoint.SWEEP_UNMANAGED,
 ]
 """In the order in which a sweeper passes them after its start."""
 
@@ -97,7 +98,7 @@ def quick(quick: Settings, tmp_path: Path) -> Settings:
 def start_reborn(start: Start, *programs: str) -> None:
     """Start programs that live again when killed."""
     for program in programs:
-        start(reborn.__file__, program)
+        start(restarting.__file__, program)
 
 
 @pytest.mark.long

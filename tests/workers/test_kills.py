@@ -7,8 +7,8 @@ from functools import partial
 
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.programs import SWEEPER, WORKER
-from tests.support.fleet import Fleet
-from tests.support.progress import wait_for
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import (
     PATIENCE_S,
     Start,

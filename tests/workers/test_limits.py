@@ -7,9 +7,9 @@ import pytest
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
-from tests.support import watched_driver
-from tests.support.fleet import Fleet
-from tests.support.progress import wait_for
+from tests.support.hypervisors import watched_driver
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import PATIENCE_S, Start, all_done, assert_all_run, consumers, slow_boots
 
 

@@ -8,11 +8,11 @@ from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.programs import BULKDEPLOY, program
-from tests.support.programs import wait_for as wait_for_answer
-from tests.support.progress import wait_for
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import BULKDEPLOY, program
+from tests.support.processes.programs import wait_for as wait_for_answer
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done
 
 

@@ -10,10 +10,10 @@ from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet
-from tests.support.programs import program
-from tests.support.programs import wait_for as wait_for_answer
-from tests.support.progress import wait_for
+from tests.support.processes.programs import program
+from tests.support.processes.programs import wait_for as wait_for_answer
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, kill
 
 

@@ -17,10 +17,10 @@ from bulkdeploy.store.locks import Lock
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.programs import program
-from tests.support.progress import wait_for
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import program
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, kill, proxied, slow_boots, under_way
 
 WAITING = (

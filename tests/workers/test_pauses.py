@@ -11,9 +11,9 @@ from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
-from tests.support.fleet import Fleet
-from tests.support.programs import program
-from tests.support.progress import wait_for
+from tests.support.processes.programs import program
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run, paused, proxied, slow_boots, under_way, unfinished
 from tests.workers.test_monitoring import get
 

@@ -10,8 +10,8 @@ from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet
-from tests.support.progress import wait_for
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished
 
 

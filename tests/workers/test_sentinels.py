@@ -14,9 +14,9 @@ from bulkdeploy.embedded.valkey import binary, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet
-from tests.support.programs import program
-from tests.support.progress import wait_for
+from tests.support.processes.programs import program
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run, slow_boots, under_way
 
 PASSWORD = "of the servers"

@@ -13,10 +13,10 @@ from bulkdeploy.manage.programs import WORKER
 from bulkdeploy.store.database.engine import call_outside, run_transaction
 from bulkdeploy.tracing import SpanKind
 from bulkdeploy.wiring.settings import Settings
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.programs import BULKDEPLOY, bulkdeploy, program, run_to_its_end, wait_for
-from tests.support.progress import wait_for as wait_until
+from tests.support.api.api_client import ApiClient
+from tests.support.processes.programs import BULKDEPLOY, bulkdeploy, program, run_to_its_end, wait_for
+from tests.support.runs.waiting import wait_for as wait_until
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done
 
 TRACE, PROXY = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -41,7 +41,7 @@ def test_one_trace_leads_from_a_call_to_its_hypervisors(
     """It is the trace that the proxy began; lines of the log name it, and nothing in it is a parameter's value."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     pytest.importorskip("opentelemetry.sdk", reason="make test-tracing has the packages")
-    from tests.support.trace_receiver import receiving
+    from tests.support.processes.trace_receiver import receiving
 
     with receiving() as receiver:
         settings = quick.model_copy(

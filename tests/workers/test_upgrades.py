@@ -25,9 +25,9 @@ from bulkdeploy.store.migrations.revisions import needed_revision
 from bulkdeploy.store.migrations.upgrade import newest_revision
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
-from tests.support.fleet import Fleet
-from tests.support.programs import BULKDEPLOY
-from tests.support.progress import wait_for
+from tests.support.processes.programs import BULKDEPLOY
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run
 
 MIGRATION = '''"""One of the next release."""

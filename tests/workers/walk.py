@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from bulkdeploy.domain.jobs import JobStatus
-from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
-from tests.support.progress import wait_for
+from tests.support.api.api_client import ApiClient
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 from tests.workers.processes import PATIENCE_S, all_done
 
 T = TypeVar("T")

@@ -7,6 +7,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import flag, large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
+from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.catalog.template_publicity import may_be_public
 from bulkdeploy.store.catalog.capabilities import any_zone_has_security_groups
 from bulkdeploy.store.configuration.configuration import read_configuration
@@ -33,16 +36,18 @@ def list_capabilities(call: Call) -> dict[str, Any]:
         "apilimitinterval": settings.number("api.throttling.interval") if throttled else None,
         "apilimitmax": settings.number("api.throttling.max") if throttled else None,
         "supportELB": "false",
+        "kvmsnapshotenabled": all(has_ability(call.system.drivers, KVM, ability) for ability in OF_RUNNING_VOLUMES),
         **dict.fromkeys(ABSENT, False),
     }
 
+
+KVM, OF_RUNNING_VOLUMES = HypervisorType.KVM.value, (Ability.VOLUME_SNAPSHOTS, Ability.LIVE_SNAPSHOTS)
 
 ABSENT = (
     "dynamicscalingenabled",
     "instanceleaseenabled",
     "kubernetesclusterexperimentalfeaturesenabled",
     "kubernetesserviceenabled",
-    "kvmsnapshotenabled",
     "projectinviterequired",
     "regionsecondaryenabled",
 )
@@ -71,6 +76,7 @@ COMMANDS = (
                 number("apilimitinterval", "seconds of an interval in which calls are counted"),
                 number("apilimitmax", "the most calls of an account in an interval"),
                 text("supportELB", "whether there are elastic load balancers"),
+                flag("kvmsnapshotenabled", "whether volumes of running VMs on KVM hosts have snapshots"),
                 *(flag(name, "a feature of CloudStack that is not here: always false") for name in ABSENT),
             ),
         ),

@@ -13,9 +13,10 @@ from bulkdeploy.declare.command import Instead
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic
+from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
@@ -158,8 +159,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         data_disks=_data_disks(arguments),
         pod_id=call.ref_id("podid"),
         cluster_id=call.ref_id("clusterid"),
-        network_ids=_ids(arguments, "networkids")
-        or tuple(entry["networkid"].id for entry in arguments.get(NICS, ())),
+        network_ids=_network_ids(arguments),
         security_group_ids=_ids(arguments, "securitygroupids") or None,
         security_group_names=arguments.get("securitygroupnames") or None,
         affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
@@ -170,6 +170,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         user_data_details=_variables(arguments),
         group=call.text("group"),
         details=_merged(arguments, "details"),
+        **_of_image(call),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
         start_vm=call.flag("startvm", default=True),
@@ -179,6 +180,20 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         uuids=_uuids(arguments),
         **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
+
+
+def _of_image(call: Call) -> dict[str, Any]:
+    """The variant of the template, and what guests boot with."""
+    kind, mode = call.text("boottype"), call.text("bootmode")
+    return {
+        "variant": Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),
+        "boot_type": None if kind is None else BootType(kind),
+        "boot_mode": None if mode is None else BootMode(mode),
+    }
+
+
+def _network_ids(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    return _ids(arguments, "networkids") or tuple(entry["networkid"].id for entry in arguments.get(NICS, ()))
 
 
 def _merged(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""listUnmanagedInstances, importUnmanagedInstance: guests that hypervisors run and no row knows (docs/backup.md).
+"""Guests that hypervisors run and no row knows, listed, imported and made (docs/backup.md).
 
 CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
 """
@@ -28,6 +28,7 @@ from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import named_owner_of
 from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
+from bulkdeploy.services.virtual_machines.letting_go import let_go
 from bulkdeploy.services.virtual_machines.unmanaged import UnmanagedGuest, find_unmanaged
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.listing import Page
@@ -123,6 +124,11 @@ def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTic
     )
 
 
+def unmanage_virtual_machine(call: Call) -> JobTicket:
+    """Let the guest of a VM run on without it."""
+    return let_go(call.connection, call.caller, call.system.drivers, call.arguments["id"])
+
+
 def _of_cluster(call: Call) -> list[UnmanagedGuest]:
     cluster = call.arguments["clusterid"]
     try:
@@ -204,5 +210,16 @@ COMMANDS: tuple[Command, ...] = (
             "nicipaddresslist": AS_THEY_ARE,
             "nicnetworklist": AS_THEY_ARE,
         },
+    ),
+    Command(
+        name="unmanageVirtualMachine",
+        description="Removes a running virtual machine, and lets its guest run on as it is;"
+        " importUnmanagedInstance takes it back",
+        handler=unmanage_virtual_machine,
+        shape=Shape.JOB_SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
     ),
 )

@@ -16,19 +16,26 @@ def attach_iso(call: Call) -> JobTicket:
     """Put an ISO into a VM's drive."""
     arguments = call.arguments
     return virtual_machine_isos.attach_iso(
-        call.connection, call.caller, arguments["id"], arguments["virtualmachineid"], forced=call.flag("forced")
+        call.connection,
+        call.system,
+        call.caller,
+        arguments["id"],
+        arguments["virtualmachineid"],
+        forced=call.flag("forced"),
     )
 
 
 def detach_iso(call: Call) -> JobTicket:
     """Take the ISO out of a VM's drive."""
-    return virtual_machine_isos.detach_iso(call.connection, call.caller, call.arguments["virtualmachineid"])
+    return virtual_machine_isos.detach_iso(
+        call.connection, call.system, call.caller, call.arguments["virtualmachineid"]
+    )
 
 
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="attachIso",
-        description="Puts an ISO into the one drive of a VM: lists show it, no hypervisor is called",
+        description="Puts an ISO into the one drive of a VM, and of its guest where the VM runs",
         handler=attach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -42,12 +49,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="detachIso",
-        description="Takes the ISO out of the drive of a VM: lists show it, no hypervisor is called",
+        description="Takes the ISO out of the drive of a VM, and of its guest where the VM runs",
         handler=detach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(VM, boolean("forced", "nothing resists: it is taken out either way")),
+        parameters=(VM, boolean("forced", "nothing: a guest that has it mounted keeps it, in any case")),
     ),
 )

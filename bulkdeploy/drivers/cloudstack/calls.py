@@ -7,24 +7,20 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from uuid import UUID, uuid5
 
-from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.cloudstack.client import INVALID, CallRefused, Client, NotAnswered, Row, is_not_there, rows_in
 from bulkdeploy.drivers.driver import DriverError
 
-INVALID, RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 431, 429, 533, 534
+RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 429, 533, 534
 SURPRISED = 530
 TRANSIENT = frozenset({RATE_LIMITED, SURPRISED, NO_CAPACITY, UNAVAILABLE})
 """Codes of refusals that may be gone later, or elsewhere."""
 
-NOT_THERE = ("does not exist", "Unable to find")
 TAKEN = "already exists so can't create/update with custom id"
 CUT_OFF = "restart or shutdown"
 """In the text of a job that a restart of the management server ended; what it did is done."""
-
-LOOKS_AT_ONCE = 200
-"""VMs of one list call: so many ids fit into a request that any server takes."""
 
 JOB_LOOKS = (10, 30)
 """After so many looks that told nothing the job is asked for; then after each multiple of the last."""
@@ -60,11 +56,6 @@ def id_of(uuid: UUID, attempt: int) -> str:
 def job_id_of(vm_id: str) -> str:
     """The id of the job that deploys this VM."""
     return str(uuid5(UUID(vm_id), DEPLOY))
-
-
-def is_not_there(problem: Exception) -> bool:
-    """Whether a call was refused since what it names is not there."""
-    return isinstance(problem, CallRefused | JobFailed) and any(part in problem.text for part in NOT_THERE)
 
 
 def failure(step: str, host: str, problem: Problem) -> DriverError:
@@ -118,7 +109,7 @@ class Calls:
         try:
             rows = rows_in(self.call("listVirtualMachines", wanted, timeout_s=timeout_s))
         except CallRefused as error:
-            if error.code == INVALID and is_not_there(error):
+            if error.code == INVALID and is_not_there(error.text):
                 return None
             raise
         return next((row for row in rows if row["id"] == vm_id), None)
@@ -132,7 +123,7 @@ class Calls:
         try:
             return rows_in(self.call("listVolumes", {"listall": "true", **restricted}, timeout_s=timeout_s))
         except CallRefused as error:
-            if error.code == INVALID and is_not_there(error):
+            if error.code == INVALID and is_not_there(error.text):
                 return []
             raise
 
@@ -270,7 +261,9 @@ class _Watch:
             with self._changed:
                 keys = list(self._wanted)
             for project in (False, True):
-                rows |= self._rows_of([vm_id for of_project, vm_id in keys if of_project == project], project)
+                ids = [vm_id for of_project, vm_id in keys if of_project == project]
+                wanted = {"listall": "true", "details": "min", **({"projectid": "-1"} if project else {})}
+                rows |= {str(row["id"]): row for row in self._client.by_ids("listVirtualMachines", ids, wanted)}
         except (CallRefused, NotAnswered) as error:
             problem = error
         finally:
@@ -279,24 +272,3 @@ class _Watch:
             self._round += 1
             self._is_looking = False
             self._changed.notify_all()
-
-    def _rows_of(self, vm_ids: Sequence[str], project: bool) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for at in range(0, len(vm_ids), LOOKS_AT_ONCE):
-            found |= self._rows_of_some(vm_ids[at : at + LOOKS_AT_ONCE], project)
-        return found
-
-    def _rows_of_some(self, vm_ids: Sequence[str], project: bool) -> dict[str, Row]:
-        """One list call; an id that CloudStack knows no longer, for which it refuses all, is found by halves."""
-        wanted = {"ids": ",".join(vm_ids), "listall": "true", "details": "min"}
-        if project:
-            wanted["projectid"] = "-1"
-        try:
-            return {str(row["id"]): row for row in rows_in(self._client.call("listVirtualMachines", wanted))}
-        except CallRefused as error:
-            if not is_not_there(error):
-                raise
-            half = len(vm_ids) // 2
-            if not half:
-                return {}
-            return self._rows_of_some(vm_ids[:half], project) | self._rows_of_some(vm_ids[half:], project)

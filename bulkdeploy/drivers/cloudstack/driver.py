@@ -14,18 +14,25 @@ from typing import ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.cloudstack.client import (
+    INVALID,
+    Access,
+    CallRefused,
+    Client,
+    NotAnswered,
+    Row,
+    is_not_there,
+    rows_in,
+)
 from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
-    INVALID,
     TAKEN,
     TRANSIENT,
     Calls,
     JobFailed,
     failure,
     id_of,
-    is_not_there,
     job_id_of,
 )
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
@@ -143,9 +150,10 @@ class CloudStackDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a VM that does not run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         row = call.at_rest("look")
         if row is None or row["state"] in (*GONE, STOPPED, ERROR):
+            call.let_go(where)
             return None
         call.check_place("look", row)
         return PowerState.RUNNING
@@ -534,7 +542,7 @@ class _Call(FencedCall):
         try:
             self.calls.call("deleteVolume", {"id": row["id"]}, timeout_s=self.left)
         except CallRefused as error:
-            if not is_not_there(error):
+            if not is_not_there(error.text):
                 raise failure("delete", self.host_name, error) from error
         except NotAnswered as error:
             raise failure("delete", self.host_name, error) from error
@@ -648,8 +656,7 @@ class _Start:
         call = self._call
         state = None if row is None else row["state"]
         if state in UNDER_WAY:
-            in_project = self._order.project_uuid is not None
-            return self._patiently(lambda: call.calls.watch(call.vm_id, end=call.end, project=in_project))
+            return self._seen()
         if state in GONE or state == ERROR:
             if row is not None:
                 call.destroy()
@@ -662,15 +669,21 @@ class _Start:
         call.check_fence("boot")
         call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
         has_data = len(self._guest.volumes) > 1
-        try:
-            call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
-            self._made = True
-        except CallRefused as error:
-            if TAKEN not in error.text:
-                raise failure("boot", call.host_name, error) from error
-            return self._found_again(error)
-        except NotAnswered:
-            return self._seen()
+        while True:
+            try:
+                call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
+                break
+            except CallRefused as error:
+                if TAKEN not in error.text:
+                    raise failure("boot", call.host_name, error) from error
+                return self._found_again(error)
+            except NotAnswered as error:
+                if error.was_sent:
+                    return self._seen()
+                if call.is_over:
+                    raise failure("boot", call.host_name, error) from error
+                call.check_fence("boot")
+        self._made = True
         return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
 
     def _found_again(self, refused: CallRefused) -> Row:
@@ -680,7 +693,6 @@ class _Start:
             row = self._seen()
             if row is not None:
                 return row
-            time.sleep(call.calls.poll_s)
         raise call.error("boot", f"{refused}; and it shows no such VM")
 
     def _start(self, row: Row) -> Row | None:
@@ -759,17 +771,12 @@ class _Start:
         return call.calls.look(call.vm_id, timeout_s=call.left)
 
     def _seen(self) -> Row | None:
-        """The VM, once CloudStack answers again."""
-        call = self._call
-        return self._patiently(lambda: call.calls.look(call.vm_id, timeout_s=call.left))
-
-    def _patiently(self, look: Callable[[], T]) -> T:
-        """What a look sees, however long CloudStack is silent, as long as there is time."""
+        """The VM as the next shared look sees it, however long CloudStack is silent, as long as there is time."""
         call = self._call
         pause = call.calls.poll_s / 2
         while True:
             try:
-                return look()
+                return call.calls.watch(call.vm_id, end=call.end, project=self._order.project_uuid is not None)
             except NotAnswered as error:
                 if call.is_over:
                     raise failure("boot", call.host_name, error) from error

@@ -13,11 +13,14 @@ from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
+from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract
+from bulkdeploy.drivers.contract_suites.isos import IsoContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
 from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
+from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -29,6 +32,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.LIVE_SCALING: ScalingContract,
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
+    Ability.ISOS: IsoContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.VNC_CONSOLE: VncConsoleContract,
     Ability.SERIAL_CONSOLE: SerialConsoleContract,
@@ -36,6 +40,9 @@ SUITES: Mapping[Ability, type] = {
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,
+    Ability.HOST_FILES: HostFilesContract,
+    Ability.VOLUME_SNAPSHOTS: SnapshotContract,
+    Ability.STORAGE_UNITS: StorageUnitContract,
 }
 """Who declares an ability keeps its suite as well."""
 
@@ -199,6 +206,18 @@ class DriverContract:
             caller.look(rig.hosts[1], guest)
         caller.stop(host, guest)
         assert caller.look(host, guest) is None
+
+    def test_what_a_look_did_not_find_may_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
+        """Of a start that failed nothing binds the guest to its host, once a look says that it is not there."""
+        for step in rig.start_steps:
+            guest = rig.new_guest()
+            rig.fail_next(step)
+            with pytest.raises(DriverError):
+                caller.run(rig.hosts[0], guest)
+            if caller.look(rig.hosts[0], guest) is not None:
+                caller.stop(rig.hosts[0], guest)
+            caller.run(rig.hosts[1], guest)
+            assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
         """A removal that fails half-way is finished by the next one."""

@@ -164,13 +164,52 @@ class SnapshotContract:
     def test_volumes_of_a_running_guest_alone(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """It runs on, and is reverted once it does not run."""
+        """It runs on, however often it is asked for; it is reverted once it does not run, and its snapshots go."""
         require(rig, Ability.LIVE_SNAPSHOTS)
-        snapshot = of_volumes()
-        caller.run(rig.hosts[0], stopped)
-        caller.snapshot(rig.hosts[0], stopped, snapshot)
+        snapshot, other = of_volumes(), of_volumes()
+        here = rig.hosts[0]
+        caller.run(here, stopped)
+        for _ in range(2):
+            caller.snapshot(here, stopped, snapshot)
+        caller.snapshot(here, stopped, other)
+        for _ in range(2):
+            caller.remove_snapshot(here, stopped, other)
+        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+            caller.migrate(here, rig.hosts[1], stopped)
+            here = rig.hosts[1]
         assert guests_of(rig.driver)[stopped.uuid].power is PowerState.RUNNING
-        caller.stop(rig.hosts[0], stopped, forced=True)
+        caller.stop(here, stopped, forced=True)
         contents.fill(stopped, "B")
+        with pytest.raises(DriverError) as refused:
+            caller.revert(None, stopped, other)
+        assert not refused.value.transient
         caller.revert(None, stopped, snapshot)
+        assert contents.of(stopped) == {"A"}
+
+    @pytest.mark.parametrize("runs", [False, True])
+    def test_one_volume_alone(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, *, runs: bool
+    ) -> None:
+        """What is on the others stays, and so do snapshots of all."""
+        require(rig, Ability.VOLUME_SNAPSHOTS, Ability.DATA_VOLUMES, *([Ability.LIVE_SNAPSHOTS] if runs else ()))
+        root, *others = volume_uuids(stopped)
+        one, every, host = replace(of_volumes(), volume_uuid=root), of_volumes(), rig.hosts[0] if runs else None
+        if host is not None:
+            caller.run(host, stopped)
+        for snapshot in (one, every, one):
+            caller.snapshot(host, stopped, snapshot)
+        if host is not None:
+            caller.stop(host, stopped, forced=True)
+        contents.fill(stopped, "B")
+        caller.revert(None, stopped, one)
+        assert (contents.read(root), {contents.read(other) for other in others}) == ("A", {"B"})
+        contents.fill(stopped, "C")
+        if host is not None:
+            caller.run(host, stopped)
+        for _ in range(2):
+            caller.remove_snapshot(host, stopped, one)
+        if host is not None:
+            caller.stop(host, stopped, forced=True)
+        assert contents.of(stopped) == {"C"}
+        caller.revert(None, stopped, every)
         assert contents.of(stopped) == {"A"}

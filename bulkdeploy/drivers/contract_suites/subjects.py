@@ -19,6 +19,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
 NETWORK = UUID("00000000-0000-4000-8000-0000000000f1")
 TEMPLATE = UUID("00000000-0000-4000-8000-0000000000f2")
+ISO = UUID("00000000-0000-4000-8000-0000000000f3")
 GIB = 1024**3
 PATIENCE_S = 30.0
 THREADS = 16
@@ -28,7 +29,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Subjects:
-    """What guests are made of: a pool, a network and a template of the hypervisor's, where these must exist.
+    """What guests are made of: a hypervisor's pool, network, template and ISO, where these must exist.
 
     ``volumes``: how many a guest has, its root disk included; 1 where there is no Ability.DATA_VOLUMES.
     """
@@ -36,6 +37,7 @@ class Subjects:
     pool_uuid: UUID = POOL
     network_uuid: UUID = NETWORK
     template_uuid: UUID = TEMPLATE
+    iso_uuid: UUID = ISO
     volume_bytes: int = GIB
     cpu_mhz: int = 500
     memory_mib: int = 256
@@ -155,6 +157,11 @@ class Caller:
     def size_of(self, guest: GuestSpec, volume: VolumeSpec) -> int | None:
         """``size_of``."""
         return self.driver.size_of(guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+
+    def ensure_iso(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_template`` of the ISO in a guest's drive."""
+        assert guest.iso_uuid is not None
+        self.driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self.timeout_s)
 
     def snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
         """``ensure_snapshot``."""

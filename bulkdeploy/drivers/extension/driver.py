@@ -167,6 +167,7 @@ class ExtensionDriver(HypervisorDriver):
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
             fenced = call.fenced_here("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
+                call.let_go(fenced)
                 return None
             return PowerState.RUNNING if call.look() == ON else PowerState.STOPPED
 

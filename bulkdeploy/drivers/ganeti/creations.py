@@ -13,6 +13,10 @@ from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, path_of
 ACTIVE = ("queued", "waiting", "canceling", "running")
 
 
+class NotSubmitted(Exception):
+    """Ganeti has made no job for an instance: the request failed as a whole, or for this one."""
+
+
 class Creations:
     """One such request."""
 
@@ -37,14 +41,18 @@ class Creations:
         """The number of the job that makes one of them.
 
         Raises:
-            NotAnswered, JobFailed: as ``Rapi.wait``; of one that could not be submitted, too.
+            NotAnswered: as ``Rapi.wait``.
+            NotSubmitted: there is none, and will be none.
         """
-        with self._lock:  # who waits first asks for all
-            if self._jobs is None:
-                self._jobs = self._rapi.wait(self._number, timeout_s=timeout_s)["jobs"]
+        try:
+            with self._lock:  # who waits first asks for all
+                if self._jobs is None:
+                    self._jobs = self._rapi.wait(self._number, timeout_s=timeout_s)["jobs"]
+        except JobFailed as error:
+            raise NotSubmitted(str(error)) from error
         is_submitted, number = self._jobs[position]
         if not is_submitted:
-            raise JobFailed("", str(number))
+            raise NotSubmitted(str(number))
         return int(number)
 
 
@@ -55,7 +63,9 @@ def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[
         NotAnswered, JobFailed: as ``Rapi.query``.
     """
     under_way = [text for _, text in active_jobs(rapi, timeout_s=timeout_s)]
-    made = rapi.query("instance", ("name",), ["|", *(["=", "name", name] for name in names)], timeout_s=timeout_s)
+    # Ganeti refuses a filter of nothing but names where it has not all of them; one that asks for more filters.
+    named = ["&", ["=~", "name", "."], ["|", *(["=", "name", name] for name in names)]]
+    made = rapi.query("instance", ("name",), named, timeout_s=timeout_s)
     return {str(name) for (name,) in made} | {name for name in names if any(name in text for text in under_way)}
 
 

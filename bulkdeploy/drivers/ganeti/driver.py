@@ -27,12 +27,22 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
-from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
+from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
+from bulkdeploy.drivers.ganeti.devices import (
+    DEVICE_PARAMETERS,
+    MIB,
+    NoRoute,
+    disks_of,
+    mib,
+    nics_of,
+    operating_system,
+)
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
+from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.storage_units import StorageUnit
 
-MIB = 1 << 20
 SUFFIX = ".bulkdeploy"
 TAG = "bulkdeploy:"
 LOOK_SECONDS = 60.0
@@ -60,14 +70,24 @@ class GanetiDriver(BatchDriver):
 
     options_model = GanetiOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION, Ability.RESIZE_VOLUMES}
+        {
+            Ability.DATA_VOLUMES,
+            Ability.LIVE_MIGRATION,
+            Ability.RESIZE_VOLUMES,
+            Ability.STORAGE_UNITS,
+            Ability.STORAGE_REPAIR,
+            Ability.TEMPLATE_VARIANTS,
+        }
     )
+    device_parameters = DEVICE_PARAMETERS
     is_watched = True
+    gathering_s = 0.5  # of its own CPU Ganeti spends more on each request
     guests_may_end = False  # what ends, Ganeti's own watcher starts again
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi
         self._slots = BoundedSemaphore(options.jobs_at_once)
+        self._storage = NodeStorage(rapi, self._slots, options.disk_template)
 
     @classmethod
     def from_options(cls, options: GanetiOptions) -> Self:
@@ -141,33 +161,41 @@ class GanetiDriver(BatchDriver):
         No more than may be in Ganeti's queue: the others wait for their turn, one by one.
         """
         answers: dict[UUID, Answer] = {}
-        wanted: list[tuple[_Call, dict[str, Any]]] = []
+        wanted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         for start in starts:
             call = _Call(self, start.host, start.guest.uuid, start.fence, timeout_s)
             try:
                 call.claim("boot", [volume.uuid for volume in start.guest.volumes])
-                wanted.append((call, call.definition(start.guest)))
+                wanted.append((call, start, call.definition(start.guest)))
             except DriverError as error:
                 answers[call.guest] = partial(_fail, error)
-        submitted: list[tuple[_Call, dict[str, Any]]] = []
+        submitted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         try:
-            there = names_there(self._rapi, [call.name for call, _ in wanted], timeout_s=timeout_s)
+            there = names_there(self._rapi, [call.name for call, _, _ in wanted], timeout_s=timeout_s)
             new = [one for one in wanted if one[0].name not in there]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
-                definitions = [definition for _, definition in submitted]
+                definitions = [definition for _, _, definition in submitted]
                 creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
                 answers |= {
-                    call.guest: partial(self._wait_for, call, creations, position)
-                    for position, (call, _) in enumerate(submitted)
+                    call.guest: partial(self._wait_for, call, start, creations, position)
+                    for position, (call, start, _) in enumerate(submitted)
                 }
         except (NotAnswered, JobFailed):
             for _ in submitted:  # each looks for itself what became of it
                 self._slots.release()
         return answers
 
-    def _wait_for(self, call: "_Call", creations: Creations, position: int) -> None:
-        """The end of a start that was asked for with others."""
+    def _wait_for(self, call: "_Call", start: StartCall, creations: Creations, position: int) -> None:
+        """The end of a start that was asked for with others; one that Ganeti made no job for is asked for alone."""
+        try:
+            self._wait_for_job(call, creations, position)
+        except NotSubmitted:
+            self._start(call, start.host, start.guest)
+        else:
+            call.keep_or_undo()
+
+    def _wait_for_job(self, call: "_Call", creations: Creations, position: int) -> None:
         try:
             number = creations.job_of(position, timeout_s=call.left)
             self._rapi.wait(number, timeout_s=call.left)
@@ -175,7 +203,6 @@ class GanetiDriver(BatchDriver):
             call.check_made(failure("volume", call.host_name, error))
         finally:
             self._slots.release()
-        call.keep_or_undo()
 
     def _start(self, call: "_Call", host: HostAddress, guest: GuestSpec) -> None:
         volumes = [volume.uuid for volume in guest.volumes]
@@ -217,9 +244,10 @@ class GanetiDriver(BatchDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("look")
+        where = call.fenced_here("look")
         found = call.look("look")
         if found is None or not (found.runs or found.wanted):
+            call.let_go(where)
             return None
         if found.node != _node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
@@ -281,7 +309,7 @@ class GanetiDriver(BatchDriver):
         if found is None or volume.uuid not in found.volumes:
             return None
         sizes = dict(zip(found.disk_names, found.disk_sizes, strict=False))
-        is_grown = sizes.get(str(volume.uuid)) == _mib(volume)
+        is_grown = sizes.get(str(volume.uuid)) == mib(volume)
         return volume.size_bytes if is_grown else found.volumes[volume.uuid][1]
 
     def list_guests(self) -> Iterator[Guest]:
@@ -298,6 +326,20 @@ class GanetiDriver(BatchDriver):
         for one in self._instances(LOOK_SECONDS):
             for volume, (pool, size_bytes) in one.volumes.items():
                 yield volume, pool, size_bytes
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver."""
+        return self._storage.units_of(_node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """See HypervisorDriver: Ganeti stops allocation on physical volumes of LVM."""
+        if unit.unit_type not in MODIFIABLE:
+            super().set_allocatable(host, unit, allocatable=allocatable, timeout_s=timeout_s)
+        self._storage.modify(_node_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
+        self._storage.repair(_node_of(host), unit, timeout_s)
 
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
         if found.volumes and self._options.disk_template != "diskless":
@@ -406,8 +448,8 @@ class _Call(FencedCall):
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
         for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
-            if size is not None and size < _mib(volume):
-                body = {"amount": _mib(volume), "absolute": True, "wait_for_sync": True}
+            if size is not None and size < mib(volume):
+                body = {"amount": mib(volume), "absolute": True, "wait_for_sync": True}
                 self.run(step, "POST", "instances", self.name, "disk", str(at), "grow", body=body)
             if found.volumes[volume.uuid][1] < volume.size_bytes:
                 old = _volume_tag(volume.uuid, *found.volumes[volume.uuid])
@@ -464,11 +506,10 @@ class _Call(FencedCall):
         assert self.host is not None  # noqa: S101 - only starts make
         node = _node_of(self.host)
         options = self._driver._options
-        diskless = options.disk_template == "diskless"
-        if options.nic_mode == "routed" and any(nic.ip_address is None for nic in guest.nics):
-            raise self.error("network", "nic_mode is routed, and a nic without an address has no route")
-        mode = {"mode": options.nic_mode} if options.nic_mode else {}
-        link = {"link": options.nic_link} if options.nic_link else {}
+        try:
+            nics = nics_of(guest, options)
+        except NoRoute as error:
+            raise self.error("network", str(error)) from error
         return {
             "__version__": 1,
             "mode": "create",
@@ -476,13 +517,9 @@ class _Call(FencedCall):
             "pnode": node,
             "hypervisor": options.hypervisor,
             "disk_template": options.disk_template,
-            "disks": [] if diskless else [{"size": _mib(one), "name": str(one.uuid)} for one in guest.volumes],
-            "nics": [
-                {"mac": nic.mac_address, "name": str(nic.uuid), **mode, **link}
-                | ({"ip": nic.ip_address} if nic.ip_address and options.nic_mode == "routed" else {})
-                for nic in guest.nics
-            ],
-            "os_type": self._operating_system(guest),
+            "disks": disks_of(guest, options),
+            "nics": nics,
+            "os_type": operating_system(self._operating_system(guest), guest.template_variant),
             "beparams": {"vcpus": guest.cpu_number, "minmem": guest.memory_mib, "maxmem": guest.memory_mib},
             "start": True,
             "ip_check": False,
@@ -530,10 +567,6 @@ def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Seque
         state = "drained" if drained else "not vm_capable"
         return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
     return []
-
-
-def _mib(volume: VolumeSpec) -> int:
-    return max(-(-volume.size_bytes // MIB), 1)
 
 
 def _tag_of(volume: VolumeSpec) -> str:

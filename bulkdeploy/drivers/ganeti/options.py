@@ -7,6 +7,12 @@ from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.options import DriverOptions
 
+DiskTemplate = Literal["blockdev", "diskless", "ext", "file", "gluster", "plain", "rbd", "sharedfile"]
+"""Disk templates whose instances need one node."""
+
+DiskParameter = Literal["access", "metavg", "mode", "provider", "vg"]
+"""Parameters of a disk that offerings, root admins and this driver's options may say."""
+
 
 class GanetiOptions(DriverOptions):
     """Options of ``[driver.ganeti]``."""
@@ -22,7 +28,14 @@ class GanetiOptions(DriverOptions):
     )
     group: str | None = Field(default=None, description="Hosts must be of this node group. Unset: of any.")
     hypervisor: str = Field(default="kvm", description="Ganeti's hypervisor of the instances.")
-    disk_template: str = Field(default="plain", description="Ganeti's disk template of the instances; not drbd.")
+    disk_template: DiskTemplate = Field(
+        default="plain",
+        description="Ganeti's disk template of the instances; drbd is not among them.",
+    )
+    disk_parameters: dict[DiskParameter, str] = Field(
+        default_factory=dict,
+        description="Parameters of all disks, such as vg; offerings say others. Unset: the cluster's own.",
+    )
     operating_systems: dict[str, str] = Field(
         default_factory=lambda: {"default": "noop"},
         description="Ganeti's OS by the name of our template, or default.",

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.incus.driver import access_of
+from bulkdeploy.drivers.incus.events import open_events
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, Refused, path_of
 from bulkdeploy.drivers.need import Need
@@ -58,7 +59,17 @@ def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
         yield Need(f"network {name}", "there" if remedy is None else f"not among {', '.join(networks)}", remedy)
     for template, image in sorted(options.images.items()):
         yield _image(incus, template, image)
+    yield _events(incus)
     yield _compare_and_set(incus)
+
+
+def _events(incus: Incus) -> Need:
+    """Without them guests that end are found by looks only, some seconds later."""
+    try:
+        open_events(incus.access, timeout_s=PATIENCE_S).close()
+    except NotAnswered as error:
+        return Need("events", str(error), "let websockets through to the members, and the client see events")
+    return Need("events", "told")
 
 
 def _image(incus: Incus, template: str, image: str) -> Need:

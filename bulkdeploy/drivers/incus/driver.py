@@ -35,6 +35,7 @@ from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
+from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -105,6 +106,7 @@ class IncusDriver(HypervisorDriver):
 
     def __init__(self, options: IncusOptions, incus: Incus) -> None:
         self._options, self._incus = options, incus
+        self._events = GuestEvents(incus.access)
         self._slots = BoundedSemaphore(options.calls_at_once)
         self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
@@ -117,6 +119,7 @@ class IncusDriver(HypervisorDriver):
 
     def close(self) -> None:
         """See HypervisorDriver."""
+        self._events.close()
         self._incus.close()
 
     # Hosts
@@ -197,6 +200,10 @@ class IncusDriver(HypervisorDriver):
             found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
 
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """See HypervisorDriver: the cluster tells of all its members."""
+        return self._events.ended() if hosts else frozenset()
+
     # Templates
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
@@ -273,12 +280,13 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "look", call.host_name, timeout_s=call.left):
-            call.fenced_here("look")
+            where = call.fenced_here("look")
             found = call.look("look")
             while found is not None and not found.runs and not (found.is_gated and found.fence >= fence):
                 call.change("look", found, gated(found, fence))
                 found = call.look("look")
             if found is None or not found.runs:
+                call.let_go(where)
                 return None
             call.check_member("look", found)
             return PowerState.RUNNING
@@ -730,7 +738,7 @@ class _Call(FencedCall):
                 time.sleep(AGAIN_S if is_again else 0)
                 is_again = True
                 stopped = {"action": "stop", "force": True, "timeout": -1}
-                self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
+                self.run(step, "PUT", self.state, stopped, tolerate=("not running", "already stopped", "not found"))
         return None
 
     # Volumes

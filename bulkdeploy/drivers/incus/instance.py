@@ -121,6 +121,12 @@ def instance_name(guest_uuid: UUID) -> str:
     return f"vm-{guest_uuid}"
 
 
+def guest_of(name: str) -> UUID | None:
+    """The guest of an instance; None: it is not ours."""
+    found = re.fullmatch(f"vm-({UUID_PATTERN})", name)
+    return None if found is None else UUID(found[1])
+
+
 def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
     """An instance as the API shows it; None: it is not ours.
 

@@ -13,7 +13,7 @@ from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.hosts import capabilities_of, host_model, read_url, require_cpu_model
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.libvirt.storage import LibvirtPool, pool_path
@@ -81,6 +81,11 @@ def _trials(url: str, options: LibvirtOptions, path: str | None) -> Iterator[_Tr
         'driver.libvirt.virtualization to "qemu", which is many times slower',
         lambda call: _emulator(call, options),
     )
+    yield _Trial(
+        "CPU of guests",
+        "set driver.libvirt.cpu_model to a model that every host of the cluster can give",
+        lambda call: require_cpu_model(call, options),
+    )
     if options.network == "bridge" and "{" not in options.bridge.replace("{label}", ""):
         bridge = options.bridge.format(label=options.default_label)
         yield _Trial(
@@ -104,15 +109,15 @@ def _connection(call: HostCall) -> str:
 
 
 def _host(call: HostCall, url: str, options: LibvirtOptions) -> str:
-    model = host_model(call, access=HostAccess(url), options=options.model_copy(update={"local_path": None}))
+    plain = options.model_copy(update={"local_path": None, "cpu_model": None})
+    model = host_model(call, access=HostAccess(url), options=plain)
     sizes = f"{model.cpu_cores} cores of {model.cpu_mhz} MHz, {model.memory_mib} MiB"
     uuid = Tree.fromstring(call.connection.getCapabilities()).findtext("host/uuid")  # noqa: S314 - our daemon's
     return f"{model.name}, {sizes}, QEMU {model.hypervisor_version}, host uuid {uuid} (must differ on each host)"
 
 
 def _emulator(call: HostCall, options: LibvirtOptions) -> str:
-    found = call.connection.getDomainCapabilities(None, "x86_64", options.machine, options.virtualization)
-    return Tree.fromstring(found).findtext("path", "")  # noqa: S314 - of the daemon that we drive
+    return Tree.fromstring(capabilities_of(call, options)).findtext("path", "")  # noqa: S314 - our daemon's
 
 
 def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
+DRIVE_ALIAS = "ua-drive"
 SLOTS = 16
 """Times that a guest's memory may grow while it runs."""
 
@@ -86,10 +88,17 @@ class Domain:
     disks: Sequence[Disk]
     interfaces: Sequence[Interface]
     seed_path: str | None = None
+    iso_path: str | None = None
     screen: Screen | None = None
     console_log: str | None = None
     template_uuid: UUID | None = None
     growth: int = 1
+    uefi: BootMode | None = None
+
+    @property
+    def machine_type(self) -> str:
+        """Secure boot needs a machine that can keep the guest from its firmware's memory."""
+        return "q35" if self.uefi is BootMode.SECURE and "q35" not in self.machine else self.machine
 
     @property
     def most_cpus(self) -> int:
@@ -122,6 +131,10 @@ class SeenDomain:
     """Every volume's and nic's own XML, by its uuid."""
 
     nics: tuple[GuestNic, ...]
+    drive: str | None
+    """Its drive's own XML; None: it was started without one."""
+
+    iso_path: str | None
     targets: frozenset[str]
     most_cpus: int
     most_memory_mib: int
@@ -142,9 +155,7 @@ def write_domain(domain: Domain) -> str:
     _child(root, "vcpu", str(domain.most_cpus), placement="static", current=str(domain.cpu_number))
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
-    os = Tree.SubElement(root, "os")
-    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine)
-    Tree.SubElement(os, "boot", dev="hd")
+    _write_firmware(root, domain)
     features = Tree.SubElement(root, "features")
     Tree.SubElement(features, "acpi")
     Tree.SubElement(features, "apic")
@@ -155,8 +166,12 @@ def write_domain(domain: Domain) -> str:
     devices = Tree.SubElement(root, "devices")
     for number, disk in enumerate(domain.disks):
         devices.append(_disk(disk, target_name(number)))
+        if number == 0:
+            Tree.SubElement(devices[0], "boot", order="1")
+    bus = "sata" if "q35" in domain.machine_type else "ide"
     if domain.seed_path is not None:
-        devices.append(_seed(domain.seed_path))
+        devices.append(_cdrom(domain.seed_path, "sda", bus))
+    devices.append(_drive(domain.iso_path, "sdb", bus))
     devices.extend(_interface(interface) for interface in domain.interfaces)
     _write_console(devices, domain.console_log)
     if domain.screen is not None:
@@ -211,6 +226,17 @@ def write_disk(disk: Disk, target: str) -> str:
     return Tree.tostring(_disk(disk, target), encoding="unicode")
 
 
+def write_drive(drive: str, iso_path: str | None) -> str:
+    """A running guest's drive with another ISO, or none, to update it; ``drive``: its XML."""
+    element = Tree.fromstring(drive)  # noqa: S314 - of the daemon that we drive
+    for name in ("source", "backingStore"):
+        for child in element.findall(name):
+            element.remove(child)
+    if iso_path is not None:
+        Tree.SubElement(element, "source", file=iso_path)
+    return Tree.tostring(element, encoding="unicode")
+
+
 def write_interface(interface: Interface) -> str:
     """A nic's XML, to attach it."""
     return Tree.tostring(_interface(interface), encoding="unicode")
@@ -243,8 +269,7 @@ def read_domain(xml: str) -> SeenDomain | None:
     nics: list[GuestNic] = []
     for kind, prefix in (("disk", VOLUME_ALIAS), ("interface", NIC_ALIAS)):
         for device in root.findall(f"devices/{kind}"):
-            alias = device.find("alias")
-            name = "" if alias is None else alias.get("name", "")
+            name = _alias(device)
             if not name.startswith(prefix):
                 continue
             uuid = UUID(name.removeprefix(prefix))
@@ -253,6 +278,8 @@ def read_domain(xml: str) -> SeenDomain | None:
                 disks[uuid] = device.find("target").get("dev", "")  # type: ignore[union-attr]
             else:
                 nics.append(_seen_nic(uuid, device, known.get(str(uuid))))
+    drive = next((disk for disk in root.findall("devices/disk") if _alias(disk) == DRIVE_ALIAS), None)
+    medium = None if drive is None else drive.find("source")
     template = ours.get("template")
     vcpu, memory = root.find("vcpu"), root.findtext("memory", "0")
     most_cpus = int(root.findtext("vcpu", "0"))
@@ -266,10 +293,17 @@ def read_domain(xml: str) -> SeenDomain | None:
         disks=disks,
         devices=devices,
         nics=tuple(nics),
+        drive=None if drive is None else Tree.tostring(drive, encoding="unicode"),
+        iso_path=None if medium is None else medium.get("file"),
         targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
         most_cpus=most_cpus,
         most_memory_mib=int(root.findtext("maxMemory", memory)) // 1024,
     )
+
+
+def _alias(device: Tree.Element) -> str:
+    alias = device.find("alias")
+    return "" if alias is None else alias.get("name", "")
 
 
 def _seen_nic(uuid: UUID, device: Tree.Element, kept: Tree.Element | None) -> GuestNic:
@@ -283,6 +317,15 @@ def _seen_nic(uuid: UUID, device: Tree.Element, kept: Tree.Element | None) -> Gu
 
 def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> None:
     Tree.SubElement(parent, name, attributes).text = content
+
+
+def _write_firmware(root: Tree.Element, domain: Domain) -> None:
+    os = Tree.SubElement(root, "os")
+    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine_type)
+    if domain.uefi is not None:
+        os.set("firmware", "efi")
+        is_secure = "yes" if domain.uefi is BootMode.SECURE else "no"
+        Tree.SubElement(Tree.SubElement(os, "firmware"), "feature", enabled=is_secure, name="secure-boot")
 
 
 def _write_cpu(root: Tree.Element, domain: Domain) -> None:
@@ -310,12 +353,21 @@ def _disk(disk: Disk, target: str) -> Tree.Element:
     return element
 
 
-def _seed(path: str) -> Tree.Element:
+def _cdrom(path: str | None, target: str, bus: str) -> Tree.Element:
     element = Tree.Element("disk", type="file", device="cdrom")
     Tree.SubElement(element, "driver", name="qemu", type="raw")
-    Tree.SubElement(element, "source", file=path)
-    Tree.SubElement(element, "target", dev="sda", bus="ide")
+    if path is not None:
+        Tree.SubElement(element, "source", file=path)
+    Tree.SubElement(element, "target", dev=target, bus=bus)
     Tree.SubElement(element, "readonly")
+    return element
+
+
+def _drive(iso_path: str | None, target: str, bus: str) -> Tree.Element:
+    """What ISOs are put into: the guest boots from there where its root volume does not boot."""
+    element = _cdrom(iso_path, target, bus)
+    Tree.SubElement(element, "boot", order="2")
+    Tree.SubElement(element, "alias", name=DRIVE_ALIAS)
     return element
 
 

@@ -32,6 +32,7 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
@@ -48,12 +49,14 @@ from bulkdeploy.drivers.libvirt.domain import (
     target_name,
     write_disk,
     write_domain,
+    write_drive,
     write_interface,
     write_memory,
     write_metadata,
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
+from bulkdeploy.drivers.libvirt.files import read_checksums, write_file
 from bulkdeploy.drivers.libvirt.filters import (
     GUARD,
     filter_name,
@@ -61,8 +64,9 @@ from bulkdeploy.drivers.libvirt.filters import (
     write_filter,
 )
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
+from bulkdeploy.drivers.libvirt.leases import ensure_lease
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage import (
@@ -72,9 +76,12 @@ from bulkdeploy.drivers.libvirt.storage import (
     copy_name,
     pool_xml,
     seed_name,
+    template_of_copy,
     volume_name,
 )
+from bulkdeploy.drivers.libvirt.storage_units import units_of
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
+from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.drivers.turns import Turns
 from bulkdeploy.drivers.vnc import new_password
 
@@ -112,6 +119,8 @@ class LibvirtDriver(HypervisorDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.ISOS,
+            Ability.UEFI,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -121,6 +130,10 @@ class LibvirtDriver(HypervisorDriver):
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,
+            Ability.LIVE_SNAPSHOTS,
+            Ability.VOLUME_SNAPSHOTS,
+            Ability.STORAGE_UNITS,
+            Ability.HOST_FILES,
         }
     )
     is_watched = True
@@ -187,12 +200,16 @@ class LibvirtDriver(HypervisorDriver):
         domain = _find_domain(call, guest.uuid)
         if domain is not None and domain.isActive():
             return
+        if guest.uefi is not None:
+            with call.failing("boot"):
+                require_uefi(call, self._options)
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
-            seed = self._write_seed(call, guest)
+            seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._ensure_filter(call, guest)
-        defined = write_domain(self._domain(call, guest, fence, disks, seed, is_filtered=is_filtered))
+        self._ensure_leases(call, guest)
+        defined = write_domain(self._domain(call, guest, fence, disks, seed, iso, is_filtered=is_filtered))
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
         try:
@@ -252,9 +269,11 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver."""
 
         def look(call: HostCall) -> PowerState | None:
-            self._fenced_here(call, "look", guest_uuid, fence)
+            fenced = self._fenced_here(call, "look", guest_uuid, fence)
             domain = _find_domain(call, guest_uuid)
             if domain is None:
+                if fenced.host_uuids == {host.uuid}:  # it does not move either
+                    self._records.fences.release(guest_uuid, fence)
                 return None
             return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
 
@@ -372,6 +391,7 @@ class LibvirtDriver(HypervisorDriver):
             with _overtaken_at("migrate", destination.host.name):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
             self._copy_filter(source, destination, guest.uuid)
+            self._ensure_leases(destination, guest)
             destination.go_on("migrate")
             snapshots.forget(leaving)
             address = destination.host.ip_address
@@ -438,11 +458,24 @@ class LibvirtDriver(HypervisorDriver):
                     disk = Disk(volume.uuid, self._ensure_volume(call, volume))
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
+        self._ensure_leases(call, guest)
         for nic in guest.nics:
             if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
+        self._change_iso(call, domain, seen, guest)
         self._claim(call, "devices", guest, wanted, fence)
+
+    def _change_iso(self, call: HostCall, domain: Any, seen: SeenDomain, guest: GuestSpec) -> None:
+        """Put another ISO into a running guest's drive, or take it out: where the guest lets it go."""
+        path = self._iso_path(call, guest)
+        if path == seen.iso_path:
+            return
+        if seen.drive is None:
+            reason = "the guest was started without a drive: stop and start it"
+            raise DriverError("devices", call.host.name, reason, transient=False)
+        call.go_on("devices")
+        domain.updateDeviceFlags(write_drive(seen.drive, path), _affected(domain))
 
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
@@ -551,22 +584,22 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. A guest that runs stands still until its memory is written."""
-        if host is None:
-            self._of_stopped(
-                "snapshot", guest, fence, timeout_s, lambda domain, kept: _take(domain, kept, snapshot.uuid)
-            )
-            return
-        if not snapshot.with_memory:
-            reason = "a snapshot of a guest that runs is taken with its memory"
-            raise DriverError("snapshot", host.name, reason, transient=False)
+        """See HypervisorDriver. With memory, a guest that runs stands still until that is written."""
 
         def take(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            definition = None
             if str(snapshot.uuid) in kept:
                 return kept
-            return {**kept, str(snapshot.uuid): snapshots.take_with_memory(domain, snapshot.uuid)}
+            if host is None:
+                snapshots.take(domain, snapshot.uuid)
+            elif snapshot.with_memory:
+                definition = snapshots.take_with_memory(domain, snapshot.uuid)
+            else:
+                volumes = [volume.uuid for volume in snapshot.volumes_of(guest)]
+                snapshots.take_of_running(domain, snapshot.uuid, volumes)
+            return {**kept, str(snapshot.uuid): definition}
 
-        self._of_running("snapshot", host, guest, fence, timeout_s, take)
+        self._of_snapshot("snapshot", host, guest, snapshot, fence, timeout_s, take)
 
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
@@ -586,10 +619,7 @@ class LibvirtDriver(HypervisorDriver):
                 snapshots.revert_with_memory(domain, definition)
             return kept
 
-        if host is None:
-            self._of_stopped("revert", guest, fence, timeout_s, revert)
-        else:
-            self._of_running("revert", host, guest, fence, timeout_s, revert)
+        self._of_snapshot("revert", host, guest, snapshot, fence, timeout_s, revert)
 
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
@@ -598,18 +628,28 @@ class LibvirtDriver(HypervisorDriver):
         name = str(snapshot.uuid)
 
         def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
-            snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
+            if host is not None and not snapshot.with_memory:
+                snapshots.remove_of_running(domain, snapshot.uuid)
+            else:
+                snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
             return {other: definition for other, definition in kept.items() if other != name}
 
-        if host is None:
-            self._of_stopped("delete_snapshot", guest, fence, timeout_s, remove)
-        else:
-            self._of_running("delete_snapshot", host, guest, fence, timeout_s, remove)
+        self._of_snapshot("delete_snapshot", host, guest, snapshot, fence, timeout_s, remove)
 
-    def _of_running(
-        self, step: str, host: HostAddress, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+    def _of_snapshot(
+        self,
+        step: str,
+        host: HostAddress | None,
+        guest: GuestSpec,
+        snapshot: SnapshotSpec,
+        fence: int,
+        timeout_s: float,
+        change: "SnapshotChange",
     ) -> None:
-        """Change the snapshots of a guest that runs, and remember what is kept of them."""
+        """Change the snapshots of a guest that runs on ``host`` (None: does not run), and remember what is kept."""
+        if host is None:
+            self._of_stopped(step, guest, snapshot.volumes_of(guest), fence, timeout_s, change)
+            return
 
         def work(call: HostCall) -> None:
             fenced = self._fenced_here(call, step, guest.uuid, fence)
@@ -619,18 +659,23 @@ class LibvirtDriver(HypervisorDriver):
         self._of_guest(step, host, guest.uuid, timeout_s, work)
 
     def _of_stopped(
-        self, step: str, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+        self,
+        step: str,
+        guest: GuestSpec,
+        volumes: Sequence[VolumeSpec],
+        fence: int,
+        timeout_s: float,
+        change: "SnapshotChange",
     ) -> None:
-        """The same for a guest that does not run, and that is not started meanwhile."""
+        """The same in these volumes of a guest that does not run, and that is not started meanwhile."""
         fenced = self._raise_fence(step, ANY_HOST, guest.uuid, fence)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
-        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in guest.volumes}
+        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in volumes}
 
         def work(call: HostCall) -> None:
             disks = [
-                Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
-                for one in guest.volumes
+                Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}") for one in volumes
             ]
             with (
                 _settled_here(step, call.host),
@@ -640,7 +685,7 @@ class LibvirtDriver(HypervisorDriver):
                 self._change_snapshots(call, step, guest, fence, fenced, domain, change)
 
         def alone() -> None:
-            uuids = [volume.uuid for volume in guest.volumes]
+            uuids = [volume.uuid for volume in volumes]
             with (
                 self._turns.of(guest.uuid, step, ANY_HOST, timeout_s=deadline.left_s()),
                 self._records.fences.volumes_in_use(uuids) as used,
@@ -696,6 +741,23 @@ class LibvirtDriver(HypervisorDriver):
         del timeout_s
         reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
         raise DriverError("connect", ANY_HOST, reason, transient=False)
+
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver."""
+        known = self._records.directory.pools_of_host(host.uuid)
+        pools = [pool for pool in known if _is_usable(pool, self._options)]
+        work = partial(units_of, pools=pools, options=self._options)
+        return self._links.run("look", host, Deadline(timeout_s), work)
+
+    # Files on hosts
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """See HypervisorDriver."""
+        return self._links.run("files", host, Deadline(timeout_s), partial(read_checksums, paths=paths))
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._links.run("files", host, Deadline(timeout_s), partial(write_file, file=file))
 
     # Lists
 
@@ -825,6 +887,17 @@ class LibvirtDriver(HypervisorDriver):
         found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
         return self._copies.setdefault((template_uuid, pool_uuid), found)
 
+    def _iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+        """The ISO that is to be in a guest's drive, in the pool of its root volume."""
+        if guest.iso_uuid is None:
+            return None
+        pool = self._pool(call, guest.volumes[0].pool_uuid)
+        copy = self._find_copy(guest.iso_uuid, pool.pool.uuid)
+        if copy is None:
+            reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return f"{pool.path}/{copy.name}"
+
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
             return None
@@ -837,6 +910,7 @@ class LibvirtDriver(HypervisorDriver):
         fence: int,
         disks: Sequence[Disk],
         seed_path: str | None,
+        iso_path: str | None,
         *,
         is_filtered: bool,
     ) -> Domain:
@@ -858,6 +932,8 @@ class LibvirtDriver(HypervisorDriver):
                 self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
             ],
             seed_path=seed_path,
+            iso_path=iso_path,
+            uefi=guest.uefi,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
@@ -882,6 +958,12 @@ class LibvirtDriver(HypervisorDriver):
             ip_address=nic.ip_address,
         )
 
+    def _ensure_leases(self, call: HostCall, guest: GuestSpec) -> None:
+        """DHCP of libvirt's networks gives a guest's nics the addresses that they have."""
+        with call.failing("network"):
+            for nic in guest.nics:
+                ensure_lease(call.connection, self._interface(nic, None))
+
     def _guarded_address(self, nic: NicSpec) -> str | None:
         """The only address that a nic may send with; None: any."""
         is_guarded = self._can_filter and self._options.anti_spoofing and _is_ipv4(nic.ip_address)
@@ -904,13 +986,6 @@ def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
         if not error.unanswered:
             raise
         raise DriverError(step, host.name, error.reason, transient=True) from error
-
-
-def _take(domain: Any, kept: Mapping[str, str | None], snapshot_uuid: UUID) -> Mapping[str, str | None]:
-    """Take a snapshot of volumes whose guest does not run, unless it is there."""
-    if str(snapshot_uuid) not in kept:
-        snapshots.take(domain, snapshot_uuid)
-    return {str(snapshot_uuid): None, **kept}
 
 
 def _is_ipv4(address: str | None) -> bool:
@@ -1060,6 +1135,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.memory_mib,
         frozenset(seen.disks),
         frozenset(nic.uuid for nic in seen.nics),
+        None if seen.iso_path is None else template_of_copy(seen.iso_path),
     )
 
 

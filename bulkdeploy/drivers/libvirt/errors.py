@@ -5,12 +5,13 @@ from contextlib import contextmanager
 
 try:
     import libvirt
+    import libvirt_qemu
 except ImportError as missing:
     raise ImportError("libvirt-python is missing: pip install 'bulkdeploy[libvirt]' (docs/kvm.md)") from missing
 
 from bulkdeploy.drivers.driver import DriverError
 
-__all__ = ["LOST", "PERMANENT", "failing_at", "is_code", "is_lost", "libvirt"]
+__all__ = ["LOST", "PERMANENT", "failing_at", "is_code", "is_lost", "libvirt", "libvirt_qemu"]
 
 PERMANENT = frozenset(
     {

@@ -15,7 +15,8 @@ class LibvirtOptions(DriverOptions):
     )
     machine: str = Field(default="pc", description="Machine type of guests; the same on all hosts of a cluster.")
     cpu_model: str | None = Field(
-        default=None, description="CPU model that all hosts have, so that guests can move. Unset: as each host is."
+        default=None,
+        description="CPU model of guests, so that they can move; hosts must have it. Unset: as each host is.",
     )
     growth: int = Field(
         default=4,

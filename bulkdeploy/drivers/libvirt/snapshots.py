@@ -4,19 +4,24 @@ What a daemon notes of a snapshot stays with that daemon, and a guest that has s
 made for a call, and forgotten with the guest's next move or end. What a revert needs of them, the definition that
 the guest ran with, is kept in the service's records instead, without its VNC password.
 
+Volumes of a guest that runs are taken without its memory by QEMU itself, all in one transaction: libvirt would put
+overlays over them. It is reached through libvirt's monitor: the daemon's log calls the guest tainted, which
+changes nothing.
+
 Of a guest that does not run no daemon knows anything. For its snapshots a domain is defined that has its volumes,
 and that nobody starts.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID, uuid5
 from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.libvirt.connections import HostCall
-from bulkdeploy.drivers.libvirt.domain import Disk, write_volumes_only
-from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.domain import VOLUME_ALIAS, Disk, write_volumes_only
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt, libvirt_qemu
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 
 SUFFIX = "snapshots"
@@ -40,6 +45,26 @@ def revert_with_memory(domain: Any, kept: str) -> None:
 def remove(domain: Any, snapshot_uuid: UUID, kept: str | None) -> None:
     """Remove a snapshot from the files of a guest's volumes; ``kept``: of one with memory, what is kept of it."""
     _note(domain, kept or _as_if_noted(domain, snapshot_uuid)).delete()
+
+
+def take_of_running(domain: Any, snapshot_uuid: UUID, volume_uuids: Collection[UUID]) -> None:
+    """A snapshot of these volumes of a guest that runs, all at one moment; those that have it keep it."""
+    name = str(snapshot_uuid)
+    actions = [
+        {"type": "blockdev-snapshot-internal-sync", "data": {"device": node, "name": name}}
+        for uuid, node, names in _nodes(domain)
+        if uuid in volume_uuids and name not in names
+    ]
+    if actions:
+        _request_qemu(domain, "transaction", actions=actions)
+
+
+def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
+    """Remove a snapshot without memory from all volumes of a guest that runs."""
+    name = str(snapshot_uuid)
+    for _, node, names in _nodes(domain):
+        if name in names:
+            _request_qemu(domain, "blockdev-snapshot-delete-internal-sync", device=node, name=name)
 
 
 def forget(domain: Any) -> None:
@@ -74,6 +99,25 @@ def take(domain: Any, snapshot_uuid: UUID) -> None:
 def revert(domain: Any, snapshot_uuid: UUID) -> None:
     """Let volumes whose guest does not run be what they were in a snapshot."""
     domain.revertToSnapshot(_note(domain, _as_if_noted(domain, snapshot_uuid)))
+
+
+def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
+    """A running guest's volumes as QEMU has them: uuid, node, and the names of the snapshots inside."""
+    for device in _request_qemu(domain, "query-block"):
+        _, found, rest = device.get("qdev", "").partition(VOLUME_ALIAS)
+        if found:
+            inserted = device["inserted"]
+            names = frozenset(one["name"] for one in inserted["image"].get("snapshots", ()))
+            yield UUID(rest.partition("/")[0]), inserted["node-name"], names
+
+
+def _request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
+    """A command of QEMU's own protocol; what it returns."""
+    request = json.dumps({"execute": command, "arguments": arguments} if arguments else {"execute": command})
+    answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, request, 0))
+    if "error" in answer:
+        raise libvirt.libvirtError(f"{command}: {answer['error'].get('desc')}")
+    return answer["return"]
 
 
 def _noted(domain: Any, snapshot_uuid: UUID) -> Any | None:

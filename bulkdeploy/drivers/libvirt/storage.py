@@ -5,6 +5,7 @@ where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``s
 share a pool see each other's new volumes after a refresh only.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -19,11 +20,12 @@ from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.records import Pool
 
 SUFFIX = ".qcow2"
-FORMATS = {"QCOW2": "qcow2", "RAW": "raw"}
+FORMATS = {"QCOW2": "qcow2", "RAW": "raw", "ISO": "raw"}
 """libvirt's name of an image's format, by CloudStack's."""
 
 ALREADY_THERE = (libvirt.VIR_ERR_STORAGE_VOL_EXIST, libvirt.VIR_ERR_OPERATION_INVALID)
 CHUNK = 256 * 1024
+COPY = re.compile(r"template-([0-9a-f-]{36})-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ def seed_name(guest_uuid: UUID) -> str:
 def copy_name(template_uuid: UUID, attempt: int) -> str:
     """The file of a template's copy."""
     return f"template-{template_uuid}-{attempt}"
+
+
+def template_of_copy(path: str) -> UUID | None:
+    """The template, or ISO, that a file is a copy of; None: it is none."""
+    found = COPY.fullmatch(PurePosixPath(path).name)
+    return None if found is None else UUID(found[1])
 
 
 class LibvirtPool:

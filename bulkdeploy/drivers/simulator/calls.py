@@ -60,6 +60,7 @@ def _parameters(call: GuestCall) -> dict[str, object]:
                 "nics": [nic.uuid for nic in guest.nics],
                 "template": template_of(guest),
                 "nic_details": nic_details(guest),
+                "iso": guest.iso_uuid,
             }
         case StopCall(host, forced=forced):
             return {"kind": "stop", "host": host.uuid, "forced": forced}

@@ -5,7 +5,8 @@ CREATE FUNCTION simulator_code.ensure_running(
     p_volumes uuid[], p_pools uuid[], p_sizes bigint[],
     p_fence bigint, p_timeout_ms double precision, p_draw double precision,
     -- workers of the releases before this one do not say
-    p_nics uuid[] DEFAULT NULL, p_template uuid DEFAULT NULL, p_nic_details jsonb DEFAULT NULL
+    p_nics uuid[] DEFAULT NULL, p_template uuid DEFAULT NULL, p_nic_details jsonb DEFAULT NULL,
+    p_iso uuid DEFAULT NULL
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,15 +54,16 @@ BEGIN
     ELSE -- a guest that did not boot is left there, half-made
         INSERT INTO simulator.guests AS g
             (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids,
-            template_uuid, nics)
+            template_uuid, nics, iso_uuid)
         VALUES (p_guest, p_fence, CASE WHEN v_ends_at IS NULL THEN 'Running' ELSE 'Stopped' END,
             p_host, p_name, p_cpu_number, p_cpu_mhz, p_memory_mib, p_volumes, p_nics,
-            p_template, p_nic_details)
+            p_template, p_nic_details, p_iso)
         ON CONFLICT (uuid) DO UPDATE SET fence = excluded.fence, power = excluded.power,
             host_uuid = excluded.host_uuid, name = excluded.name, cpu_number = excluded.cpu_number,
             cpu_mhz = excluded.cpu_mhz, memory_mib = excluded.memory_mib,
             volume_uuids = excluded.volume_uuids, nic_uuids = excluded.nic_uuids,
-            template_uuid = excluded.template_uuid, nics = excluded.nics, changed = now();
+            template_uuid = excluded.template_uuid, nics = excluded.nics, iso_uuid = excluded.iso_uuid,
+            changed = now();
     END IF;
     RETURN simulator_code.answer(
         v_fate, v_steps[1:array_position(v_steps, coalesce(v_ends_at, 'boot'))], 'boot', p_timeout_ms, p_draw

@@ -7,6 +7,7 @@ process sees it. Without rules nothing fails and nothing takes time.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from uuid import UUID
 
 from psycopg import Connection
 from psycopg.rows import class_row
@@ -189,6 +190,16 @@ def cut_off(connection: Connection, host: str) -> bool:
 def join_again(connection: Connection, host: str) -> bool:
     """Let a host that was cut off be reached again; what was started elsewhere meanwhile runs twice."""
     return _set_reach(connection, host, cut_off=False)
+
+
+def break_storage(connection: Connection, host: str, pool: UUID) -> bool:
+    """Let a host (name or uuid) not read a pool any more, until it is repaired. False: there is no such host."""
+    broken = connection.execute(
+        "INSERT INTO simulator.broken_units SELECT uuid, %s FROM simulator.hosts"
+        " WHERE name = %s OR uuid::text = %s ON CONFLICT (host_uuid, pool_uuid) DO UPDATE SET pool_uuid = %s",
+        [pool, host, host, pool],
+    )
+    return broken.rowcount > 0
 
 
 def _set_reach(connection: Connection, host: str, *, cut_off: bool) -> bool:

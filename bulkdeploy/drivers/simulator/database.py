@@ -105,7 +105,7 @@ def clear_state(connection: Connection) -> None:
     """Forget every host, guest, volume, fault rule and latency, as if just made."""
     connection.execute(
         "TRUNCATE simulator.hosts, simulator.guests, simulator.stray_guests, simulator.volumes,"
-        " simulator.fault_rules, simulator.latencies RESTART IDENTITY"
+        " simulator.broken_units, simulator.files, simulator.fault_rules, simulator.latencies RESTART IDENTITY"
     )
     connection.execute("UPDATE simulator.settings SET latency_scale = 1")
 

@@ -15,6 +15,7 @@ from typing import Any, LiteralString, Self
 from uuid import UUID
 
 import orjson
+from psycopg import Connection
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
@@ -29,6 +30,7 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     VolumeSpec,
 )
+from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -45,15 +47,17 @@ from bulkdeploy.drivers.simulator.inventory import (
 from bulkdeploy.drivers.simulator.link import SimulatorLink
 from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
+from bulkdeploy.drivers.storage_units import TYPES_OF_POOLS, StorageUnit
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
 
 STRAYS: LiteralString = (
-    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[] FROM simulator.stray_guests"
+    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[], NULL::uuid"
+    " FROM simulator.stray_guests"
 )
 GUESTS: LiteralString = (
-    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
+    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids, iso_uuid"
     " FROM simulator.guests WHERE power <> 'Absent'"
 )
 
@@ -84,6 +88,7 @@ class SimulatorDriver(BatchDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.ISOS,
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
@@ -92,6 +97,10 @@ class SimulatorDriver(BatchDriver):
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,
             Ability.LIVE_SNAPSHOTS,
+            Ability.VOLUME_SNAPSHOTS,
+            Ability.STORAGE_UNITS,
+            Ability.STORAGE_REPAIR,
+            Ability.HOST_FILES,
         }
     )
 
@@ -250,10 +259,11 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
-            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid AS iso) given, simulator_code.ensure_devices("
+            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics, given.iso) done",
             [
                 orjson.dumps(nic_details(guest)).decode(),
+                guest.iso_uuid,
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],
@@ -289,7 +299,7 @@ class SimulatorDriver(BatchDriver):
         """See HypervisorDriver. Memory is nothing here."""
         self._call(
             "SELECT * FROM simulator_code.ensure_snapshot(%s, %s, %s::uuid[], %s, %s, %s, %s)",
-            [_uuid_of(host), guest.uuid, [volume.uuid for volume in guest.volumes], snapshot.uuid],
+            [_uuid_of(host), guest.uuid, [volume.uuid for volume in snapshot.volumes_of(guest)], snapshot.uuid],
             SimulatedCall("snapshot", host, fence, timeout_s),
         )
 
@@ -336,6 +346,70 @@ class SimulatorDriver(BatchDriver):
         for row in self._link.pages(query):
             yield row[0], row[1], row[2]
 
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """See HypervisorDriver: the host's pools, as large as their rows say. Faults do not strike."""
+        pools = self._records.directory.pools_of_host(host.uuid)
+        uuids = [pool.uuid for pool in pools]
+        used = (
+            "SELECT pool_uuid, sum(size_bytes) FROM simulator.volumes WHERE pool_uuid = ANY(%s) GROUP BY pool_uuid"
+        )
+        unreadable = "SELECT pool_uuid FROM simulator.broken_units WHERE host_uuid = %s"
+
+        def look(link: Connection) -> tuple[dict[UUID, int], set[UUID]]:
+            _require_reach(link, host)
+            taken = {row[0]: int(row[1]) for row in link.execute(used, [uuids])}
+            return taken, {row[0] for row in link.execute(unreadable, [host.uuid])}
+
+        taken, broken = self._link.request("look", host.name, look, patience_s=timeout_s)
+        return [
+            StorageUnit(
+                TYPES_OF_POOLS.get(pool.pool_type, pool.pool_type.lower()),
+                pool.path or pool.name,
+                pool.size_bytes,
+                taken.get(pool.uuid, 0),
+                max(pool.size_bytes - taken.get(pool.uuid, 0), 0),
+                is_healthy=pool.uuid not in broken,
+                pool_uuid=pool.uuid,
+            )
+            for pool in pools
+        ]
+
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        query = "DELETE FROM simulator.broken_units WHERE host_uuid = %s AND pool_uuid = %s"
+        self._link.request(
+            "storage",
+            host.name,
+            lambda link: link.execute(query, [host.uuid, unit.pool_uuid]),
+            patience_s=timeout_s,
+        )
+
+    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+        """See HypervisorDriver."""
+        query = (
+            "SELECT path, encode(sha256(content), 'hex') FROM simulator.files"
+            " WHERE host_uuid = %s AND path = ANY(%s)"
+        )
+
+        def look(link: Connection) -> dict[str, str]:
+            _require_reach(link, host)
+            return {row[0]: row[1] for row in link.execute(query, [host.uuid, list(paths)])}
+
+        return self._link.request("files", host.name, look, patience_s=timeout_s)
+
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        query = (
+            "INSERT INTO simulator.files (host_uuid, path, content) VALUES (%s, %s, %s)"
+            " ON CONFLICT (host_uuid, path) DO UPDATE SET content = excluded.content"
+        )
+
+        def write(link: Connection) -> None:
+            _require_reach(link, host)
+            link.execute(query, [host.uuid, file.path, file.content])
+
+        self._link.request("files", host.name, write, patience_s=timeout_s)
+
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
         """Make hosts known; see ``inventory.sync_hosts``.
 
@@ -374,13 +448,19 @@ class SimulatorDriver(BatchDriver):
         call.answer(row, self._sleep)
 
 
+def _require_reach(link: Connection, host: HostAddress) -> None:
+    query = "SELECT FROM simulator.hosts WHERE uuid = %s AND NOT is_off AND NOT is_cut_off"
+    if link.execute(query, [host.uuid]).fetchone() is None:
+        raise DriverError("look", host.name, "no route to the host", transient=True)
+
+
 def _uuid_of(host: HostAddress | None) -> UUID | None:
     return None if host is None else host.uuid
 
 
 def _guest(row: Sequence[Any]) -> Guest:
     nics = None if row[7] is None else frozenset(row[7])
-    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
+    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics, row[8])
 
 
 def _nic(kept: Mapping[str, Any]) -> GuestNic:

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
 ) WITH (fillfactor = 80);
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: unknown
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: not known
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS iso_uuid uuid; -- in its drive; NULL: none
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: not known
 
 CREATE TABLE IF NOT EXISTS simulator.volumes (
@@ -62,6 +63,19 @@ CREATE TABLE IF NOT EXISTS simulator.snapshots (
     contents jsonb NOT NULL                                -- of its volumes at that moment, by their uuids
 );
 CREATE INDEX IF NOT EXISTS ix_snapshots_guest_uuid ON simulator.snapshots (guest_uuid);
+
+CREATE TABLE IF NOT EXISTS simulator.broken_units (        -- pools that a host can not read any more
+    host_uuid uuid NOT NULL,
+    pool_uuid uuid NOT NULL,
+    PRIMARY KEY (host_uuid, pool_uuid)
+);
+
+CREATE TABLE IF NOT EXISTS simulator.files (
+    host_uuid uuid NOT NULL,
+    path text NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (host_uuid, path)
+);
 
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -6,6 +6,7 @@ Changes hold from the next call on, in every process, and survive restarts.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import click
 
@@ -236,6 +237,19 @@ def join_command(ctx: click.Context, host: str) -> None:
 
     with _database(ctx) as connection:
         if not join_again(connection, host):
+            raise click.BadParameter(f"there is no simulated host {host!r}", param_hint="HOST")
+
+
+@simulator.command("break-storage")
+@click.argument("host")
+@click.argument("pool", type=click.UUID)
+@click.pass_context
+def break_storage_command(ctx: click.Context, host: str, pool: UUID) -> None:
+    """Let HOST (name or uuid) not read the primary storage pool POOL (uuid), until `bulkdeploy storage repair`."""
+    from bulkdeploy.drivers.simulator.control import break_storage
+
+    with _database(ctx) as connection:
+        if not break_storage(connection, host, pool):
             raise click.BadParameter(f"there is no simulated host {host!r}", param_hint="HOST")
 
 

@@ -10,7 +10,11 @@ from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN, WITHOUT_PAGES
 from bulkdeploy.manage.upstream.sections import SOURCES
 
 OLDEST, NEWEST = (4, 18), (4, 22)
-ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows {}"
+ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows these calls"
+AN_API = (
+    "Give the url of its API, such as https://cloud.example.org/client/api, and with --ca-file the certificates"
+    " that vouch for it where the system's do not"
+)
 CHANGING = (
     *("deployVirtualMachine", "startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"),
     *("migrateVirtualMachine", "scaleVirtualMachine", "createVolume", "attachVolume", "detachVolume"),
@@ -21,22 +25,28 @@ CHANGING = (
 
 
 def check_cloudstack(client: Client) -> Iterator[Need]:
-    """Try each need; the first that is missing is the last that is told.
+    """Try each need, and tell all that are missing; after wrong keys or another version nothing more is tried.
 
     Only list calls are made, for one row each.
     """
     try:
-        answer = client.call("listCapabilities")
+        yield from _needs(client)
     except NotAnswered as error:
-        yield Need("an answer", str(error), "Give the url of its API, such as https://cloud.example.org/client/api")
-        return
+        yield Need("an answer", str(error), AN_API)
+
+
+def _needs(client: Client) -> Iterator[Need]:
+    try:
+        answer = client.call("listCapabilities")
     except CallRefused as error:
         yield Need("the keys", error.text, "Give the API key and the secret key of one user, and set both clocks")
         return
     yield Need("the keys", f"are those of a user of {client.access.url}")
-    yield _version(answer.get("capability") or {})
-    yield from _lists(client)
-    yield _apis(client)
+    version = _version(answer.get("capability") or {})
+    yield version
+    if version.remedy is None:
+        yield from _lists(client)
+        yield _apis(client)
 
 
 def _version(capability: Row) -> Need:
@@ -57,18 +67,19 @@ def _lists(client: Client) -> Iterator[Need]:
         for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
             try:
                 answer = client.call(command, {**parameters, **more, **page})
-            except (CallRefused, NotAnswered) as error:
-                yield Need(command, str(error), ROOT_ADMIN.format(command))
-                return
-        yield Need(command, f"{answer.get('count', len(rows_in(answer)))} rows")
+            except CallRefused as error:
+                yield Need(command, f"{error.code} {error.text}", ROOT_ADMIN)
+                break
+        else:
+            yield Need(command, f"{answer.get('count', len(rows_in(answer)))} rows")
 
 
 def _apis(client: Client) -> Need:
     try:
         known = {str(row.get("name")) for row in rows_in(client.call("listApis"))}
-    except (CallRefused, NotAnswered) as error:
-        return Need("listApis", str(error), ROOT_ADMIN.format("listApis"))
+    except CallRefused as error:
+        return Need("listApis", f"{error.code} {error.text}", ROOT_ADMIN)
     missing = [command for command in CHANGING if command not in known]
     if missing:
-        return Need("what is called to deploy", f"{', '.join(missing)} cannot be called", ROOT_ADMIN.format("them"))
+        return Need("what is called to deploy", f"{', '.join(missing)} cannot be called", ROOT_ADMIN)
     return Need("what is called to deploy", f"{len(CHANGING)} calls are allowed; none was made")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import Connection
@@ -26,6 +26,7 @@ from bulkdeploy.services.virtual_machines.learnt_vms import ordered_there
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.followed_clouds import note_progress, take_lead, yield_lead
+from bulkdeploy.store.virtual_machines.learnt_vms import volumes_of
 
 log = structlog.get_logger(__name__)
 
@@ -157,7 +158,7 @@ class Follower:
         reading = None
         if wanted is None or wanted.commands or wanted.vms or wanted.volumes:
             if wanted is not None and (wanted.vms or wanted.volumes):
-                wanted = replace(wanted, ordered=self._ordered())
+                wanted = self._with_known(wanted)
             reading = read_upstream(self._system, Upstream(self._client, self._zones, wanted))
 
         def work(connection: Connection) -> ImportReport:
@@ -177,10 +178,14 @@ class Follower:
             log.info("upstream_left_out", count=len(report.left_out), first=report.left_out[0])
         return report
 
-    def _ordered(self) -> frozenset[str]:
-        """Ids of VMs that we had made there."""
+    def _with_known(self, wanted: Wanted) -> Wanted:
+        """With what is known here: VMs that we had made there, and the volumes of others."""
+        named = {UUID(one) for one in wanted.vms | wanted.volumes}
         with read_only(self._system.engine) as connection:
-            return frozenset(str(uuid) for uuid, ours in ordered_there(connection).items() if ours is not None)
+            ours = ordered_there(connection, named)
+            ordered = frozenset(str(uuid) for uuid, vm in ours.items() if vm is not None)
+            had = volumes_of(connection, named)
+        return replace(wanted, ordered=ordered, had={vm: ids for vm, ids in had.items() if vm not in ordered})
 
     @contextmanager
     def _leading(self) -> Iterator[None]:

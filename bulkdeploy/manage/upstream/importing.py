@@ -77,6 +77,7 @@ def import_cloudstack(
 
     Raises:
         CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
+        InvalidParameter: it has no such zone.
     """
     reading = read_upstream(system, Upstream(client, zones))
     return run_or_try(system.engine, lambda connection: write_reading(connection, system, reading), dry_run=dry_run)
@@ -128,7 +129,7 @@ class _Import:
 
     def run(self) -> ImportReport:
         nouns = nouns_of_imports()
-        rows, wanted = self._upstream.rows, self._upstream.wanted
+        rows, there, wanted = self._upstream.rows, self._upstream.there, self._upstream.wanted
         problems = Problems("upstream")
         self._adopt_root(nouns, rows)
         read = {source.section for source in SOURCES if source.command in rows}
@@ -146,10 +147,10 @@ class _Import:
             machines = replace(
                 machines,
                 gone_vms=self._gone(
-                    Entity.VIRTUAL_MACHINE, _uuids_of_vms(rows), None if wanted is None else wanted.vms
+                    Entity.VIRTUAL_MACHINE, _uuids_of_vms(there), None if wanted is None else wanted.vms
                 ),
                 gone_volumes=self._gone(
-                    Entity.VOLUME, _uuids_of_volumes(rows), None if wanted is None else wanted.volumes
+                    Entity.VOLUME, _uuids_of_volumes(there), None if wanted is None else wanted.volumes
                 ),
                 is_all=wanted is None,
             )
@@ -241,7 +242,7 @@ class _Import:
             was_read = command in self._upstream.rows and command not in self._upstream.incomplete
             if entity is None or remove is None or not was_read:
                 continue
-            there = {UUID(str(row["id"])) for row in self._upstream.rows[command]}
+            there = {UUID(str(row["id"])) for row in self._upstream.there[command]}
             gone = [uuid for uuid in learnt_before(self._connection, entity) if uuid not in there]
             if gone:
                 self._remove_each(nouns[section], gone, remove)

@@ -1,9 +1,10 @@
 """Reading a CloudStack, whole or in part: every list that an import needs, each row once."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bulkdeploy.cloudstack.client import CallRefused, Client, Row, rows_in
+from bulkdeploy.cloudstack.client import Client, Row, rows_in
+from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.sections import OWNED, SOURCES
 
 VM_DETAILS = "group,nics,secgrp,tmpl,servoff,diskoff,iso,affgrp"
@@ -24,7 +25,7 @@ OF_PROJECTS = frozenset({VIRTUAL_MACHINES, VOLUMES})
 WITHOUT_PAGES = frozenset({ROLE_PERMISSIONS})
 """These take neither page nor size, and answer with all there is."""
 
-BY_CLUSTER = frozenset({"listHosts", VIRTUAL_MACHINES})
+BY_CLUSTER = frozenset({"listHosts", VIRTUAL_MACHINES, VOLUMES})
 """What can be listed cluster by cluster: a page holds a cluster, so that no page loses a row."""
 
 READ_WITH: Mapping[str, frozenset[str]] = {
@@ -34,8 +35,10 @@ READ_WITH: Mapping[str, frozenset[str]] = {
 }
 """What rows of a list are read with."""
 
-IDS_AT_ONCE = 200
-"""Ids of one list call: so many fit into a request that any server takes."""
+MOST_ONE_BY_ONE = 10
+"""Of more new VMs than this the volumes are looked for among the newest of all, 500 a call."""
+
+ROOT = "ROOT"
 
 Rows = dict[str, list[Row]]
 
@@ -49,12 +52,14 @@ class Wanted:
         vms: ids of VMs, read with their volumes where these are said there.
         volumes: ids of volumes, read with the VMs that they are attached to.
         ordered: ids of VMs of which we say what volumes they have.
+        had: ids of the volumes that other VMs had when they were last read, by the VMs' ids.
     """
 
     commands: frozenset[str] = frozenset()
     vms: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()
     ordered: frozenset[str] = frozenset()
+    had: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,6 +71,7 @@ class Upstream:
         zones: names or ids of the only zones to read; none: all.
         wanted: the part that is read; None: all.
         rows: by list command, of what was read.
+        there: the same with those of other zones: what is missing here is gone.
         incomplete: commands whose lists stayed short of their counts; what they lack is not gone.
     """
 
@@ -73,6 +79,7 @@ class Upstream:
     zones: Collection[str] = ()
     wanted: Wanted | None = None
     rows: Rows = field(default_factory=dict)
+    there: Rows = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
 
     def read(self) -> None:
@@ -80,12 +87,13 @@ class Upstream:
 
         Raises:
             CallRefused, NotAnswered: see the client.
+            InvalidParameter: there is no such zone.
         """
         lists = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
         lists |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
         for command, (parameters, of_projects) in lists.items():
             if self._is_wanted(command):
-                self.rows[command] = self._kept(command, self._list(command, parameters, of_projects))
+                self._keep(command, self._list(command, parameters, of_projects))
         if self.wanted is not None:
             self._read_some(self.wanted)
 
@@ -98,39 +106,44 @@ class Upstream:
 
     def _read_some(self, wanted: Wanted) -> None:
         """Read VMs and volumes by their ids."""
-        volumes = self._by_ids(VOLUMES, wanted.volumes)
-        attached = {str(row["virtualmachineid"]) for row in volumes if row.get("virtualmachineid")}
-        vms = {str(row["id"]): row for row in self._by_ids(VIRTUAL_MACHINES, {*wanted.vms, *attached})}
-        for row in vms.values():
-            if row["id"] not in wanted.ordered:
-                of_project = {"projectid": "-1"} if row.get("projectid") else {}
-                one = {**OWNED, **of_project, "virtualmachineid": str(row["id"])}
-                volumes += self.client.list_all(VOLUMES, one).rows
-        there = {str(row["id"]): row for row in volumes}
-        self.rows[VIRTUAL_MACHINES] = self._kept(VIRTUAL_MACHINES, list(vms.values()))
-        self.rows[VOLUMES] = self._kept(VOLUMES, list(there.values()))
+        there = self._by_ids(VOLUMES, wanted.volumes.union(*wanted.had.values()))
+        volumes = {str(row["id"]): row for row in there}
+        attached = {str(row["virtualmachineid"]) for row in there if row.get("virtualmachineid")}
+        vms = self._by_ids(VIRTUAL_MACHINES, wanted.vms | attached)
+        for of_project, more in ((False, {}), (True, {"projectid": "-1"})):
+            left = {
+                str(row["id"])
+                for row in vms
+                if row["id"] not in wanted.ordered and bool(row.get("projectid")) == of_project
+            }
+            had_all = {vm for vm in left if _has_all(wanted.had.get(vm), vm, volumes)}
+            volumes |= self._volumes_of(left - had_all, {**PLAIN[VOLUMES], **more})
+        self._keep(VIRTUAL_MACHINES, vms)
+        self._keep(VOLUMES, list(volumes.values()))
+
+    def _volumes_of(self, vms: Collection[str], parameters: Mapping[str, str]) -> dict[str, Row]:
+        """Volumes of VMs, by their ids. CloudStack lists those of one VM, or all, the newest first."""
+        found: dict[str, Row] = {}
+        left = set(vms)
+        if len(left) > MOST_ONE_BY_ONE:
+            for page, _ in self.client.pages(VOLUMES, parameters):
+                theirs = [row for row in page if row.get("virtualmachineid") in vms]
+                if not theirs:
+                    break
+                found |= {str(row["id"]): row for row in theirs}
+                left -= {str(row["virtualmachineid"]) for row in theirs if row["type"] == ROOT}
+        for vm in left:
+            listed = self.client.list_all(VOLUMES, {**parameters, "virtualmachineid": vm})
+            found |= {str(row["id"]): row for row in listed.rows}
+        return found
 
     def _by_ids(self, command: str, ids: Collection[str]) -> list[Row]:
         """Those that are there."""
         found: dict[str, Row] = {}
         for more in ({}, {"projectid": "-1"}):
-            left = sorted(set(ids) - found.keys())
-            for at in range(0, len(left), IDS_AT_ONCE):
-                rows = self._some(command, left[at : at + IDS_AT_ONCE], {**PLAIN[command], **more})
-                found |= {str(row["id"]): row for row in rows}
+            rows = self.client.by_ids(command, set(ids) - found.keys(), {**PLAIN[command], **more})
+            found |= {str(row["id"]): row for row in rows}
         return list(found.values())
-
-    def _some(self, command: str, ids: Sequence[str], parameters: Mapping[str, str]) -> list[Row]:
-        """One call; an id that CloudStack knows no longer, for which it refuses all, is found by halves."""
-        try:
-            return rows_in(self.client.call(command, {**parameters, "ids": ",".join(ids)}))
-        except CallRefused as error:
-            if error.code != UNKNOWN:
-                raise
-            half = len(ids) // 2
-            if not half:
-                return []
-            return [*self._some(command, ids[:half], parameters), *self._some(command, ids[half:], parameters)]
 
     def _list(self, command: str, parameters: Mapping[str, str], of_projects: bool) -> list[Row]:
         if command in WITHOUT_PAGES:
@@ -152,19 +165,32 @@ class Upstream:
         for cluster in self.rows["listClusters"]:
             yield from self.client.list_all(command, {**parameters, "clusterid": str(cluster["id"])}).rows
 
-    def _kept(self, command: str, rows: list[Row]) -> list[Row]:
-        """The rows of the zones that were asked for, and of none."""
+    def _keep(self, command: str, rows: list[Row]) -> None:
+        """Keep the rows of the zones that were named, and of none; and all, to know what is there."""
+        self.there[command] = rows
         if not self.zones:
-            return rows
-        if command == "listZones":
-            return [row for row in rows if {str(row["id"]), str(row["name"])} & set(self.zones)]
-        kept = {row["id"] for row in self.rows["listZones"]} if "listZones" in self.rows else None
-        if kept is None or command in ("listServiceOfferings", "listDiskOfferings"):
-            return rows
-        return [row for row in rows if row.get("zoneid") is None or row["zoneid"] in kept]
+            self.rows[command] = rows
+        elif command == "listZones":
+            named = (self._zone(name, rows) for name in self.zones)
+            self.rows[command] = list({row["id"]: row for row in named}.values())
+        elif "listZones" not in self.rows or command in ("listServiceOfferings", "listDiskOfferings"):
+            self.rows[command] = rows
+        else:
+            kept = {None, *(row["id"] for row in self.rows["listZones"])}
+            self.rows[command] = [row for row in rows if row.get("zoneid") in kept]
+
+    def _zone(self, named: str, zones: Collection[Row]) -> Row:
+        found = next((row for row in zones if named in (row["id"], row["name"])), None)
+        if found is None:
+            names = ", ".join(sorted(str(row["name"]) for row in zones))
+            raise InvalidParameter("zone", named, f"must be the name or id of a zone there: {names or 'none'}")
+        return found
 
 
-UNKNOWN = 431
+def _has_all(had: Collection[str] | None, vm: str, volumes: Mapping[str, Row]) -> bool:
+    """Whether a VM has the volumes still that it had; such as are new to it have events of their own."""
+    return bool(had) and all(volumes.get(one, {}).get("virtualmachineid") == vm for one in had or ())
+
 
 IN_EACH_ZONE = frozenset({"listTemplates", "listIsos"})
 

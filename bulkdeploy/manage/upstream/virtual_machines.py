@@ -60,7 +60,7 @@ def _vm(row: Row) -> LearntVm:
         instance_name=str(row.get("instancename") or row["name"]),
         owner=_owner(row),
         zone=str(row["zoneid"]),
-        host=str(row["hostid"]) if row.get("hostid") else None,
+        host=str(UUID(str(row["hostid"]))) if row.get("hostid") else None,
         hypervisor=HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"])),
         offering=str(row["serviceofferingid"]),
         offering_name=str(row.get("serviceofferingname") or row["serviceofferingid"]),

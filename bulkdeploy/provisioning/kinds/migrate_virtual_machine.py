@@ -77,8 +77,8 @@ class MigrateVirtualMachine(VmSteps):
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
-        with self.tools.planning:
-            move = run_transaction(self.tools.engine, partial(self._begin_move, work=work), MIGRATE_COMMIT)
+        begin = partial(self._begin_move, work=work)
+        move = run_transaction(self.tools.engine, begin, MIGRATE_COMMIT, during=self.tools.planning)
         if not isinstance(move, _Move):
             return move
         failure = noted_failure(work, "migrate", move.destination)
@@ -134,9 +134,8 @@ class MigrateVirtualMachine(VmSteps):
             return self.failed(
                 move.work, RESOURCE_UNAVAILABLE, f"{failure}; {why_overdue(move.work.job.progress)}", STAYED
             )
-        with self.tools.planning:
-            claim = partial(self._claim_elsewhere, move=move, failure=failure)
-            return run_transaction(self.tools.engine, claim, MIGRATE_COMMIT)
+        claim = partial(self._claim_elsewhere, move=move, failure=failure)
+        return run_transaction(self.tools.engine, claim, MIGRATE_COMMIT, during=self.tools.planning)
 
     def _claim_elsewhere(self, connection: Connection, *, move: _Move, failure: DriverError) -> _Move | Failed:
         work, job = move.work, move.work.job

@@ -54,8 +54,8 @@ class StartVirtualMachine(VmSteps):
         if work.host_id is None:
             if OVERDUE in work.job.progress:
                 return self.failed(work, INTERNAL_ERROR, why_overdue(work.job.progress), STOPPED)
-            with self.tools.planning:
-                placed = run_transaction(self.tools.engine, partial(self._claim, work=work), PLACE_COMMIT)
+            claim = partial(self._claim, work=work)
+            placed = run_transaction(self.tools.engine, claim, PLACE_COMMIT, during=self.tools.planning)
             if isinstance(placed, NoPlace):
                 return self.failed(work, INSUFFICIENT_CAPACITY, placed.why, STOPPED, placed.excluded)
             if isinstance(placed, Paused):

@@ -18,10 +18,12 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
+from bulkdeploy.domain.device_parameters import is_parameter
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     InvalidParameter,
+    PermissionDenied,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -33,7 +35,7 @@ from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
-from bulkdeploy.services.abilities import require_ability, require_driver
+from bulkdeploy.services.abilities import require_ability, require_device_parameters, require_driver
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
 from bulkdeploy.services.deployments.deployment_checks import check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
@@ -132,7 +134,7 @@ def _deploy(
     keep_zone_rules(connection, shared.zone_id)
     configuration = read_configuration(connection)
     specs = check_deployments(connection, configuration, caller, batch)
-    _check_drivers(system, specs)
+    _check_drivers(system, caller, specs)
     if shared.bulk:
         lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
     wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
@@ -209,13 +211,46 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
-def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
-    """Every hypervisor has a driver, and one that gives guests data disks where they are asked for."""
+def _check_drivers(system: System, caller: Caller, specs: Sequence[DeploySpec]) -> None:
+    """Every hypervisor has a driver, and one that knows all that guests shall have."""
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
         if len(spec.disks) > 1:
             data_disk = _data_disk_of(spec.request)
             require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
+        if (variant := spec.request.variant.name) is not None:
+            require_ability(system.drivers, spec.hypervisor, Ability.TEMPLATE_VARIANTS, "templatevariant", variant)
+        if spec.uefi is not None:
+            require_ability(system.drivers, spec.hypervisor, Ability.UEFI, *_firmware_of(spec.request))
+        _check_device_parameters(system, caller, spec)
+
+
+def _check_device_parameters(system: System, caller: Caller, spec: DeploySpec) -> None:
+    """Those of offerings are their makers'; in a call they are for root admins: a nic's may name any bridge.
+
+    Raises:
+        InvalidParameter: the driver knows one not.
+        PermissionDenied: somebody else's call has one.
+    """
+    request = spec.request
+    given = sorted(name for name in request.details if is_parameter(name))
+    if given and not caller.is_root_admin:
+        raise PermissionDenied(f"Only root admins may give details[0].{given[0]}; offerings have such details, too")
+    sources = [("details", ", ".join(given), request.details)]
+    offering = request.shown("serviceofferingid", spec.offering.id)
+    sources.append(("serviceofferingid", offering, spec.offering.details))
+    for disk in spec.disks:
+        shown = request.shown("diskofferingid", disk.disk_offering_id or 0)
+        sources.append(("diskofferingid", shown, disk.details))
+    for parameter, value, details in sources:
+        require_device_parameters(system.drivers, spec.hypervisor, details, parameter, value)
+
+
+def _firmware_of(request: DeployRequest) -> tuple[str, str]:
+    """The parameter that asks for UEFI, and its value: the call's own, or the template."""
+    if request.boot_type is not None:
+        return "boottype", request.boot_type
+    return "templateid", request.shown("templateid", request.template_id)
 
 
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:
@@ -318,12 +353,11 @@ def _plan(connection: Connection, configuration: Configuration, caller: Caller, 
     names = {host_id: row["hostname"] for host_id, row in plan_hosts(connection, hosts).items()} if hosts else {}
     for kind, each in zip(kinds, planned, strict=True):
         if each.plan.refused:
-            why = [_missing(each, names), *each.said, in_words(each.plan.excluded)]
             error = InsufficientCapacity(
                 requested=each.plan.requested,
-                fits=each.plan.placed,
+                fits=each.plan.placed if each.allocator else None,
                 scope=_scope(wanted.specs[wanted.needs.index(kind.need)]),
-                why=". ".join(part for part in why if part),
+                why=_sentences(_missing(each, names), *each.said, in_words(each.plan.excluded)),
                 with_affinity=bool(kind.need.affinity_group_ids),
             )
             wanted.leave_out(kind.vms[each.plan.placed :], error)
@@ -336,7 +370,7 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
     """That not all of the call's VMs fit: of a list, which is the first that does not."""
     batch = wanted.batch
     (refused, *_) = (each for each in planned if each.plan.refused)
-    why = ". ".join(part for part in (*refused.said, in_words(refused.plan.excluded)) if part)
+    why = _sentences(*refused.said, in_words(refused.plan.excluded))
     if batch.listed:
         number = min(wanted.why)
         vm = wanted.vm(number)
@@ -346,11 +380,16 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
         why += f": {error.why}" if isinstance(error, InsufficientCapacity) else ""
     return InsufficientCapacity(
         requested=batch.count,
-        fits=fits,
+        fits=fits if refused.allocator else None,
         scope=_scope(wanted.specs[0]),
         why=why.rstrip("."),
         with_affinity=not batch.listed and bool(wanted.specs[0].affinity_groups),
     )
+
+
+def _sentences(*parts: str) -> str:
+    """Those that say something, one after the other, without the last full stop."""
+    return ". ".join(part[0].upper() + part[1:].rstrip(".") for part in parts if part)
 
 
 def _missing(planned: Planned, names: Mapping[int, str]) -> str:

@@ -14,14 +14,17 @@ from bulkdeploy.domain.deployment import (
     DiskOfferingFacts,
     OfferingFacts,
     TemplateFacts,
+    Variant,
     ZoneFacts,
 )
+from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.errors import (
     InvalidCombination,
     InvalidParameter,
     OwnerDisabled,
     PermissionDenied,
 )
+from bulkdeploy.domain.firmware import UEFI, BootMode, BootType
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import check_host_names
@@ -65,6 +68,9 @@ def _check_request(
     cpu_number, cpu_mhz, memory_mib = vm_sizes(configuration, offering, request)
     disk_offerings = _check_disk_offerings(connection, request, owner, zone)
     template = _check_template(connection, request, owner, zone)
+    check_variant(template, request.variant)
+    _check_details(request)
+    uefi = _check_firmware(request, template)
     hypervisor = _check_hypervisor(request, template)
     _check_pins(connection, request, zone)
     disks = vm_disks(configuration, request, offering, disk_offerings, template)
@@ -90,7 +96,49 @@ def _check_request(
         security_group_ids=security_groups,
         affinity_groups=affinity_groups,
         user_data=user_data,
+        uefi=uefi,
     )
+
+
+def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "templatevariant") -> None:
+    """Check that a template declares the variant that VMs are made from, unless it is forced.
+
+    Raises:
+        InvalidParameter: it does not; or it declares variants, and none was chosen.
+    """
+    declared = ", ".join(template.variants) or "none"
+    if variant.name is None and template.variants:
+        raise InvalidParameter(parameter, None, f"template {template.name} has variants, choose one: {declared}")
+    if variant.name is not None and variant.name not in template.variants and not variant.is_forced:
+        rule = (
+            f"template {template.name} declares these variants: {declared}; forcetemplatevariant=true takes others"
+        )
+        raise InvalidParameter(parameter, variant.name, rule)
+
+
+def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode | None:
+    """The mode of UEFI that the call, or else the template, asks for; None: guests boot with BIOS."""
+    if request.boot_type is None and template.uefi is not None:
+        try:
+            return request.boot_mode or BootMode(template.uefi)
+        except ValueError as error:
+            rule = f"the detail {UEFI} of template {template.name} must be {' or '.join(BootMode)}: {template.uefi}"
+            raise InvalidParameter("templateid", request.shown("templateid", template.id), rule) from error
+    if request.boot_type is BootType.UEFI:
+        return request.boot_mode or BootMode.LEGACY
+    if request.boot_mode is BootMode.SECURE:
+        raise InvalidCombination(("bootmode", "boottype"), "bootmode SECURE is one of UEFI: give boottype=UEFI")
+    return None
+
+
+def _check_details(request: DeployRequest) -> None:
+    if UEFI in request.details:
+        rule = "it must be given as boottype and bootmode, not as a detail"
+        raise InvalidParameter(f"details[0].{UEFI}", request.details[UEFI], rule)
+    if VARIANT in request.details:
+        raise InvalidParameter(
+            f"details[0].{VARIANT}", request.details[VARIANT], f"it must be given as {VARIANT}, not as a detail"
+        )
 
 
 def _user_data(

@@ -133,6 +133,7 @@ def _data_disk(configuration: Configuration, disk: NamedDisk, offering: DiskOffe
         storage_type=offering.storage_type,
         tags=offering.storage_tags,
         disk_offering_id=offering.id,
+        details=offering.details,
     )
 
 
@@ -162,6 +163,7 @@ def _root_disk(
         tags=described.storage_tags,
         template_id=None if is_empty else template.id,
         disk_offering_id=None if disk_offering is None else disk_offering.id,
+        details={} if disk_offering is None else disk_offering.details,
     )
 
 

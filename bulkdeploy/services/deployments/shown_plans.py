@@ -13,6 +13,7 @@ from bulkdeploy.domain.errors import InvalidParameter, PlanStale
 from bulkdeploy.placement.standing import Lacking, Places
 from bulkdeploy.scheduling.allocators import BUILTIN
 from bulkdeploy.scheduling.place import Planned, apply_in_zone
+from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.services.deployments.batch_parts import Kind
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments import plans as store
@@ -92,6 +93,8 @@ def _named(connection: Connection, lacking: Sequence[Lacking]) -> list[str]:
         names = store.names_of(connection, each.noun, [each.id])
         unit = UNITS.get(each.noun, "VMs")
         name = names.get(each.id, each.id)
-        said.append(f"{each.noun} {name} has room for {each.capacity} of the {each.needed} {unit} planned there")
+        why = f" ({why_not(each.reason)})" if each.reason is not None else ""
+        most = each.capacity or "none"
+        said.append(f"{each.noun} {name} has room for {most} of the {each.needed} {unit} planned there{why}")
     more = len(lacking) - MOST_NAMED
     return [*said, f"and {more} more"] if more > 0 else said

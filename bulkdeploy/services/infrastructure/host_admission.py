@@ -10,8 +10,10 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
-from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.services.abilities import require_driver
+from bulkdeploy.services.infrastructure.host_files import push
 from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
@@ -70,7 +72,7 @@ def driver_of(system: System, hypervisor: str) -> HypervisorDriver:
 
 
 def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
-    """Let machines know that they are hosts, and learn what they have.
+    """Let machines know that they are hosts, learn what they have, and give them the files that all hosts have.
 
     Raises:
         InvalidParameter: there is no driver for one, or its url names nothing that could be one.
@@ -84,7 +86,25 @@ def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
             if isinstance(answer, DriverError):
                 raise refused_by_driver(answer, host.access.url) from answer
             models[host.uuid] = answer
+    _push_files(system, hosts, models)
     return [models[host.uuid] for host in hosts]
+
+
+def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, HostModel]) -> None:
+    """Raises ResourceUnavailable where a host can not be given its files: it would be unlike the others."""
+    addresses = [
+        HostAddress(
+            host.uuid, models[host.uuid].name, models[host.uuid].ip_address, host.hypervisor, host.access.url
+        )
+        for host in hosts
+    ]
+    try:
+        files = system.host_files()
+    except DriverSettingError as error:
+        raise ResourceUnavailable(str(error)) from error
+    for pushed in push(system.drivers, addresses, files, timeout_s=system.driver_timeout_s):
+        if pushed.problem is not None:
+            raise ResourceUnavailable(f"Files of the setting host_files: {pushed.problem}")
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:

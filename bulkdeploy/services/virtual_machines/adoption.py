@@ -107,7 +107,8 @@ class _Adopting:
         self._templates = store.templates_of(
             connection, {one.details.template_uuid for one in guests if one.details and one.details.template_uuid}
         )
-        self._known, self._known_volumes = store.known_uuids(connection)
+        self._unknown = store.unknown_guests(connection, {one.guest.uuid for one in guests})
+        self._known_volumes = store.known_volumes(connection)
         self._ending = guest_fences.fenced(connection, {one.guest.uuid for one in guests}, LAST_FENCE)
         uuids = [one.guest.uuid for one in guests] + [nic.uuid for nic in nics]
         self._used = store.used_before(connection, [*uuids, *(v[0] for one in guests for v in one.volumes)])
@@ -124,7 +125,7 @@ class _Adopting:
         adopted = Adopted()
         rows: list[tuple[UnmanagedGuest, dict[str, Any]]] = []
         for one in self._guests:
-            if one.guest.uuid in self._known:
+            if one.guest.uuid not in self._unknown:
                 continue  # adopted meanwhile
             try:
                 rows.append((one, self._columns(one)))
@@ -299,7 +300,8 @@ class _Adopting:
                 self._addresses.add((self._networks[nic.network_uuid].id, nic.ip_address))
 
     def _claim(self, guests: Sequence[UnmanagedGuest]) -> None:
-        """Under the locks of a deployment: hosts, then pools."""
+        """Under the locks of a deployment: hosts, then pools. Addresses kept for them are free for them."""
+        store.forget_guests(self._connection, {one.guest.uuid for one in guests})
         amounts = ResourceAmounts(
             user_vm=len(guests),
             volume=sum(len(one.volumes) for one in guests),

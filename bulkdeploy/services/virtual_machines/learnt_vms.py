@@ -143,12 +143,12 @@ class _Following:
         self._learnt = Learnt()
         self._ids = store.ids_by_uuid(connection)
         self._accounts = store.accounts_by_name(connection)
-        self._hosts = store.host_places(connection)
+        self._hosts = store.host_places(connection, {vm.host for vm in machines.vms if vm.host is not None})
         self._touched: set[int] = set()
-        self._ordered = ordered_there(connection)
+        self._ordered = ordered_there(connection, _ids_of(machines))
         self._part = None if machines.is_all else self._part_of(machines)
         self._vms = store.present(connection, Entity.VIRTUAL_MACHINE, self._part)
-        self._brought = store.brought_by_imports(connection)
+        self._brought = store.brought_by_imports(connection, [row["id"] for row in self._vms.values()])
         held = store.held_by_jobs(connection, read)
         self._busy = {uuid for uuid, row in self._vms.items() if row["id"] in held}
 
@@ -463,10 +463,21 @@ class _Following:
         return known[vm.template]
 
 
-def ordered_there(connection: Connection) -> dict[UUID, UUID | None]:
-    """What we had made there: our VM or volume by its id there; None: an earlier attempt's."""
+def _ids_of(machines: LearntMachines) -> set[UUID]:
+    """The ids there of all that is said."""
+    named = {*(vm.uuid for vm in machines.vms), *(volume.uuid for volume in machines.volumes)}
+    return named.union(machines.gone_vms, machines.gone_volumes)
+
+
+def ordered_there(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
+    """What we had made there: our VM or volume by its id there; None: an earlier attempt's.
+
+    Args:
+        connection: to read through.
+        ids: those that matter; others may be among what is found.
+    """
     found: dict[UUID, UUID | None] = {}
-    for row in counterparts.all_noted(connection):
+    for row in counterparts.noted_among(connection, ids):
         found |= {UUID(id_of(row.uuid, attempt)): None for attempt in range(1, row.attempt)}
         found[UUID(id_of(row.uuid, row.attempt))] = row.uuid
         if row.root_uuid is not None:

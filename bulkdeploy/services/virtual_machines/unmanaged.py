@@ -4,10 +4,11 @@ A restore of an older backup leaves them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -15,10 +16,10 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy import failpoints
-from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, Guest, GuestDetails, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.drivers.strangers import Stranger, addresses_of, strange_guests
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.store.hypervisors import directory, guest_fences
 from bulkdeploy.store.locks import Lock, take_lock
@@ -36,7 +37,8 @@ class UnmanagedGuest:
     """A guest that no row knows, once for each host that it is on.
 
     ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
-    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on.
+    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on. ``let_go``: it runs
+    without a row because somebody wanted it so.
     """
 
     guest: Guest
@@ -44,6 +46,7 @@ class UnmanagedGuest:
     details: GuestDetails | None
     volumes: tuple[RealVolume, ...]
     copies: int
+    let_go: bool = False
 
     @property
     def name(self) -> str:
@@ -53,10 +56,14 @@ class UnmanagedGuest:
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """What hypervisors have and no row knows: guests, and volumes that are none of these guests'."""
+    """What hypervisors have and no row knows: guests, and volumes that are none of these guests'.
+
+    ``began``: when it was begun to look.
+    """
 
     guests: Sequence[UnmanagedGuest]
     volumes: Sequence[RealVolume]
+    began: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +92,21 @@ def find_unmanaged(
         DriverError: a hypervisor can not be asked.
     """
     with reading() as connection:
-        vms, volumes = store.known_uuids(connection)
-    guests: list[tuple[Guest, GuestDetails | None]] = []
+        began, volumes = store.read_moment(connection), store.known_volumes(connection)
+
+    def unknown(uuids: Sequence[UUID]) -> set[UUID]:
+        with reading() as connection:
+            return store.unknown_guests(connection, uuids, began)
+
+    guests: list[Stranger] = []
     there: dict[UUID, RealVolume] = {}
     for driver in drivers:
-        listed = [guest for guest in driver.list_guests() if guest.uuid not in vms]
-        described: dict[UUID, GuestDetails] = {}
-        if listed and Ability.GUEST_DETAILS in driver.abilities:
-            described = {one.uuid: one for one in driver.details_of_guests(listed)}
-        guests += [(guest, described.get(guest.uuid)) for guest in listed]
+        guests += strange_guests(driver, unknown)
         there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
     with reading() as connection:
-        vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
+        volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now
         hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+        let_go = store.let_go_of(connection)
     copies = Counter(guest.uuid for guest, _ in guests)
     found = [
         UnmanagedGuest(
@@ -106,13 +115,20 @@ def find_unmanaged(
             details,
             tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
             copies[guest.uuid],
+            guest.uuid in let_go,
         )
         for guest, details in guests
-        if guest.uuid not in vms
     ]
     held = {volume for guest, _ in guests for volume in guest.volume_uuids}
     loose = [there[uuid] for uuid in sorted(there) if uuid not in held and uuid not in volumes]
-    return Unmanaged(sorted(found, key=lambda one: (one.name, one.guest.uuid)), loose)
+    return Unmanaged(sorted(found, key=lambda one: (one.name, one.guest.uuid)), loose, began)
+
+
+def note_unmanaged(connection: Connection, found: Unmanaged) -> None:
+    """Keep the addresses of guests from being given out until they are VMs, or gone."""
+    guests = [(one.guest, one.details) for one in found.guests]
+    uuids = {guest.uuid for guest, _ in guests}
+    store.note_look(connection, uuids, addresses_of(guests), began=found.began, was_complete=True)
 
 
 def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
@@ -121,11 +137,12 @@ def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
     To be committed before ``remove``, whose calls take long. Safe to repeat.
     """
     take_lock(connection, Lock.UNMANAGED)
-    vms, known = store.known_uuids(connection)
+    known = store.known_volumes(connection)
+    unknown = store.unknown_guests(connection, [one.guest.uuid for one in found.guests])
     guests = [
         replace(one, volumes=tuple(volume for volume in one.volumes if volume[0] not in known))
         for one in found.guests
-        if one.guest.uuid not in vms
+        if one.guest.uuid in unknown
     ]
     ending = {one.guest.uuid for one in guests if one.host is not None}
     guest_fences.raise_fences(connection, ending, LAST_FENCE)
@@ -144,6 +161,11 @@ def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         answers = list(threads.map(lambda work: work(), works))
     return {uuid: why for uuid, why in zip(removal.uuids, answers, strict=True) if why is not None}
+
+
+def end_removal(connection: Connection, removal: Removal, failed: Collection[UUID]) -> None:
+    """The addresses of guests that are gone may be taken."""
+    store.forget_guests(connection, {one.guest.uuid for one in removal.guests} - set(failed))
 
 
 def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> str | None:

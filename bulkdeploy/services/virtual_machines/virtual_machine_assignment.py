@@ -12,6 +12,7 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.deployments.deployment_checks import check_offering
 from bulkdeploy.services.deployments.deployment_networks import is_usable, requested_security_groups
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
@@ -40,7 +41,7 @@ def assign_virtual_machine(
     Raises:
         PermissionDenied: the VM or the new owner is not the caller's to touch, or the new owner may not use its
             template, offering or networks.
-        InvalidParameter: it is not stopped, or belongs to that owner already.
+        InvalidParameter: it is not stopped, belongs to that owner already, or it or a volume of it has snapshots.
         ResourceLimitExceeded: it would pass a limit of the new owner.
     """
     moved: list[tuple[Owner, ResourceAmounts]] = []
@@ -55,6 +56,7 @@ def assign_virtual_machine(
         return amounts.times(-1)
 
     with changing(connection, caller, vm, ASSIGN, counts) as (row, _):
+        check_no_snapshots_of_volumes(connection, row.id, ASSIGN.parameter, vm.uuid)
         ((new_owner, amounts),) = moved
         if amounts != compute_of(row).plus(rows.volume_amounts(connection, row.id)):
             raise TransactionConflict

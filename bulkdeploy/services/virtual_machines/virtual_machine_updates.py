@@ -9,9 +9,11 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.device_parameters import VARIANT, is_parameter
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.drivers.abilities import Ability
@@ -155,19 +157,25 @@ def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
 
 
 def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
-    """All details from now on: those given replace those there, but for the sizes; None: as they are."""
+    """All details from now on: those given replace those there, but for what deploy calls say; None: no change."""
     if given.details is None and not given.forget_details:
         return None
     if given.details is not None and given.forget_details:
         raise InvalidCombination(
             ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
         )
-    sizes = {name: value for name, value in row.details.items() if name in SIZE_DETAILS}
+    kept = {name: value for name, value in row.details.items() if _is_of_deployment(name)}
     for name, value in (given.details or {}).items():
-        if name in SIZE_DETAILS and sizes.get(name) != value:
+        if name in SIZE_DETAILS and kept.get(name) != value:
             rule = "sizes are changed with the service offering: changeServiceForVirtualMachine"
             raise InvalidParameter(f"details[0].{name}", value, rule)
-    return {**sizes, **(given.details or {})}
+        if _is_of_deployment(name) and kept.get(name) != value:
+            raise InvalidParameter(f"details[0].{name}", value, "it is said when the VM is deployed, and stays")
+    return {**kept, **(given.details or {})}
+
+
+def _is_of_deployment(name: str) -> bool:
+    return name in SIZE_DETAILS or name in (VARIANT, UEFI) or is_parameter(name)
 
 
 def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:

@@ -7,6 +7,7 @@ find, so states are checked here only where none is; the job itself always check
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
@@ -205,17 +206,18 @@ def submit(
     check: Check | None = None,
     *,
     parameter: str = "id",
+    value: UUID | None = None,
 ) -> JobTicket:
     """Make a job of this kind, its event and its outbox row; it is sent after the commit.
 
-    ``parameter``: the one of the call that names the VM.
+    ``parameter``: the one of the call that names the VM, or, with this ``value``, something of the VM.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
         InvalidParameter: the kind does not go with its state, or its hypervisor is not able to do it, or it was
             expunged, or has snapshots that the job would spoil; or what ``check`` raises.
     """
-    row = require_ready(connection, system, caller, vm, kind, check, parameter=parameter)
+    row = require_ready(connection, system, caller, vm, kind, check, parameter=parameter, value=value)
     job = kind.new_job(
         Instance(kind.instance_type, vm.id, vm.uuid),
         f"asked to {kind.verb} Vm {row.name}",
@@ -238,23 +240,25 @@ def require_ready(
     check: Check | None = None,
     *,
     parameter: str = "id",
+    value: UUID | None = None,
 ) -> Row[Any]:
     """The VM's row, locked, for a job of this kind that the caller may make.
 
     Raises:
         PermissionDenied, InvalidParameter: as ``submit``.
     """
+    shown, named = (str(vm.uuid), "it") if value is None else (str(value), f"virtual machine {vm.uuid}")
     row = lock_vm(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
     if row.removed:
-        raise InvalidParameter(parameter, str(vm.uuid), "the virtual machine was expunged")
+        raise InvalidParameter(parameter, shown, "the virtual machine was expunged")
     if not row.has_job and row.state not in kind.states:
-        rule = f"cannot {kind.verb} it in state {row.state}; its state must be {one_of(kind.states)}"
-        raise InvalidParameter(parameter, str(vm.uuid), rule)
+        rule = f"cannot {kind.verb} {named} in state {row.state}; its state must be {one_of(kind.states)}"
+        raise InvalidParameter(parameter, shown, rule)
     if kind.ability is not None and _changes_guest(kind, row):
-        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, str(vm.uuid))
+        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, shown)
     if kind.spoils_snapshots:
-        check_no_snapshots(connection, row.id, parameter, vm.uuid)
+        check_no_snapshots(connection, row.id, parameter, shown)
     if check is not None:
         check(connection, row)
     return row

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
@@ -50,7 +51,7 @@ def create_vm_snapshot(
     kind = SnapshotType.DISK_AND_MEMORY if with_memory else SnapshotType.DISK
     made = store.insert_vm_snapshot(
         connection,
-        row.instance_name,
+        f"{row.instance_name}_VS_",
         name,
         description=description,
         vm_id=vm.id,
@@ -58,7 +59,13 @@ def create_vm_snapshot(
         snapshot_type=kind.value,
     )
     ticket = submit(
-        connection, system, caller, vm, CREATE_VM_SNAPSHOT, _params(made, with_memory=with_memory), parameter=OF_VM
+        connection,
+        system,
+        caller,
+        vm,
+        CREATE_VM_SNAPSHOT,
+        params_of(made, with_memory=with_memory),
+        parameter=OF_VM,
     )
     return JobTicket(ticket.job_uuid, str(made.uuid))
 
@@ -71,7 +78,9 @@ def delete_vm_snapshot(connection: Connection, system: System, caller: Caller, r
         InvalidParameter: it was deleted, a job works on a snapshot of the VM, or the VM is in no state for it.
     """
     states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
-    return _submit_for(connection, system, caller, ref, DELETE_VM_SNAPSHOT, states, SnapshotState.EXPUNGING)
+    return submit_for(
+        connection, system, caller, ref, DELETE_VM_SNAPSHOT, states, SnapshotState.EXPUNGING, parameter=OF_SNAPSHOT
+    )
 
 
 def revert_to_vm_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
@@ -83,10 +92,19 @@ def revert_to_vm_snapshot(connection: Connection, system: System, caller: Caller
             and the snapshot has memory, or runs and it has none.
     """
     states = frozenset({SnapshotState.READY})
-    return _submit_for(connection, system, caller, ref, REVERT_TO_VM_SNAPSHOT, states, SnapshotState.REVERTING)
+    return submit_for(
+        connection,
+        system,
+        caller,
+        ref,
+        REVERT_TO_VM_SNAPSHOT,
+        states,
+        SnapshotState.REVERTING,
+        parameter=OF_SNAPSHOT,
+    )
 
 
-def _submit_for(
+def submit_for(
     connection: Connection,
     system: System,
     caller: Caller,
@@ -94,34 +112,47 @@ def _submit_for(
     kind: JobKind,
     states: frozenset[SnapshotState],
     state: SnapshotState,
+    *,
+    parameter: str,
+    volume_uuid: UUID | None = None,
 ) -> JobTicket:
-    """A job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends."""
+    """A job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends.
+
+    ``parameter``: the one that names the snapshot; ``volume_uuid``: of the one volume that it is of.
+
+    Raises:
+        PermissionDenied: the snapshot is not the caller's to touch.
+        InvalidParameter: it was deleted, a job works on a snapshot of its VM, or the two are in no state for it.
+    """
     known = store.known_vm_snapshot(connection, ref.id)
-    require_access(connection, caller, known.account_id, f"VM snapshot {ref.uuid}")
+    require_access(connection, caller, known.account_id, f"snapshot {ref.uuid}")
     seen = read_vm_row(connection, known.vm_id)
     vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
-    params = _params(ref, with_memory=known.snapshot_type == SnapshotType.DISK_AND_MEMORY)
+    with_memory = known.snapshot_type == SnapshotType.DISK_AND_MEMORY
+    params = params_of(ref, with_memory=with_memory, volume_uuid=volume_uuid)
 
     def check(connection: Connection, row: Row[Any]) -> None:
-        require_ability(system.drivers, row.hypervisor, Ability.SNAPSHOTS, OF_SNAPSHOT, str(ref.uuid))
+        require_ability(system.drivers, row.hypervisor, Ability.SNAPSHOTS, parameter, str(ref.uuid))
         snapshots = store.snapshots_of_vm(connection, row.id)
-        _check_none_at_work(snapshots, OF_SNAPSHOT, str(ref.uuid))
+        check_none_at_work(snapshots, parameter, str(ref.uuid))
         found = next((snapshot for snapshot in snapshots if snapshot.id == ref.id), None)
         if found is None:
-            raise InvalidParameter(OF_SNAPSHOT, str(ref.uuid), "the snapshot was deleted")
+            raise InvalidParameter(parameter, str(ref.uuid), "the snapshot was deleted")
         if found.state not in states:
             rule = f"it is {found.state}; its state must be {one_of(states)}"
-            raise InvalidParameter(OF_SNAPSHOT, str(ref.uuid), rule)
-        if kind is REVERT_TO_VM_SNAPSHOT and not row.has_job:
-            _check_power(row, found)
+            raise InvalidParameter(parameter, str(ref.uuid), rule)
+        if state is SnapshotState.REVERTING and not row.has_job:
+            _check_power(row, found, parameter)
 
-    ticket = submit(connection, system, caller, vm, kind, params, check, parameter=OF_SNAPSHOT)
+    ticket = submit(connection, system, caller, vm, kind, params, check, parameter=parameter, value=ref.uuid)
     store.set_snapshot_state(connection, ref.id, state)
     return ticket
 
 
-def _params(snapshot: EntityRef, *, with_memory: bool) -> dict[str, Any]:
-    return {"snapshot_id": snapshot.id, "snapshot_uuid": str(snapshot.uuid), "with_memory": with_memory}
+def params_of(snapshot: EntityRef, *, with_memory: bool, volume_uuid: UUID | None = None) -> dict[str, Any]:
+    """Params of a job about a snapshot (``SnapshotSteps``)."""
+    params = {"snapshot_id": snapshot.id, "snapshot_uuid": str(snapshot.uuid), "with_memory": with_memory}
+    return params if volume_uuid is None else {**params, "volume_uuid": str(volume_uuid)}
 
 
 def _check_creation(
@@ -135,7 +166,8 @@ def _check_creation(
         rule = "it has volumes that exist on no pool yet: start the virtual machine once"
         raise InvalidParameter(OF_VM, shown, rule)
     snapshots = store.snapshots_of_vm(connection, vm.id)
-    _check_none_at_work(snapshots, OF_VM, shown)
+    check_none_at_work(snapshots, OF_VM, shown)
+    snapshots = [snapshot for snapshot in snapshots if snapshot.volume_id is None]
     most = read_configuration(connection).number("vmsnapshot.max")
     if len(snapshots) >= most:
         rule = f"it has {len(snapshots)} snapshots, and may have {most} (vmsnapshot.max): delete one"
@@ -153,19 +185,24 @@ def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool
         require_ability(system.drivers, vm.hypervisor, ability, "snapshotmemory", str(with_memory).lower())
 
 
-def _check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
+def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
+    """No job works on one of a VM's snapshots: they come one after the other.
+
+    Raises:
+        InvalidParameter: one does; ``shown`` is the value of ``parameter``.
+    """
     for snapshot in snapshots:
         if snapshot.state in AT_WORK:
             rule = f"snapshot {snapshot.display_name} of its virtual machine is {snapshot.state}; wait for its end"
             raise InvalidParameter(parameter, shown, rule)
 
 
-def _check_power(vm: Row[Any], snapshot: Row[Any]) -> None:
+def _check_power(vm: Row[Any], snapshot: Row[Any], parameter: str) -> None:
     """A revert neither stops nor starts a VM (reference: revertToVMSnapshot)."""
     with_memory = snapshot.snapshot_type == SnapshotType.DISK_AND_MEMORY
     if with_memory and vm.state != VmState.RUNNING:
         rule = f"the snapshot has memory, and its virtual machine is {vm.state}: start it first"
-        raise InvalidParameter(OF_SNAPSHOT, str(snapshot.uuid), rule)
+        raise InvalidParameter(parameter, str(snapshot.uuid), rule)
     if not with_memory and vm.state != VmState.STOPPED:
         rule = f"the snapshot has no memory, and its virtual machine is {vm.state}: stop it first"
-        raise InvalidParameter(OF_SNAPSHOT, str(snapshot.uuid), rule)
+        raise InvalidParameter(parameter, str(snapshot.uuid), rule)

@@ -14,14 +14,16 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.attach_volume import ATTACH_VOLUME
 from bulkdeploy.provisioning.kinds.detach_volume import DETACH_VOLUME
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_attachment import attach, check_free, detach
-from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.abilities import require_ability, require_device_parameters
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.services.volumes.volumes import about, owned_volume, volume_row
+from bulkdeploy.store.deployments.deployment_facts import read_disk_offering
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes import volume_changes as store
@@ -52,6 +54,9 @@ def attach_volume(
     seen = store.read_vm(connection, vm.id)
     require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
     require_ability(system.drivers, seen.hypervisor, Ability.DATA_VOLUMES, OF_VM, str(vm.uuid))
+    offering = None if volume.disk_offering_id is None else read_disk_offering(connection, volume.disk_offering_id)
+    if offering is not None:
+        require_device_parameters(system.drivers, seen.hypervisor, offering.details, "id", str(ref.uuid))
     change = partial(attach, connection, volume, vm.id, device_id)
     if is_changed_now(connection, ATTACH_VOLUME, vm, seen.account_id, change):
         return done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
@@ -72,7 +77,7 @@ def detach_volume(
     While the VM runs no other VM gets the volume before its guest has lost it.
 
     Raises:
-        InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.
+        InvalidParameter: there is no such volume, no VM has it, it has snapshots, or the VM is in no state for it.
         PermissionDenied: the volume, or the VM named, is not the caller's to touch.
     """
     if ref is None and vm is not None and device_id is not None:
@@ -84,6 +89,7 @@ def detach_volume(
     volume, _ = owned_volume(connection, caller, ref)
     if volume.vm_id is None or volume.volume_type != VolumeType.DATADISK:
         raise InvalidParameter("id", str(ref.uuid), "it must be a data volume that a VM has")
+    check_no_snapshots_of_volumes(connection, volume.vm_id, "id", ref.uuid, volume_id=volume.id)
     seen = store.read_vm(connection, volume.vm_id)
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
 

@@ -19,6 +19,7 @@ from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.kinds.resize_volume import RESIZE_VOLUME
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib
@@ -49,7 +50,7 @@ def resize_volume(
     Raises:
         InvalidParameter, InvalidCombination: the offering does not go with the volume, or the size with the
             offering; it would shrink and is a root disk, or may not; or volume or VM are in no state for it, or
-            the hypervisor is not able to do it.
+            the volume has snapshots, or the hypervisor is not able to do it.
         PermissionDenied: the volume is not the caller's to touch, or the offering not its owner's to use.
         ResourceLimitExceeded: of primary storage, of the account or a domain above it.
         ResourceUnavailable: its storage pool has no room.
@@ -61,6 +62,7 @@ def resize_volume(
         check_resizable(volume, new, None)
         resize(connection, volume, new)
         return _done(connection, caller, ref, volume, new)
+    check_no_snapshots_of_volumes(connection, volume.vm_id, "id", ref.uuid, volume_id=volume.id)
     seen = store.read_vm(connection, volume.vm_id)
     require_access(connection, caller, seen.account_id, f"virtual machine {seen.uuid}")
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)

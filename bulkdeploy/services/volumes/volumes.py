@@ -133,8 +133,12 @@ def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
     return done_with_object(connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, about(ref))
 
 
-def owned_volume(connection: Connection, caller: Caller, ref: EntityRef) -> tuple[Row[Any], Owner]:
+def owned_volume(
+    connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id"
+) -> tuple[Row[Any], Owner]:
     """A live volume, which no other call changes before the transaction ends, and its owner.
+
+    ``parameter``: the one of the call that names it.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -142,7 +146,7 @@ def owned_volume(connection: Connection, caller: Caller, ref: EntityRef) -> tupl
     """
     row = store.take_volume(connection, ref.id)
     if row is None:
-        raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
+        raise InvalidParameter(parameter, str(ref.uuid), "the volume was deleted")
     return row, require_access(connection, caller, row.account_id, f"volume {ref.uuid}")
 
 

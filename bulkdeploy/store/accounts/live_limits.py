@@ -1,13 +1,13 @@
-"""Limits of what is counted when it is asked for, and not kept as a count: networks, templates.
+"""Limits of what is counted when it is asked for, and not kept as a count: networks, templates, snapshots.
 
 Who adds one holds an advisory lock of the account and of each domain above it, counts, and adds: two calls at
 once can not both pass. ``resource_counts`` does the same for what deployments use by the thousand.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, FromClause, func, select
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
@@ -18,8 +18,14 @@ from bulkdeploy.store.locks import Lock, take_locks
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
+from bulkdeploy.store.tables.virtual_machines import vm_snapshots
 
-_TABLES = {ResourceType.NETWORK: networks, ResourceType.TEMPLATE: templates}
+LIVE: Mapping[ResourceType, FromClause] = {
+    ResourceType.NETWORK: networks,
+    ResourceType.TEMPLATE: templates,
+    ResourceType.SNAPSHOT: select(vm_snapshots).where(vm_snapshots.c.volume_id.is_not(None)).subquery("snapshots"),
+}
+"""Where what is counted so is."""
 
 
 def require_within_limits(connection: Connection, owners: Sequence[Owner], kind: ResourceType) -> None:
@@ -38,7 +44,7 @@ def require_within_limits(connection: Connection, owners: Sequence[Owner], kind:
     take_locks(connection, Lock.DOMAIN_LIMITS, below_root)
     take_locks(connection, Lock.ACCOUNT_LIMITS, account_ids)
     book = read_limits(connection, account_ids, {owner.lineage for owner in bound})
-    used = _counts(connection, _TABLES[kind], account_ids, below_root)
+    used = count_live(connection, kind, account_ids, below_root)
     for owner in bound:
         for holder, limits in limits_binding(book, owner).items():
             most = limits.get(kind, UNLIMITED)
@@ -47,25 +53,26 @@ def require_within_limits(connection: Connection, owners: Sequence[Owner], kind:
             used[holder] += 1
 
 
-def _counts(
-    connection: Connection, table: Table, account_ids: Iterable[int], below_root: Iterable[int]
+def count_live(
+    connection: Connection, kind: ResourceType, account_ids: Iterable[int], of_domains: Iterable[int]
 ) -> Counter[tuple[str, int]]:
-    """How many live rows accounts have, and domains with those below."""
+    """How many of this kind accounts have, and domains with those below."""
+    table = LIVE[kind]
     above = domains.alias("above")
     live = table.c.removed.is_(None)
     of_accounts = select(table.c.account_id, func.count()).where(live, id_in(table.c.account_id, account_ids))
-    of_domains = (
+    of_domains_below = (
         select(above.c.id, func.count())
         .select_from(table)
         .join(accounts, accounts.c.id == table.c.account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)
         .join(above, domains.c.lineage.startswith(above.c.lineage))
-        .where(live, id_in(above.c.id, below_root))
+        .where(live, id_in(above.c.id, of_domains))
     )
     found = Counter[tuple[str, int]]()
     for holder, query, column in (
         ("account", of_accounts, table.c.account_id),
-        ("domain", of_domains, above.c.id),
+        ("domain", of_domains_below, above.c.id),
     ):
         found.update({(holder, row[0]): row[1] for row in connection.execute(query.group_by(column))})
     return found

@@ -16,11 +16,10 @@ from bulkdeploy.domain.accounts import AccountType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import bytes_to_whole_gib
 from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.store.accounts.live_limits import LIVE, count_live
 from bulkdeploy.store.accounts.resource_limits import Limits, OwnerKind, read_limits
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.ledger import resource_counts
-from bulkdeploy.store.tables.networks import networks
-from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
 COUNTED: Mapping[ResourceType, str] = {
@@ -34,7 +33,6 @@ COUNTED: Mapping[ResourceType, str] = {
 
 NEVER_USED: Mapping[ResourceType, str] = {
     ResourceType.PUBLIC_IP: "ip",
-    ResourceType.SNAPSHOT: "snapshot",
     ResourceType.VPC: "vpc",
     ResourceType.SECONDARY_STORAGE: "secondarystorage",
 }
@@ -43,8 +41,12 @@ NEVER_USED: Mapping[ResourceType, str] = {
 LIVE_COUNTS: Mapping[ResourceType, str] = {
     ResourceType.NETWORK: "network",
     ResourceType.TEMPLATE: "template",
+    ResourceType.SNAPSHOT: "snapshot",
 }
 """Resources of accounts that are counted when they are asked for."""
+
+OF_DOMAINS: Mapping[ResourceType, str] = {**COUNTED, **NEVER_USED, ResourceType.SNAPSHOT: "snapshot"}
+"""Resources that domains show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,11 @@ def domain_counters(connection: Connection, lineages: Mapping[int, str]) -> dict
     """The counter fields of each domain (its lineage by its id); totals include the domains below it."""
     book = read_limits(connection, [], lineages.values())
     totals = _counts(connection, "domain", list(lineages))
-    nouns = {**COUNTED, **NEVER_USED}
+    snapshots = count_live(connection, ResourceType.SNAPSHOT, (), lineages)
+    for domain_id in lineages:
+        totals[domain_id][ResourceType.SNAPSHOT] = snapshots["domain", domain_id]
     return {
-        domain_id: _fields(book.of_domain(lineage), nouns, totals[domain_id])
+        domain_id: _fields(book.of_domain(lineage), OF_DOMAINS, totals[domain_id])
         for domain_id, lineage in lineages.items()
     }
 
@@ -113,12 +117,12 @@ def _counts(
 
 
 def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[ResourceType, int]]:
-    """Networks and templates of each account."""
+    """What each account has of LIVE_COUNTS."""
     parts = [
         select(literal(kind.value).label("kind"), table.c.account_id, func.count())
         .where(id_in(table.c.account_id, ids), table.c.removed.is_(None))
         .group_by(table.c.account_id)
-        for kind, table in ((ResourceType.NETWORK, networks), (ResourceType.TEMPLATE, templates))
+        for kind, table in LIVE.items()
     ]
     counts: dict[int, dict[ResourceType, int]] = defaultdict(dict)
     for kind, account_id, amount in connection.execute(union_all(*parts)):

@@ -8,7 +8,7 @@ import re
 import select
 import time
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ ONLY_BY_RACES = frozenset(
 """Unique indexes that only a race can violate: who writes has looked before, and, made to look again, will see."""
 
 MOST_ATTEMPTS = 20
+NOTHING = nullcontext()
 USED = "bulkdeploy_used"
 ACTIONS = "bulkdeploy_after_commit"
 ANSWERS = "bulkdeploy_answers"
@@ -262,7 +263,13 @@ def read_only(engine: Engine) -> Iterator[Connection]:
                 raise
 
 
-def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = Failpoint.CALL_COMMIT) -> T:
+def run_transaction(
+    engine: Engine,
+    work: Callable[[Connection], T],
+    at: str = Failpoint.CALL_COMMIT,
+    *,
+    during: AbstractContextManager[object] = NOTHING,
+) -> T:
     """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
 
     Only an edge opens a transaction: an API call's dispatcher, a program's command, a worker's step. ``work`` may
@@ -274,6 +281,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
     one of ONLY_BY_RACES. One that waited too long for a lock (``store.locks.lock_timeout``) gives everything
     back and begins anew, too, until it waits as long as it takes.
     One that calls something outside (``call_outside``) is undone meanwhile, and begins anew with the answer.
+    ``during``: entered for each attempt, and left meanwhile.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
     openstack.md section 3 shows what retrying inside one transaction does).
 
@@ -285,7 +293,8 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
     answers: dict[Hashable, object] = {}
     while attempt < MOST_ATTEMPTS:
         try:
-            result, actions = _run_once(engine, work, at, lock_tries, answers)
+            with during:
+                result, actions = _run_once(engine, work, at, lock_tries, answers)
         except _Question as question:
             answers[question.key] = question.call()
             continue

@@ -13,6 +13,8 @@ from bulkdeploy.domain.deployment import (
     TemplateFacts,
     ZoneFacts,
 )
+from bulkdeploy.domain.device_parameters import VARIANTS
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.topology import AffinityType, AllocationState, NetworkType, StorageType, TemplateKind
 
 
@@ -59,6 +61,7 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | N
         domain_ids=tuple(row.domain_ids),
         zone_ids=tuple(row.zone_ids),
         active=row.state == "Active",
+        details=row.details,
     )
 
 
@@ -79,6 +82,7 @@ def read_disk_offering(connection: Connection, offering_id: int) -> DiskOffering
         domain_ids=tuple(row.domain_ids),
         zone_ids=tuple(row.zone_ids),
         active=row.state == "Active",
+        details=row.details,
     )
 
 
@@ -109,6 +113,8 @@ def read_template(connection: Connection, template_id: int, zone_id: int, owner:
         owner_id=row.account_id,
         is_public=row.is_public,
         shared_with_owner=row.shared,
+        variants=tuple(filter(None, map(str.strip, row.details.get(VARIANTS, "").split(",")))),
+        uefi=row.details.get(UEFI),
     )
 
 

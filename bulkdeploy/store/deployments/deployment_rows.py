@@ -16,8 +16,10 @@ from sqlalchemy import Connection, Row, insert
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeploySpec, NamedVm
+from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Ints, Plan
@@ -199,10 +201,15 @@ def write_vms(
             "state": VmState.STOPPED.value,
             "group_id": group_id,
             "deployment_id": deployment_id,
-            "details": orjson.dumps(dict(spec.request.details)).decode(),
+            "details": orjson.dumps(_details_of(spec)).decode(),
             **spec.request.flags,
         },
     )
+
+
+def _details_of(spec: DeploySpec) -> dict[str, str]:
+    said = {VARIANT: spec.request.variant.name, UEFI: spec.uefi}
+    return {**spec.request.details, **{name: value for name, value in said.items() if value is not None}}
 
 
 def write_volumes(connection: Connection, *, spec: DeploySpec, new: NewVms, placed: Plan | None) -> None:

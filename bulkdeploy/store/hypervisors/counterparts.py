@@ -1,6 +1,6 @@
 """What a cloud behind this one was told to make for VMs and volumes, by attempts; rows stay for ever."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -51,3 +51,14 @@ _ALL = text("SELECT uuid, attempt, root_uuid FROM counterparts")
 def all_noted(connection: Connection) -> Sequence[Row[Any]]:
     """All: uuid, attempt, root_uuid."""
     return connection.execute(_ALL).all()
+
+
+_AMONG = text(
+    "SELECT uuid, attempt, root_uuid FROM counterparts"
+    " WHERE uuid = ANY(:ids) OR root_uuid = ANY(:ids) OR attempt > 1"
+)
+
+
+def noted_among(connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """What may have one of these ids there, or as a root volume here: all whose first attempt failed is."""
+    return connection.execute(_AMONG, {"ids": list(ids)}).all()

@@ -26,14 +26,14 @@ def hosts(connection: Connection, pool_uuid: UUID | None = None) -> Sequence[Row
 
 
 _POOLS = text(
-    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, h.uuid AS host_uuid,"
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes, h.uuid AS host_uuid,"
     " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM storage_pools p"
     " LEFT JOIN hosts h ON h.id = p.host_id LEFT JOIN clusters c ON c.id = p.cluster_id"
     " WHERE p.removed IS NULL ORDER BY p.id"
 )
 
 _POOLS_OF_HOST = text(
-    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path,"
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes,"
     " CASE WHEN p.host_id IS NOT NULL THEN h.uuid END AS host_uuid, h.hypervisor"
     " FROM hosts h JOIN storage_pools p"
     " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
@@ -43,7 +43,7 @@ _POOLS_OF_HOST = text(
 
 
 _POOLS_OF_VOLUMES = text(
-    "SELECT DISTINCT p.uuid, p.name, p.pool_type, p.ip_address, p.path, h.uuid AS host_uuid,"
+    "SELECT DISTINCT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes, h.uuid AS host_uuid,"
     " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM volumes v"
     " JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN hosts h ON h.id = p.host_id"
     " LEFT JOIN clusters c ON c.id = p.cluster_id WHERE v.uuid = ANY(CAST(:volumes AS uuid[]))"

@@ -172,10 +172,12 @@ def delete_expired(connection: Connection, *, minutes: int, most: int) -> int:
 
 
 _DUE_TO_EXPUNGE = (
-    "SELECT v.id, v.uuid, v.account_id, v.user_id FROM virtual_machines v WHERE v.removed IS NULL"
-    " AND ((v.state = 'Destroyed' AND v.updated < now() - make_interval(secs => :delay))"
-    "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again))"
-    "   OR v.account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL))"
+    "SELECT v.id, v.uuid, v.account_id, v.user_id FROM virtual_machines v WHERE v.id IN ("
+    "   SELECT id FROM virtual_machines WHERE removed IS NULL AND (compute_released OR gone)"
+    "     AND ((state = 'Destroyed' AND updated < now() - make_interval(secs => :delay))"
+    "       OR (state = 'Expunging' AND updated < now() - make_interval(secs => :again)))"
+    "   UNION SELECT o.id FROM accounts a JOIN virtual_machines o ON o.account_id = a.id"
+    "     WHERE a.removed IS NOT NULL AND o.removed IS NULL)"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status + 0 = 0"
     "   AND j.instance_type = 'VirtualMachine')"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 2"

@@ -20,18 +20,24 @@ from bulkdeploy.domain.errors import InsufficientAddresses
 MAC_PREFIX = int(GENERATED_MACS.removesuffix(":"), 16) << 40
 
 
-IN_USE = (
-    "(SELECT network_id, ip_address FROM nics WHERE removed IS NULL"
-    " UNION ALL SELECT network_id, ip_address FROM nic_secondary_ips)"
+_OF_NICS = (
+    "SELECT network_id, ip_address FROM nics WHERE removed IS NULL"
+    " UNION ALL SELECT network_id, ip_address FROM nic_secondary_ips"
 )
+OF_NICS = f"({_OF_NICS})"
 """First and secondary addresses of live nics, for statements."""
+
+IN_USE = f"({_OF_NICS} UNION ALL SELECT network_id, ip_address FROM unmanaged_addresses)"  # noqa: S608 - ours
+"""Those, and the addresses of guests that no row owns. The books count the latter as given back all the while, and
+give them to nobody: a guest that is gone, or adopted, needs no book-keeping."""
 
 
 _FREE = text(
     f"WITH taken AS (SELECT network_id, ip_address FROM {IN_USE} used WHERE network_id = :network"  # noqa: S608 - ours
     "   UNION SELECT network_id, CAST(gateway AS inet) FROM ip_ranges WHERE network_id = :network)"
     " SELECT r.pod_id, sum(greatest(CAST(r.end_ip - r.next_ip AS bigint) + 1, 0)"
-    "   + (SELECT count(*) FROM released_addresses a WHERE a.ip_range_id = r.id)"
+    "   + (SELECT count(*) FROM released_addresses a WHERE a.ip_range_id = r.id"
+    "       AND a.ip_address NOT IN (SELECT ip_address FROM taken WHERE ip_address IS NOT NULL))"
     "   - (SELECT count(*) FROM taken WHERE ip_address BETWEEN r.next_ip AND r.end_ip)) AS free"
     " FROM ip_ranges r WHERE r.network_id = :network AND r.removed IS NULL GROUP BY r.pod_id"
 )
@@ -148,11 +154,20 @@ def _take_from_cursor(
         block = (inet_ntoa(number.to_bytes(4)) for number in range(cursor, last + 1) if number != gateway)
         ips += [ip for ip in block if ip not in used]
         cursor = last + 1
-    connection.execute(
-        text("UPDATE ip_ranges SET next_ip = CAST(:next AS inet) WHERE id = :range"),
-        {"range": row.id, "next": str(IPv4Address(cursor))},
-    )
+    connection.execute(_MOVE_CURSOR, {"range": row.id, "next": str(IPv4Address(cursor)), "network": network_id})
     return ips
+
+
+_MOVE_CURSOR = text(
+    "WITH passed AS (INSERT INTO released_addresses (ip_range_id, ip_address)"  # noqa: S608 - ours
+    "   SELECT r.id, u.ip_address FROM ip_ranges r JOIN unmanaged_addresses u ON u.network_id = :network"
+    "   AND u.ip_address >= r.next_ip AND u.ip_address < CAST(:next AS inet)"
+    "   AND u.ip_address <> CAST(r.gateway AS inet)"
+    f"   WHERE r.id = :range AND NOT EXISTS (SELECT FROM {OF_NICS} used WHERE used.network_id = :network"
+    "     AND used.ip_address = u.ip_address) ON CONFLICT DO NOTHING)"
+    " UPDATE ip_ranges SET next_ip = CAST(:next AS inet) WHERE id = :range"
+)
+"""What it passes because a guest that no row owns has it is given back, and waits for the guest's end."""
 
 
 def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:

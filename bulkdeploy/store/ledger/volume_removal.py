@@ -61,13 +61,22 @@ _WITH_VMS = text(
 )
 
 
+_SNAPSHOTS_OF = text(
+    "UPDATE vm_snapshots SET removed = now() WHERE volume_id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL"
+)
+
+
 def destroy_volumes_with(connection: Connection, vm_ids: Sequence[int], volume_ids: Sequence[int]) -> None:
     """Delete these volumes, which these VMs have, or had until this transaction gave back what they held.
+
+    Their snapshots, which lie in them, go as well.
 
     Those that were protected since they were asked for stay.
     """
     wanted = {"vms": int_array(vm_ids), "volumes": int_array(volume_ids)}
-    destroy_volumes(connection, list(connection.execute(_WITH_VMS, wanted).scalars()))
+    gone = list(connection.execute(_WITH_VMS, wanted).scalars())
+    connection.execute(_SNAPSHOTS_OF, {"volumes": int_array(gone)})
+    destroy_volumes(connection, gone)
 
 
 _OF_ACCOUNTS = text(

@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    ForeignKey,
     Index,
     Integer,
     SmallInteger,
@@ -14,7 +15,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import INET, JSONB
 
 from bulkdeploy.store.tables.schema import metadata
 
@@ -70,6 +71,31 @@ guest_filters = Table(
     Column("vm_updated", DateTime(timezone=True), nullable=False, comment="the VM's; a later one began anew"),
     Column("version", BigInteger, nullable=False, server_default=text("1"), comment="grows with every write"),
     comment="the security group rules that running guests were given",
+)
+
+unmanaged_guests = Table(
+    "unmanaged_guests",
+    metadata,
+    Column("guest_uuid", Uuid, primary_key=True),
+    Column(
+        "let_go",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="by unmanageVirtualMachine: it runs without a row because somebody wanted it so",
+    ),
+    Column("noted", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    comment="guests that hypervisors run and no row owned when they were looked at last",
+)
+
+unmanaged_addresses = Table(
+    "unmanaged_addresses",
+    metadata,
+    Column("guest_uuid", Uuid, ForeignKey("unmanaged_guests.guest_uuid", ondelete="CASCADE"), primary_key=True),
+    Column("network_id", BigInteger, primary_key=True),
+    Column("ip_address", INET, primary_key=True),
+    Index("ix_unmanaged_addresses_address", "network_id", "ip_address"),
+    comment="addresses of those guests, which no nic gets",
 )
 
 counterparts = Table(

@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Computed,
     DateTime,
     Index,
     Integer,
@@ -117,9 +118,20 @@ virtual_machines = Table(
         server_default=text("false"),
         comment="its user_vm, cpu and memory counts were given back",
     ),
+    Column(
+        "gone",
+        Boolean,
+        Computed("state = ANY (ARRAY['Destroyed', 'Expunging'])", persisted=True),
+        comment="an index of the state itself would be written to at each change of it",
+    ),
     created(),
     Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     removed(),
+    Index(
+        "ix_virtual_machines_uncounted",
+        "account_id",
+        postgresql_where=text("removed IS NULL AND (compute_released OR gone)"),
+    ),
     Index(
         "ix_virtual_machines_account",
         "account_id",
@@ -181,6 +193,7 @@ vm_snapshots = Table(
     name_column("display_name"),
     Column("description", Text),
     parent_id("vm_id", index=True),
+    Column("volume_id", BigInteger, comment="the one volume that it is of; NULL: all of its VM"),
     parent_id("account_id", index=True),
     Column("snapshot_type", Text, nullable=False, comment="Disk, DiskAndMemory"),
     Column("state", Text, nullable=False, comment="Creating, Ready, Reverting, Expunging, Error"),
@@ -188,6 +201,7 @@ vm_snapshots = Table(
     Column("is_current", Boolean, nullable=False, comment="what its VM has since then was made on it"),
     created(),
     removed(),
+    Index("ix_vm_snapshots_volume_id", "volume_id", postgresql_where=text("volume_id IS NOT NULL")),
 )
 
 console_tokens = Table(

@@ -15,18 +15,21 @@ from bulkdeploy.store.database.arrays import int_array
 
 _VMS = text(
     "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
-    " v.user_data, v.password_encrypted,"
+    " v.user_data, v.password_encrypted, coalesce(o.details, '{}') || v.details AS details,"
     " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
-    " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
-    " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+    " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor,"
+    " i.uuid AS iso_uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+    " LEFT JOIN templates i ON i.id = coalesce(v.iso_id, v.template_id) AND i.kind = 'iso'"
+    " LEFT JOIN service_offerings o ON o.id = v.service_offering_id"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
 )
 
 _VOLUMES = text(
-    "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, p.uuid AS pool_uuid, t.uuid AS template_uuid"
-    " FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
+    "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, p.uuid AS pool_uuid, t.uuid AS template_uuid,"
+    " o.details FROM volumes v LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
+    " LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
     " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"
 )
 

@@ -1,6 +1,6 @@
 """Rows of VMs, volumes and nics that another cloud has: read, written by COPY, and changed, many at a time."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -55,9 +55,10 @@ def accounts_by_name(connection: Connection) -> dict[tuple[str, str], int]:
     }
 
 
-def host_places(connection: Connection) -> dict[str, tuple[int, int, int]]:
-    """Host, cluster and pod of every host, by its uuid as text."""
-    rows = connection.execute(text("SELECT uuid, id, cluster_id, pod_id FROM hosts WHERE removed IS NULL"))
+def host_places(connection: Connection, uuids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    """Host, cluster and pod of hosts, by their uuids as text; without hosts that there are not."""
+    query = text("SELECT uuid, id, cluster_id, pod_id FROM hosts WHERE removed IS NULL AND uuid = ANY(:uuids)")
+    rows = connection.execute(query, {"uuids": list(map(UUID, uuids))})
     return {str(uuid): (host, cluster, pod) for uuid, host, cluster, pod in rows}
 
 
@@ -106,13 +107,25 @@ def present(connection: Connection, entity: Entity, part: Part | None = None) ->
     return {row["uuid"]: dict(row) for row in connection.execute(query).mappings()}
 
 
-def brought_by_imports(connection: Connection) -> set[int]:
-    """VMs that came with another cloud; all others were deployed by calls of ours."""
+def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, frozenset[str]]:
+    """The volumes of VMs that are among these or have one that is: uuids as text, by the VMs'."""
+    query = text(
+        "SELECT v.uuid, array_agg(d.uuid) FROM virtual_machines v JOIN volumes d ON d.vm_id = v.id"
+        " WHERE v.removed IS NULL AND d.removed IS NULL AND v.id IN ("
+        "SELECT id FROM virtual_machines WHERE uuid = ANY(:uuids)"
+        " UNION SELECT vm_id FROM volumes WHERE uuid = ANY(:uuids)) GROUP BY v.uuid"
+    )
+    rows = connection.execute(query, {"uuids": list(uuids)})
+    return {str(vm): frozenset(map(str, theirs)) for vm, theirs in rows}
+
+
+def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int]:
+    """Of these VMs those that came with another cloud; all others were deployed by calls of ours."""
     query = (
         "SELECT v.id FROM virtual_machines v JOIN deployments d ON d.id = v.deployment_id"
-        " WHERE d.config ->> :learnt = 'true' AND v.removed IS NULL"
+        " WHERE d.config ->> :learnt = 'true' AND v.id = ANY(:vms)"
     )
-    return set(connection.execute(text(query), {"learnt": LEARNT}).scalars())
+    return set(connection.execute(text(query), {"learnt": LEARNT, "vms": list(vm_ids)}).scalars())
 
 
 def held_by_jobs(connection: Connection, since: datetime) -> set[int]:

@@ -1,21 +1,131 @@
-"""Guests and volumes that hypervisors have and no row knows: what is to be known to give them rows."""
+"""Guests and volumes that hypervisors have and no row knows: which, and what is to be known to give them rows.
 
-from collections.abc import Collection, Sequence
+What a look at hypervisors found is noted (``unmanaged_guests``): nobody gets an address that such a guest has.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.ledger.addresses import IN_USE
+from bulkdeploy.store.ledger.addresses import OF_NICS
+from bulkdeploy.store.locks import Lock, take_lock
 
-_VMS = text("SELECT uuid FROM virtual_machines WHERE removed IS NULL")
+_UNKNOWN = text(
+    "SELECT u.uuid FROM unnest(CAST(:uuids AS uuid[])) u (uuid) WHERE NOT EXISTS (SELECT FROM virtual_machines v"
+    " WHERE v.uuid = u.uuid AND (v.removed IS NULL OR v.removed >= CAST(:since AS timestamptz)))"
+)
 _VOLUMES = text("SELECT uuid FROM volumes WHERE removed IS NULL OR state = 'Destroy'")
 
 
-def known_uuids(connection: Connection) -> tuple[set[UUID], set[UUID]]:
-    """The VMs, and the volumes, that rows know: those that are still to be removed, too."""
-    return set(connection.execute(_VMS).scalars()), set(connection.execute(_VOLUMES).scalars())
+def read_moment(connection: Connection) -> datetime:
+    """When this transaction began, by the database's clock."""
+    moment: datetime = connection.execute(text("SELECT now()")).scalar_one()
+    return moment
+
+
+def unknown_guests(connection: Connection, uuids: Collection[UUID], since: datetime | None = None) -> set[UUID]:
+    """Those of these guests that no VM is.
+
+    ``since``: nor was at any time after this; a guest that was seen then may have been one that was expunged after.
+    """
+    return set(connection.execute(_UNKNOWN, {"uuids": list(uuids), "since": since}).scalars())
+
+
+def known_volumes(connection: Connection) -> set[UUID]:
+    """The volumes that rows know: those that are still to be removed, too."""
+    return set(connection.execute(_VOLUMES).scalars())
+
+
+_FORGET_UNSEEN = text(
+    "DELETE FROM unmanaged_guests WHERE noted < :before AND guest_uuid <> ALL(CAST(:guests AS uuid[]))"
+)
+_NOTE = text(
+    "INSERT INTO unmanaged_guests (guest_uuid) SELECT unnest(CAST(:guests AS uuid[])) ON CONFLICT DO NOTHING"
+)
+_NOTE_ADDRESSES = text(
+    "INSERT INTO unmanaged_addresses (guest_uuid, network_id, ip_address)"
+    " SELECT a.guest, n.id, a.ip"
+    " FROM unnest(CAST(:guests AS uuid[]), CAST(:networks AS uuid[]), CAST(:ips AS inet[])) a (guest, network, ip)"
+    " JOIN networks n ON n.uuid = a.network AND n.removed IS NULL ON CONFLICT DO NOTHING"
+)
+
+
+def note_look(
+    connection: Connection,
+    guests: Collection[UUID],
+    addresses: Iterable[tuple[UUID, UUID, str]],
+    *,
+    began: datetime,
+    was_complete: bool,
+) -> set[UUID]:
+    """Note what a look at hypervisors, begun at that moment, found: guests, and of each network and address.
+
+    What was noted before and not found by a complete look is forgotten. Answers the guests that no VM is by now.
+    """
+    take_lock(connection, Lock.UNMANAGED)
+    unknown = unknown_guests(connection, guests)
+    if was_complete:
+        connection.execute(_FORGET_UNSEEN, {"guests": sorted(unknown), "before": began})
+    connection.execute(_NOTE, {"guests": sorted(unknown)})
+    if rows := [one for one in addresses if one[0] in unknown]:
+        owners, networks, ips = (list(column) for column in zip(*rows, strict=True))
+        connection.execute(_NOTE_ADDRESSES, {"guests": owners, "networks": networks, "ips": ips})
+    return unknown
+
+
+_NOTE_LET_GO = (
+    text(
+        "INSERT INTO unmanaged_guests (guest_uuid, let_go) SELECT uuid, true FROM virtual_machines WHERE id = :vm"
+        " ON CONFLICT (guest_uuid) DO UPDATE SET let_go = true, noted = now()"
+    ),
+    text(
+        "INSERT INTO unmanaged_addresses (guest_uuid, network_id, ip_address)"
+        " SELECT v.uuid, a.network_id, a.ip_address FROM virtual_machines v JOIN"
+        "   (SELECT vm_id, network_id, ip_address FROM nics WHERE vm_id = :vm AND removed IS NULL"
+        "    UNION ALL SELECT n.vm_id, s.network_id, s.ip_address"
+        "    FROM nic_secondary_ips s JOIN nics n ON n.id = s.nic_id"
+        "    WHERE n.vm_id = :vm AND n.removed IS NULL) a ON a.vm_id = v.id"
+        " WHERE a.ip_address IS NOT NULL ON CONFLICT DO NOTHING"
+    ),
+    text("UPDATE volumes SET standalone = false WHERE vm_id = :vm AND removed IS NULL AND standalone"),
+)
+
+
+def note_let_go(connection: Connection, vm_id: int) -> None:
+    """Note a VM's guest as one that is let go, with its addresses; whichever volumes it has go with it."""
+    for statement in _NOTE_LET_GO:
+        connection.execute(statement, {"vm": vm_id})
+
+
+_REMOVE_ROWS = (
+    text("UPDATE nics SET uuid = gen_random_uuid() WHERE vm_id = :vm AND removed = now()"),
+    text("UPDATE volumes SET uuid = gen_random_uuid() WHERE vm_id = :vm AND removed = now()"),
+    text(
+        "UPDATE virtual_machines SET uuid = gen_random_uuid(), state = 'Expunging', removed = now(),"
+        "   updated = now() WHERE id = :vm"
+    ),
+)
+
+
+def remove_rows(connection: Connection, vm_id: int) -> None:
+    """Remove a VM that holds nothing any more; its row, and those of what it had, give up their ids."""
+    for statement in _REMOVE_ROWS:
+        connection.execute(statement, {"vm": vm_id})
+
+
+def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
+    """These guests are VMs now, or gone: what is noted of them goes, and their addresses may be taken."""
+    query = text("DELETE FROM unmanaged_guests WHERE guest_uuid = ANY(CAST(:guests AS uuid[]))")
+    connection.execute(query, {"guests": list(guests)})
+
+
+def let_go_of(connection: Connection) -> set[UUID]:
+    """The guests that run without a row because somebody wanted it so."""
+    return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 
 
 def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
@@ -71,9 +181,9 @@ def networks_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, R
 def addresses_in_use(
     connection: Connection, network_ids: Collection[int], ips: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Those of these addresses that live nics of these networks have."""
+    """Those of these addresses that live nics of these networks have; guests that no row owns do not count."""
     query = text(
-        f"SELECT network_id, host(ip_address) FROM {IN_USE} used"  # noqa: S608 - ours
+        f"SELECT network_id, host(ip_address) FROM {OF_NICS} used"  # noqa: S608 - ours
         " WHERE network_id = ANY(CAST(:networks AS bigint[])) AND ip_address = ANY(CAST(:ips AS inet[]))"
     )
     rows = connection.execute(query, {"networks": int_array(sorted(network_ids)), "ips": list(ips)})

@@ -148,10 +148,24 @@ def root_disk_bytes(connection: Connection, vm_id: int) -> int:
     )
 
 
+def root_volume_id(connection: Connection, vm_id: int) -> int | None:
+    """The VM's root volume; None: it has none by now."""
+    return connection.execute(
+        text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"), {"vm": vm_id}
+    ).scalar()
+
+
 def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
     """Whether that is a template or an ISO."""
     kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()
     return TemplateKind(kind)
+
+
+def drive_of(connection: Connection, vm_id: int) -> int | None:
+    """The VM's own word on its drive: an ISO's id; 0: none; None: what it was made from."""
+    query = text("SELECT iso_id FROM virtual_machines WHERE id = :vm")
+    drive: int | None = connection.execute(query, {"vm": vm_id}).scalar_one()
+    return drive
 
 
 def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:

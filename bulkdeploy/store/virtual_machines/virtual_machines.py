@@ -1,4 +1,4 @@
-"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+"""Virtual machines as clients see them: rows for any number of ids, and the list query (one file: one object).
 
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, or_, select
 
 from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.store.database.arrays import int_array, is_live
 from bulkdeploy.store.filters import (
@@ -28,10 +29,11 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered, rows_of
+from bulkdeploy.store.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.ledger import resource_counts
 from bulkdeploy.store.tables.networks import networks, nics
 from bulkdeploy.store.tables.offerings import service_offerings, templates
 from bulkdeploy.store.tables.topology import hosts, zones
@@ -172,12 +174,15 @@ def list_virtual_machines(
     """
     vm = virtual_machines.c
     query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
-    if not sees_destroyed:
-        query = query.where(vm.state.not_in(GONE))
-    elif "state" not in arguments:
-        query = query.where(vm.state != VmState.EXPUNGING)
-    query = filtered(query, {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}, arguments)
-    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging)
+    filters = {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}
+    listed = vm.state != VmState.EXPUNGING if sees_destroyed else vm.state.not_in(GONE)
+    if not sees_destroyed or "state" not in arguments:
+        query = query.where(listed)
+    kept = None
+    if not filters.keys() & arguments.keys():
+        kept = Kept(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
+    query = filtered(query, filters, arguments)
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, kept)
     ids = [row["id"] for row in page.rows]
     wanted: Any = {"details": details, "with_user_data": bool(arguments.get("userdata"))}
     rows = rows_of(ids, partial(virtual_machine_rows, connection, **wanted, with_jobs=True))
@@ -186,6 +191,21 @@ def list_virtual_machines(
         return rows_of(ids, partial(virtual_machine_texts, connection, fields, **wanted))
 
     return Page(rows, page.count, json)
+
+
+def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
+    """How many VMs are ``listed``: as many as count against limits, but for the few that are gone or do not."""
+    vm, counts = virtual_machines.c, resource_counts.c
+    kept = select(func.coalesce(func.sum(counts.amount), 0)).where(
+        counts.owner_kind == "account",
+        counts.resource_type == ResourceType.USER_VM,
+        visibility.of_account(counts.owner_id),
+    )
+    more = case((and_(vm.compute_released, listed), 1), (and_(~vm.compute_released, ~listed), -1), else_=0)
+    others = select(func.coalesce(func.sum(more), 0)).where(
+        vm.removed.is_(None), or_(vm.compute_released, vm.gone), visibility.of_account(vm.account_id)
+    )
+    return select(kept.scalar_subquery() + others.scalar_subquery())
 
 
 def _filters() -> Filters:

@@ -1,4 +1,8 @@
-"""Snapshots of VMs: their list query, and how they begin, change and end. A VM has one at work at most."""
+"""Snapshots of VMs: their list query, and how they begin, change and end. A VM has one at work at most.
+
+One of a single volume is a snapshot of the VM that has the volume (``volume_id``): it has no parent, and is never
+current.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -19,7 +23,9 @@ from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """One page of snapshots, the newest first."""
     query = (
-        _query().where(visibility.condition(), vm_snapshots.c.removed.is_(None)).order_by(vm_snapshots.c.id.desc())
+        _query()
+        .where(visibility.condition(), vm_snapshots.c.removed.is_(None), vm_snapshots.c.volume_id.is_(None))
+        .order_by(vm_snapshots.c.id.desc())
     )
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     add_tags(connection, VM_SNAPSHOT, rows)
@@ -79,28 +85,41 @@ def _filters() -> Filters:
 
 
 def insert_vm_snapshot(
-    connection: Connection, instance_name: str, display_name: str | None, **values: Any
+    connection: Connection, prefix: str, display_name: str | None, *, volume_id: int | None = None, **values: Any
 ) -> EntityRef:
-    """Write a snapshot that a job is to make; it is named after its VM and the moment, and shown so by default."""
+    """Write a snapshot that a job is to make; its name is a prefix and the moment, and is shown by default."""
     moment = func.to_char(func.timezone("UTC", func.now()), "YYYYMMDDHH24MISS")
-    name = literal(f"{instance_name}_VS_") + moment
+    name = literal(prefix) + moment
     made = insert(vm_snapshots).values(
         name=name,
         display_name=name if display_name is None else display_name,
         state=SnapshotState.CREATING.value,
         is_current=False,
+        volume_id=volume_id,
         **values,
     )
     row = connection.execute(
         made.returning(*(vm_snapshots.c[column] for column in ("id", "uuid", "display_name")))
     ).one()
-    return EntityRef(Entity.VM_SNAPSHOT, row.id, row.uuid, row.display_name)
+    entity = Entity.VM_SNAPSHOT if volume_id is None else Entity.SNAPSHOT
+    return EntityRef(entity, row.id, row.uuid, row.display_name)
 
 
 def snapshots_of_vm(connection: Connection, vm_id: int) -> Sequence[Row[Any]]:
-    """The live snapshots of a VM, whose row the caller has locked."""
+    """The live snapshots of a VM and of its volumes; the caller has locked the VM's row."""
     query = select(vm_snapshots).where(vm_snapshots.c.vm_id == vm_id, vm_snapshots.c.removed.is_(None))
     return connection.execute(query.order_by(vm_snapshots.c.id)).all()
+
+
+def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | None = None) -> Sequence[Row[Any]]:
+    """The live snapshots of single volumes of a VM; ``volume_id``: of this one of them."""
+    snapshot = vm_snapshots.c
+    query = select(vm_snapshots).where(
+        snapshot.vm_id == vm_id, snapshot.volume_id.is_not(None), snapshot.removed.is_(None)
+    )
+    if volume_id is not None:
+        query = query.where(snapshot.volume_id == volume_id)
+    return connection.execute(query.order_by(snapshot.id)).all()
 
 
 def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
@@ -122,17 +141,18 @@ def has_unmade_volumes(connection: Connection, vm_id: int) -> bool:
 
 _MADE = text(
     "WITH made AS (SELECT n.id, p.id AS parent_id FROM vm_snapshots n"
-    "     LEFT JOIN vm_snapshots p ON p.vm_id = n.vm_id AND p.is_current AND p.removed IS NULL"
+    "     LEFT JOIN vm_snapshots p ON p.vm_id = n.vm_id AND n.volume_id IS NULL AND p.is_current"
+    "       AND p.removed IS NULL"
     "   WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND n.removed IS NULL AND n.state = 'Creating'),"
     " before AS (UPDATE vm_snapshots SET is_current = false WHERE id IN (SELECT parent_id FROM made))"
-    " UPDATE vm_snapshots s SET state = 'Ready', is_current = true, parent_id = made.parent_id"
+    " UPDATE vm_snapshots s SET state = 'Ready', is_current = volume_id IS NULL, parent_id = made.parent_id"
     " FROM made WHERE s.id = made.id"
 )
 
 _REVERTED = text(
-    "WITH reverted AS (SELECT id, vm_id FROM vm_snapshots"
+    "WITH reverted AS (SELECT id, vm_id, volume_id FROM vm_snapshots"
     "   WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL AND state = 'Reverting')"
-    " UPDATE vm_snapshots s SET is_current = s.id = r.id,"
+    " UPDATE vm_snapshots s SET is_current = CASE WHEN r.volume_id IS NULL THEN s.id = r.id ELSE s.is_current END,"
     "   state = CASE WHEN s.id = r.id THEN 'Ready' ELSE s.state END"
     " FROM reverted r WHERE s.vm_id = r.vm_id AND (s.is_current OR s.id = r.id)"
 )

@@ -5,9 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.accounts import costly_hashes
-from tests.support.people import PASSWORD, PERSON, can_log_in, done, keyed, make_account, new_name, refusal
-from tests.support.world import ADMIN, DOMAIN_ADMIN, USER, World
+from tests.support.api.account_calls import (
+    PASSWORD,
+    PERSON,
+    can_log_in,
+    done,
+    keyed,
+    make_account,
+    new_name,
+    refusal,
+)
+from tests.support.api.accounts import costly_hashes
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, USER, World
 
 PATH = "customers/acme"
 

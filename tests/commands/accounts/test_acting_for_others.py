@@ -8,7 +8,7 @@ from bulkdeploy.domain.errors import BulkDeployError, InvalidCombination, Invali
 from bulkdeploy.services.ownership import may_access, require_access, resolve_owner
 from bulkdeploy.store.accounts.callers import caller_by_api_key
 from bulkdeploy.store.accounts.owners import owners_by_id
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 CALLERS = (ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR, RIVAL)
 VM_OF = {

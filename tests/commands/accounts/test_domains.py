@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.people import can_log_in, done, keyed, make_account, new_name, refusal
-from tests.support.world import ADMIN, DOMAIN_ADMIN, RIVAL, World
+from tests.support.api.account_calls import can_log_in, done, keyed, make_account, new_name, refusal
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, RIVAL, World
 
 
 def make_domain(world: World, by: str = ADMIN, **more: object) -> dict[str, object]:

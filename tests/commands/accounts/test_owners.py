@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 
 def test_accounts_are_shown_like_what_they_own(world: World) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bulkdeploy.commands.accounts.projects import MEMBER
-from tests.support.people import done, make_account, new_name, refusal
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.api.account_calls import done, make_account, new_name, refusal
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 
 def make_project(world: World, by: str = USER, **more: object) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.people import refusal
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.api.account_calls import refusal
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 SPOIL = "UPDATE resource_counts SET amount = amount + 7 WHERE resource_type IN (0, 10)"
 PICTURE = "SELECT string_agg(c::text, ',' ORDER BY c::text) FROM resource_counts c"

@@ -5,8 +5,8 @@ import pytest
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_limits import domain_ids, effective_limit_rows
-from tests.support.api_client import ApiFailure
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
 
 GIB = 1024**3
 VM, MEMORY, STORAGE, PROJECT = "0", "9", "10", "5"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.people import keyed, make_account, new_name, refusal
-from tests.support.world import World
+from tests.support.api.account_calls import keyed, make_account, new_name, refusal
+from tests.support.zones.world import World
 
 
 def make_role(world: World, **more: object) -> dict[str, Any]:

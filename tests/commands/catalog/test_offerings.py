@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cloud import Cloud
-from tests.support.world import DOMAIN_ADMIN, USER
+from tests.support.zones.infrastructure_calls import Cloud
+from tests.support.zones.world import DOMAIN_ADMIN, USER
 
 SMALL: dict[str, Any] = {"name": "s", "displaytext": "S", "cpunumber": 1, "cpuspeed": 100, "memory": 128}
 DISK: dict[str, Any] = {"name": "d", "displaytext": "D", "disksize": 5}

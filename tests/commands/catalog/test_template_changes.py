@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 URL = "http://images.example/disk.qcow2"
 QCOW2 = {"url": URL, "format": "qcow2", "hypervisor": "kvm"}

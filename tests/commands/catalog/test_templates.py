@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.world import ADMIN, DOMAIN_ADMIN, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, RIVAL, USER, World
 
 FEATURED = {"Debian 12", "Any hypervisor"}
 PUBLIC = FEATURED | {"rival community"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import ApiFailure
-from tests.support.world import ADMIN, DOMAIN_ADMIN, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, World
 
 CPU, MEMORY = "cpu.overprovisioning.factor", "mem.overprovisioning.factor"
 THRESHOLD = "cluster.cpu.allocated.capacity.disablethreshold"

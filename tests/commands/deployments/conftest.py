@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.support.api_client import ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.zone_queries import Zone
 
 WHOLE_TABLE = "SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {} t"
 

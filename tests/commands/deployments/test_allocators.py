@@ -13,9 +13,9 @@ from bulkdeploy.manage.main import main
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_plans import where
-from tests.support.allocators import HAIL, OURS, Allocators, needs_hail
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_hail
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 
@@ -114,7 +114,7 @@ def test_the_next_one_is_asked_where_one_refuses(
         bulk(count=2)
     assert refused.value.status == 533
     assert "Allocator full: no room, really" in str(refused.value)
-    assert "allocator missing: allocator_directory has no program missing" in str(refused.value)
+    assert "Allocator missing: allocator_directory has no program missing" in str(refused.value)
     assert sum(where(zone).values()) == 2
 
 

@@ -16,9 +16,9 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.audit import check_invariants
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_rules import refused
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.api_server import serving
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.api.api_server import serving
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 

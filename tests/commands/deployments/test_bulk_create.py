@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
-from tests.support.api_client import Answer, ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import Answer, ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 Create = Callable[..., dict[str, Any]]
 NO_ID = "00000000-0000-4000-8000-000000000000"

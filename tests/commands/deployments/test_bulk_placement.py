@@ -12,9 +12,9 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_bulk_rules import refused
-from tests.support.accounts import add_role, add_user
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.accounts import add_role, add_user
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 OTHER_PLANNERS = ("FirstFitPlanner", "UserConcentratedPodPlanner", "ImplicitDedicationPlanner")

@@ -8,8 +8,8 @@ import pytest
 
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.commands.deployments.conftest import TableChanges
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 UNKNOWN = "00000000-0000-4000-8000-00000000dead"
 Bulk = Callable[..., dict[str, Any]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 
 def requested(world: World, name: str, **more: object) -> dict[str, object]:
@@ -61,6 +61,28 @@ def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str,
     failure = refusal(world, "deployVirtualMachine", USER, **requested(world, name, **{parameter: refused}))
     assert (failure.status, parameter in failure.errortext) == (431, True)
     world.client(USER).call("deployVirtualMachine", **requested(world, name, **{parameter: honoured}))
+
+
+def test_a_template_says_that_its_vms_boot_with_uefi(owned_world: World) -> None:
+    """Where the hypervisor is not able to, the template is named; the call may say BIOS; a VM keeps what it has."""
+    world = owned_world
+    template = requested(world, "x")["templateid"]
+    admin = world.client()
+    admin.call("updateTemplate", id=template, **{"details[0].UEFI": "SECURE"})
+    try:
+        failure = refusal(world, "deployVirtualMachine", USER, **requested(world, "uefi-1"))
+        assert (failure.status, "templateid" in failure.errortext, "has no UEFI" in failure.errortext) == (
+            431,
+            True,
+            True,
+        )
+        made = world.client(USER).call("deployVirtualMachine", **requested(world, "uefi-2", boottype="BIOS"))
+        for more in ({"bootmode": "SECURE", "boottype": "BIOS"}, {"details[0].UEFI": "LEGACY", "boottype": "BIOS"}):
+            assert refusal(world, "deployVirtualMachine", USER, **requested(world, "uefi-3", **more)).status == 431
+        kept = refusal(world, "updateVirtualMachine", USER, id=made["id"], **{"details[0].UEFI": "LEGACY"})
+        assert "stays" in kept.errortext
+    finally:
+        admin.call("updateTemplate", id=template, cleanupdetails="true")
 
 
 NINES = "9" * 5000

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.commands.deployments.conftest import TableChanges
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 DEPLOY_CALLS = ("bulkDeployVirtualMachine", "deployVirtualMachine")
 

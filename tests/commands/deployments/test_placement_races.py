@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.commands.deployments.test_bulk_answer import assert_intact
-from tests.support.api_client import Answer, ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import Answer, ApiClient
+from tests.support.zones.zone_queries import Zone
 
 PATIENCE_S = 60.0
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

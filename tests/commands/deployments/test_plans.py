@@ -10,8 +10,8 @@ from sqlalchemy import Engine
 
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 CHANGES = {
@@ -40,6 +40,14 @@ CHANGES = {
     "pools that are down": "UPDATE storage_pools SET state = 'Maintenance' WHERE CAST(:host AS bigint) > 0",
 }
 """What can take a plan's room away, by one of the hosts that it uses."""
+
+REASONS = {
+    "guests of a host": "guest_limit",
+    "a host that is down": "host_not_up",
+    "a host in maintenance": "host_not_enabled",
+    "a cluster that is disabled": "cluster_disabled",
+}
+"""The rules that are named then."""
 
 
 def where(zone: Zone) -> Counter[str]:
@@ -100,6 +108,8 @@ def test_a_plan_whose_room_is_gone_is_refused(
     assert f"Plan {plan['index']} is stale" in answer["errortext"]
     if "host" in change:
         assert host["hostname"] in answer["errortext"] or host["clustername"] in answer["errortext"]
+    if change in REASONS:
+        assert f"VMs planned there ({REASONS[change]}" in answer["errortext"]
     assert nothing_written()
 
 

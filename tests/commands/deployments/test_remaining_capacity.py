@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
-from tests.support.api_client import ApiClient
-from tests.support.clients import refused
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import refused
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 

@@ -11,8 +11,8 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import Bulk, assert_intact
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.zones.zone_queries import Zone
 
 VMS = 3
 CONFLICTS = 2

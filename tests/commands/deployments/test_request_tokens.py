@@ -11,8 +11,8 @@ from bulkdeploy import failpoints
 from bulkdeploy.failpoints import Failpoint
 from tests.commands.deployments.test_bulk_answer import Bulk, assert_intact
 from tests.commands.deployments.test_bulk_rules import refused
-from tests.support.api_client import ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.zone_queries import Zone
 
 RENAMED = (
     ("updateZone", "zones", "small"),

@@ -12,8 +12,8 @@ from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_bulk_rules import UNKNOWN, refused
 from tests.commands.test_parameters import THEIRS
-from tests.support.api_client import ApiClient
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient
+from tests.support.zones.zone_queries import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 Given = Mapping[str, object]

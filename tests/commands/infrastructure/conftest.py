@@ -1,5 +1,5 @@
 """Fixtures of the tests of infrastructure."""
 
-from tests.support.fleet import fleet, fleet_simulator_url, template_database
+from tests.support.zones.fleet import fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from tests.support.api_client import ApiClient
-from tests.support.clients import refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import refused
+from tests.support.zones.fleet import Fleet
 
 
 def clusters_of_vms(fleet: Fleet) -> Counter[str]:

@@ -6,9 +6,9 @@ import pytest
 
 from bulkdeploy.manage.audit import explain
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
 
 
 def held(client: ApiClient, **filters: object) -> list[dict[str, Any]]:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from bulkdeploy.provisioning.job_kind import PLANNERS_AT_ONCE
+from bulkdeploy.provisioning.job_runner import JobRunner
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
-from tests.support.allocators import HAIL, OURS, Allocators, needs_hail
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_hail
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet
 
 __all__ = ["host"]
 
@@ -22,6 +25,16 @@ else:
     result = [[[name, "a-1", [last]] for name in request["instances"]], [], []]
 print(json.dumps({"success": True, "info": "", "result": result}))
 """
+
+PATIENT = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[0]).parent.parent
+(folder / f"asked-{os.getpid()}").touch()
+while not (folder / "go").exists():
+    time.sleep(0.05)
+print('{"success": false, "info": "no", "result": []}')
+"""
+"""Says that it was asked, and answers once it may."""
 
 
 @pytest.fixture
@@ -82,3 +95,32 @@ def test_vms_move_as_programs_of_the_field_choose(
     assert len(job["jobresult"]["hostmigration"]["moved"]) == VMS - 1
     assert _on(fleet, host) == 0
     fleet.assert_intact()
+
+
+def test_programs_that_think_keep_no_other_job_waiting(
+    fleet: Fleet, client: ApiClient, host: str, allocators: Allocators, tmp_path: Path
+) -> None:
+    """As many moves as may be planned at a time wait for a program, and a VM is started beside them."""
+    allocators.add("patient", PATIENT)
+    allocators.use("patient", "relocate")
+    client.call("updateConfiguration", name="placement.allocators.timeout", value="600")
+    stopped, *running = (
+        row["id"] for row in client.call("listVirtualMachines", hostid=host, listall="true")["virtualmachine"]
+    )
+    client.call("stopVirtualMachine", id=stopped)
+    fleet.run()
+    for vm in running[:PLANNERS_AT_ONCE]:
+        client.call("migrateVirtualMachine", virtualmachineid=vm, autoselect="true")
+    with fleet.runner() as runner:
+        _accept_all(fleet, runner)
+        wait_for(lambda: len(list(tmp_path.glob("asked-*"))) == PLANNERS_AT_ONCE, "all programs are asked")
+        started = client.call("startVirtualMachine", id=stopped)["jobid"]
+        _accept_all(fleet, runner)
+        wait_for(lambda: client.call("queryAsyncJobResult", jobid=started)["jobstatus"] == 1, "the VM has started")
+        (tmp_path / "go").touch()
+    fleet.assert_intact()
+
+
+def _accept_all(fleet: Fleet, runner: JobRunner) -> None:
+    for row in fleet.zone.rows("SELECT id FROM async_jobs WHERE phase = 'queued' ORDER BY id"):
+        runner.accept(row.id)

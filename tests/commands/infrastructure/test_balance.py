@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.zones.fleet import Fleet
 
 VMS, MOVES, EVEN = 6, 4, [2, 2, 2]
 """All on one host of three, which their volumes keep them to, and how they end."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cloud import Cloud
+from tests.support.zones.infrastructure_calls import Cloud
 
 PLACES = ("Zone", "Pod", "Cluster", "Host")
 

@@ -8,8 +8,8 @@ import pytest
 
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from tests.support.cloud import Cloud
-from tests.support.world import DOMAIN_ADMIN, USER
+from tests.support.zones.infrastructure_calls import Cloud
+from tests.support.zones.world import DOMAIN_ADMIN, USER
 
 NOUNS = ("Zone", "Pod", "Cluster", "Host", "Storage", "PhysicalNetwork", "TrafficType", "NetworkServiceProvider")
 MORE = ("NetworkOffering", "VlanIpRange", "Element", "SupportedNetworkServices")

@@ -18,10 +18,10 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
-from tests.support.api_client import ApiClient
-from tests.support.clients import refused
-from tests.support.drivers import always
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import refused
+from tests.support.hypervisors.drivers import always
+from tests.support.zones.fleet import Fleet, OneDriver
 
 __all__ = ["host"]
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import Step
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.fleet import Fleet, OneDriver
-from tests.support.gates import PATIENCE_S, GatedMigration
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
+from tests.support.zones.fleet import Fleet, OneDriver
 
 VMS = 6
 

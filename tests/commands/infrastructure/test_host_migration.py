@@ -4,9 +4,9 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _look, _on, _state, host
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
 
 __all__ = ["host"]
 

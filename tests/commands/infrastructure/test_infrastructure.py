@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 GIB = 1024**3
 

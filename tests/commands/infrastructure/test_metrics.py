@@ -3,7 +3,7 @@
 import pytest
 
 from tests.lists.test_shapes import COMMANDS, everything
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
 
 METRICS = sorted(name for name in COMMANDS if name.endswith("Metrics"))
 GHZ_OF_HOST, GB_OF_HOST = 32, 64

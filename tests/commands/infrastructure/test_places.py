@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.drivers.simulator.inventory import list_hosts
-from tests.support.api_client import ApiFailure
-from tests.support.cloud import Cloud
+from tests.support.api.api_client import ApiFailure
+from tests.support.zones.infrastructure_calls import Cloud
 
 
 def test_a_zone_is_made_changed_and_deleted(cloud: Cloud) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.cloud import Cloud
+from tests.support.zones.infrastructure_calls import Cloud
 
 GIB = 1024**3
 

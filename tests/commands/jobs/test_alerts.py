@@ -3,9 +3,9 @@
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.alerts import record_alerts
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
 
 
 def _shown(client: ApiClient, **which: object) -> list[str]:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.zones.fleet import Fleet
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 WIRE_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+0000")

@@ -4,9 +4,9 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.audit import check
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.clients import ACME
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.api.callers import ACME
+from tests.support.zones.fleet import Fleet
 
 
 def test_health_and_progress_follow_the_jobs(fleet: Fleet, client: ApiClient, api_url: str) -> None:

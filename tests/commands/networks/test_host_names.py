@@ -13,10 +13,10 @@ from bulkdeploy.failpoints import Failpoint
 from tests.commands.networks.test_networks import L2, make
 from tests.commands.virtual_machines.test_concurrent_device_changes import WAITING
 from tests.commands.volumes.test_volumes import assert_audit_finds_nothing
-from tests.support.api_client import Answer
-from tests.support.calls import change, refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import ADMIN, USER, World
+from tests.support.api.api_client import Answer
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import ADMIN, USER, World
 
 CALLERS = 4
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import ApiFailure
-from tests.support.calls import change, refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
 
 SHARED, ISOLATED, L2 = (
     "DefaultSharedNetworkOffering",

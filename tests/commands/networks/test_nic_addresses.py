@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from bulkdeploy.store.audit import check_invariants
 from bulkdeploy.store.ledger.release import release_vms
-from tests.support.api_client import ApiFailure
-from tests.support.calls import refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.api.async_calls import refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 ADDRESS_PROMISES = ("unique_addresses", "address_books", "addresses", "no_orphans")
 FREE_OF_A_SMALL_ONE = 13

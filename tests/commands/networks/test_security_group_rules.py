@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.world import NEIGHBOUR, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import NEIGHBOUR, USER, World
 
 
 def group(world: World, name: str) -> str:

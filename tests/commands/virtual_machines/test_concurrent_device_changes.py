@@ -12,10 +12,10 @@ from sqlalchemy import text
 
 from bulkdeploy.store.ledger.ledger import claim_pools, release_pools_of
 from tests.commands.volumes.test_volumes import assert_audit_finds_nothing, requested
-from tests.support.api_client import Answer
-from tests.support.calls import change, refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import ADMIN, USER, World
+from tests.support.api.api_client import Answer
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import ADMIN, USER, World
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
-from tests.support.zone import Zone
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
+from tests.support.zones.zone_queries import Zone
 
 NOT_ALLOWED = "Please check your permissions, you are not allowed to create/update custom id"
 

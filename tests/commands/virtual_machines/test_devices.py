@@ -12,10 +12,10 @@ from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.fleet import OPTIONS, Fleet, OneDriver
-from tests.support.gates import PATIENCE_S, GatedDevices, UnheardDevices
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDevices, UnheardDevices
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 PLACES = [
     f"{point}.{when}"

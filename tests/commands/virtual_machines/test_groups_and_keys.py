@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.api_client import ApiFailure
-from tests.support.calls import change, refusal
-from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDAs3LyV9oXbyyHP2K9cJ6k/+/WbwtxbYbEIsrgoCwkc acme-laptop"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import ApiClient, ApiFailure
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
 
 
 class Named:

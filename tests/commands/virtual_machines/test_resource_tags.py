@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.calls import change, refusal
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 RED = {"tags[0].key": "colour", "tags[0].value": "red"}
 
@@ -97,3 +97,14 @@ def test_zones_are_tagged_by_root_admins(owned_world: World) -> None:
     """What belongs to nobody is for root admins to tag."""
     zone = owned_world.id_of("zones", "small")
     assert refusal(owned_world, "createTags", USER, resourcetype="Zone", resourceids=zone, **RED).status == 531
+
+
+def test_tags_of_what_was_removed_are_not_listed(owned_world: World) -> None:
+    """They are gone with their thing."""
+    world = owned_world
+    group = security_group(world, "short-lived")
+    change(world, "createTags", USER, resourcetype="SecurityGroup", resourceids=group, **RED)
+    assert tags(world, group) == {"colour": "red"}
+    change(world, "deleteSecurityGroup", USER, id=group)
+    assert group not in {row.get("resourceid") for row in world.rows("listTags", USER)}
+    assert all("resourceid" in row for row in world.rows("listTags", USER))

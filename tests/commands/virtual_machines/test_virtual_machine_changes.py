@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.zones.fleet import Fleet, OneDriver
 
 HELLO = base64.b64encode(b"#cloud-config").decode()
 

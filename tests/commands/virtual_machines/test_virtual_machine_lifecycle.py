@@ -11,11 +11,11 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
-from tests.support.api_client import ApiClient
-from tests.support.api_server import serving
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.drivers import SIMULATED
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.hypervisors.drivers import SIMULATED
+from tests.support.zones.fleet import Fleet
 
 
 @pytest.fixture

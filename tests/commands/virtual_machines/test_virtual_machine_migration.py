@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import text
 
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
+from tests.support.zones.fleet import Fleet
 
 
 @pytest.fixture

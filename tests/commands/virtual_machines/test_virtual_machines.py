@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
-from tests.support.world import ADMIN, DOMAIN_ADMIN, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, USER, World
 
 FIELDS_OF = {
     "group": {"group", "groupid"},

@@ -7,7 +7,7 @@ import pytest
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from tests.commands.virtual_machines.test_devices import Owned, owned
-from tests.support.clients import refused
+from tests.support.api.callers import refused
 
 __all__ = ["owned"]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.commands.virtual_machines.test_devices import Owned
-from tests.support.api_client import ApiClient
-from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import ACME, refused
+from tests.support.zones.fleet import Fleet
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from tests.commands.virtual_machines.test_devices import Owned, owned
-from tests.support.api_client import ApiFailure
-from tests.support.clients import refused
-from tests.support.fleet import OPTIONS
+from tests.support.api.api_client import ApiFailure
+from tests.support.api.callers import refused
+from tests.support.zones.fleet import OPTIONS
 
 __all__ = ["owned"]
 

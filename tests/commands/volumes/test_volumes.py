@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bulkdeploy.store.audit import check_invariants
-from tests.support.api_client import ApiFailure
-from tests.support.calls import change, refusal
-from tests.support.vms import deployed_vm
-from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+from tests.support.api.api_client import ApiFailure
+from tests.support.api.async_calls import change, refusal
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 GIB = 1024**3
 

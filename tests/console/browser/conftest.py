@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.chromium import chromium, why_not
-from tests.support.services import server_directory
-from tests.support.whole_service import WholeService, whole_service
+from tests.support.browsers.chromium import chromium, why_not
+from tests.support.processes.services import server_directory
+from tests.support.processes.whole_service import WholeService, whole_service
 
 HERE = Path(__file__).parent
 

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.console.browser.conftest import Tab
-from tests.support.api_client import ApiClient
-from tests.support.barriers import barriers
-from tests.support.whole_service import WholeService
+from tests.support.api.api_client import ApiClient
+from tests.support.browsers.accessibility import barriers
+from tests.support.processes.whole_service import WholeService
 
 EVIL = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 HIDEABLE = """window.hide = (hidden) => {

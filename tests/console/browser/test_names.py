@@ -7,9 +7,9 @@ import pytest
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
-from tests.support.consoles import own_console
-from tests.support.visitors import Visitor
-from tests.support.zone import Zone
+from tests.support.api.console_client import Visitor
+from tests.support.browsers.console_server import own_console
+from tests.support.zones.zone_queries import Zone
 
 MARKUP = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 QUOTES = "\"'` autofocus onfocus='window.ran=1' {{ 7*7 }} ${7*7} %s &amp;"

@@ -10,12 +10,12 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
-from tests.support.api_process import api_process
-from tests.support.barriers import barriers
-from tests.support.drivers import always
-from tests.support.screens import AFTER, BEFORE, Screen, ScreenDriver
-from tests.support.vms import deployed_vm
-from tests.support.world import World, open_world
+from tests.support.api.api_process import api_process
+from tests.support.browsers.accessibility import barriers
+from tests.support.hypervisors.drivers import always
+from tests.support.hypervisors.screens import AFTER, BEFORE, Screen, ScreenDriver
+from tests.support.zones.vms import deployed_vm
+from tests.support.zones.world import World, open_world
 
 CONTROL, ALT, DELETE = 0xFFE3, 0xFFE9, 0xFFFF
 SHOWS = """(screen, colour) => new Promise((done) => {

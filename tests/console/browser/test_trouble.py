@@ -9,10 +9,10 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
 from tests.console.conftest import ALICE, ALICES_PASSWORD
-from tests.support.barriers import barriers
-from tests.support.consoles import OwnConsole, own_console
-from tests.support.visitors import Visitor
-from tests.support.zone import Zone
+from tests.support.api.console_client import Visitor
+from tests.support.browsers.accessibility import barriers
+from tests.support.browsers.console_server import OwnConsole, own_console
+from tests.support.zones.zone_queries import Zone
 
 END = 240_000
 """Patience in milliseconds."""

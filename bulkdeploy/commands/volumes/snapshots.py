@@ -1,0 +1,144 @@
+"""createSnapshot, listSnapshots, revertSnapshot and deleteSnapshot."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.services.volumes import snapshots as service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.volumes import snapshots as store
+
+LONGEST_NAME = 255
+SNAPSHOT = uuid("id", Entity.SNAPSHOT, "the snapshot", required=True)
+ONE_PLACE = "a snapshot lies where its volume does"
+RESPONSE = Response(
+    "snapshot",
+    (
+        text("id", "the snapshot"),
+        text("name", "its name"),
+        text("state", "Creating, BackedUp, Destroying or Error"),
+        text("snapshottype", "MANUAL"),
+        text("intervaltype", "MANUAL"),
+        text("locationtype", "PRIMARY: it lies where its volume does"),
+        flag("revertable", "whether its volume can be brought back to it: no job works on it"),
+        large_number("virtualsize", "its volume's size, bytes"),
+        text("volumeid", "its volume"),
+        text("volumename", "the volume's name"),
+        text("volumetype", "the volume's type"),
+        text("volumestate", "the volume's state"),
+        text("virtualmachineid", "the VM that has the volume"),
+        text("zoneid", "the volume's zone"),
+        text("zonename", "the zone's name"),
+        *OWNER_FIELDS,
+        TAGS,
+        moment("created", "when it was asked for"),
+    ),
+)
+
+
+def create_snapshot(call: Call) -> JobTicket:
+    """Take a snapshot of a volume."""
+    volume, name = call.arguments["volumeid"], call.text("name") or None
+    return service.create_snapshot(call.connection, call.system, call.caller, volume, name)
+
+
+def list_snapshots(call: Call) -> Page:
+    """Snapshots of volumes.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return store.list_snapshots(call.connection, visible(call), call.arguments, paging(call))
+
+
+def delete_snapshot(call: Call) -> JobTicket:
+    """Remove a snapshot of a volume."""
+    return service.delete_snapshot(call.connection, call.system, call.caller, call.arguments["id"])
+
+
+def revert_snapshot(call: Call) -> JobTicket:
+    """Make a volume what it was in a snapshot."""
+    return service.revert_snapshot(call.connection, call.system, call.caller, call.arguments["id"])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="createSnapshot",
+        description="Takes a snapshot of a volume that a virtual machine has, also while that runs",
+        handler=create_snapshot,
+        shape=Shape.JOB,
+        response=RESPONSE,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=(
+            uuid("volumeid", Entity.VOLUME, "a volume that a VM has, Running or Stopped", required=True),
+            string("name", "its name; default: made of VM, volume and moment", length=LONGEST_NAME),
+        ),
+        unsupported={
+            "account": "it is its volume's owner's",
+            "domainid": "it is its volume's owner's",
+            "asyncbackup": ONE_PLACE,
+            "locationtype": ONE_PLACE,
+            "policyid": "there are no snapshot policies",
+            "quiescevm": "guests are not asked to write out what they hold; stop the VM for that",
+            "storageids": ONE_PLACE,
+            "tags": "createTags gives it some",
+            "usestoragereplication": ONE_PLACE,
+            "zoneids": ONE_PLACE,
+        },
+    ),
+    Command(
+        name="listSnapshots",
+        description="Lists snapshots of volumes, the newest first",
+        handler=list_snapshots,
+        shape=Shape.LIST,
+        response=RESPONSE,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.SNAPSHOT, "only this snapshot"),
+            uuids("ids", Entity.SNAPSHOT, "only these snapshots"),
+            string("name", "only snapshots of this name"),
+            uuid("volumeid", Entity.VOLUME, "only snapshots of this volume"),
+            uuid("zoneid", Entity.ZONE, "only snapshots of volumes in this zone"),
+            uuid("storageid", Entity.STORAGE_POOL, "only snapshots on this pool", roles=ROOT_ADMIN_ONLY),
+            string("snapshottype", "only those of this type; all are MANUAL"),
+            string("intervaltype", "only those of this type; all are MANUAL"),
+            string("locationtype", "only those that lie there; all are PRIMARY"),
+            boolean("showunique", "each is listed once, in any case"),
+            mapping("tags", "only snapshots with these tags: tags[0].key, tags[0].value"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        rules=(Exclusive(("id", "ids")),),
+        unsupported={"imagestoreid": NO_IMAGE_STORES},
+    ),
+    Command(
+        name="revertSnapshot",
+        description="Makes a volume of a stopped virtual machine what it was in a snapshot; later contents go",
+        handler=revert_snapshot,
+        shape=Shape.JOB,
+        response=RESPONSE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(SNAPSHOT,),
+    ),
+    Command(
+        name="deleteSnapshot",
+        description="Removes a snapshot of a volume; the volume and its other snapshots stay as they are",
+        handler=delete_snapshot,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(SNAPSHOT,),
+        unsupported={"zoneid": ONE_PLACE},
+    ),
+)

@@ -1,0 +1,28 @@
+"""Parameters of disks and nics, as details of offerings and VMs name them: ``disk.cache``, ``nic.mode``."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+VARIANT = "templatevariant"
+"""The detail of a VM that says which variant of its template it is made from."""
+
+VARIANTS = "variants"
+"""The detail of a template that declares its variants, separated by commas."""
+
+
+class Device(StrEnum):
+    """What a parameter is of."""
+
+    DISK = "disk"
+    NIC = "nic"
+
+
+def parameters_of(device: Device, details: Mapping[str, str]) -> dict[str, str]:
+    """The values that details give parameters of disks, or of nics, by name."""
+    prefix = f"{device}."
+    return {name.removeprefix(prefix): value for name, value in details.items() if name.startswith(prefix)}
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a detail is of disks or nics."""
+    return name.startswith(tuple(f"{device}." for device in Device))

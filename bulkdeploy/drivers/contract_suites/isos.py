@@ -1,0 +1,44 @@
+"""What a driver keeps that gives guests drives for ISOs."""
+
+from dataclasses import replace
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import PowerState
+
+
+class IsoContract:
+    """A guest has in its drive what it was given last, and nothing else of it changes."""
+
+    def test_a_running_guest_gets_an_iso_and_loses_it(self, rig: Rig, caller: Caller) -> None:
+        """Asked once or often; it stays in the drive of a guest that moves."""
+        empty, host = rig.new_guest(), rig.hosts[0]
+        loaded = replace(empty, iso_uuid=rig.subjects.iso_uuid)
+        caller.run(host, empty)
+        before = guests_of(rig.driver)[empty.uuid]
+        assert (before.power, before.iso_uuid) == (PowerState.RUNNING, None)
+        caller.ensure_iso(host, loaded)
+        for _ in range(2):
+            caller.devices(host, loaded)
+        assert guests_of(rig.driver)[empty.uuid] == replace(before, iso_uuid=rig.subjects.iso_uuid)
+        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+            caller.migrate(host, rig.hosts[1], loaded)
+            host = rig.hosts[1]
+        assert guests_of(rig.driver)[empty.uuid].iso_uuid == rig.subjects.iso_uuid
+        for _ in range(2):
+            caller.devices(host, empty)
+        assert guests_of(rig.driver)[empty.uuid].iso_uuid is None
+
+    def test_a_guest_starts_with_an_iso(self, rig: Rig, caller: Caller) -> None:
+        """The next start has what is asked for then; an ISO is nothing of the guest's that is removed with it."""
+        guest, host = rig.new_guest(), rig.hosts[0]
+        loaded = replace(guest, iso_uuid=rig.subjects.iso_uuid)
+        caller.ensure_iso(host, loaded)
+        for wanted in (loaded, guest, loaded):
+            caller.run(host, wanted)
+            assert guests_of(rig.driver)[guest.uuid].iso_uuid == wanted.iso_uuid
+            caller.stop(host, guest, forced=True)
+        caller.remove(host, guest)
+        other = replace(rig.new_guest(), iso_uuid=rig.subjects.iso_uuid)
+        caller.run(host, other)
+        assert guests_of(rig.driver)[other.uuid].iso_uuid == rig.subjects.iso_uuid

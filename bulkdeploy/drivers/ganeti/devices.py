@@ -1,0 +1,74 @@
+"""Disks, nics and operating systems of instances, as Ganeti is asked for them.
+
+A parameter is the driver's option unless the guest's disk or nic says otherwise; what neither says is the cluster's
+own default. Source: Ganeti's doc/rapi.rst, version 3.0, ``/2/instances``.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, get_args
+
+from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.ganeti.options import DiskParameter, GanetiOptions
+
+MIB = 1 << 20
+ROUTED = "routed"
+MODES = {"ovs": "openvswitch"}
+"""Ganeti's names of modes that are also known by another."""
+
+DEVICE_PARAMETERS: Mapping[Device, frozenset[str]] = MappingProxyType(
+    {Device.DISK: frozenset(get_args(DiskParameter)), Device.NIC: frozenset({"mode", "link", "vlan", "network"})}
+)
+"""See HypervisorDriver. Sizes, names and addresses are not the caller's to say."""
+
+
+class NoRoute(Exception):
+    """A nic is to be routed, and has no address."""
+
+    def __init__(self) -> None:
+        super().__init__("the mode is routed, and a nic without an address has no route")
+
+
+def mib(volume: VolumeSpec) -> int:
+    """A volume's size as Ganeti counts it, rounded up."""
+    return max(-(-volume.size_bytes // MIB), 1)
+
+
+def disks_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
+    """The disks of an instance, by our volumes' uuids."""
+    if options.disk_template == "diskless":
+        return []
+    defaults: dict[str, Any] = dict(options.disk_parameters.items())
+    return [
+        {**defaults, **volume.parameters, "size": mib(volume), "name": str(volume.uuid)} for volume in guest.volumes
+    ]
+
+
+def nics_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
+    """The nics of an instance, by our nics' uuids.
+
+    Raises:
+        NoRoute: see there.
+    """
+    return [_nic(nic, options) for nic in guest.nics]
+
+
+def _nic(nic: NicSpec, options: GanetiOptions) -> dict[str, Any]:
+    defaults = {"mode": options.nic_mode, "link": options.nic_link}
+    chosen = {name: value for name, value in {**defaults, **nic.parameters}.items() if value is not None}
+    if "network" in nic.parameters:  # the network says which
+        chosen = {"network": nic.parameters["network"]}
+    if "mode" in chosen:
+        chosen["mode"] = MODES.get(chosen["mode"], chosen["mode"])
+    address = {}
+    if chosen.get("mode") == ROUTED:
+        if nic.ip_address is None:
+            raise NoRoute
+        address = {"ip": nic.ip_address}
+    return {"mac": nic.mac_address, "name": str(nic.uuid), **chosen, **address}
+
+
+def operating_system(wanted: str, variant: str | None) -> str:
+    """Ganeti's name of an OS in a variant, ``debootstrap+lenny``; None: that of ``wanted``, if it names one."""
+    return wanted if variant is None else f"{wanted.partition('+')[0]}+{variant}"

@@ -1,0 +1,127 @@
+"""What nodes keep data on, as ``gnt-node list-storage``, ``modify-storage`` and ``repair-storage`` have it.
+
+Types are Ganeti's: ``lvm-vg``, ``lvm-pv``, ``file``, ``sharedfile``. Source: Ganeti's doc/rapi.rst, version 3.0.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.drivers.cluster_http import NotAnswered
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
+from bulkdeploy.drivers.records import Pool
+from bulkdeploy.drivers.storage_units import StorageUnit
+
+MIB = 1 << 20
+VOLUME_GROUP, PHYSICAL_VOLUME = "lvm-vg", "lvm-pv"
+MODIFIABLE = (PHYSICAL_VOLUME,)
+"""Types of units on which Ganeti stops allocation."""
+
+REPAIRABLE = (VOLUME_GROUP,)
+"""Types of units that Ganeti repairs."""
+
+TYPES_OF_TEMPLATES = {
+    "plain": (VOLUME_GROUP, PHYSICAL_VOLUME),
+    "drbd": (VOLUME_GROUP, PHYSICAL_VOLUME),
+    "file": ("file",),
+    "sharedfile": ("sharedfile",),
+}
+"""What of a node holds disks of a template; none of a node where the template is not named here."""
+
+MIRRORED = ("drbd",)
+SHARED = ("sharedfile",)
+FIELDS = "name,size,used,free,allocatable"
+
+
+class NodeStorage:
+    """The storage of a cluster's nodes; jobs of Ganeti each, as few at a time as ``slots`` lets through."""
+
+    def __init__(self, rapi: Rapi, slots: AbstractContextManager[Any], disk_template: str) -> None:
+        self._rapi, self._slots, self._disk_template = rapi, slots, disk_template
+
+    def units_of(self, node: str, pools: Sequence[Pool], timeout_s: float) -> list[StorageUnit]:
+        """All units of a node, of the types that the cluster's enabled disk templates use.
+
+        Raises:
+            DriverError: they can not be listed.
+        """
+        try:
+            cluster = self._rapi.send("GET", path_of("info"), timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("look", node, error) from error
+        enabled = cluster["enabled_disk_templates"]
+        types = dict.fromkeys(kind for template in enabled for kind in TYPES_OF_TEMPLATES.get(template, ()))
+        rows = [(kind, row) for kind in types for row in self._rows(node, kind, timeout_s)]
+        if types and not rows:  # of a node that does not answer the job tells nothing, and succeeds
+            raise DriverError("look", node, "the node does not tell of its storage", transient=True)
+        # LVM names a disk that is gone [unknown]; what it was part of has lost it.
+        has_lost = any(kind == PHYSICAL_VOLUME and not row[0].startswith("/") for kind, row in rows)
+        units = []
+        for kind, (name, size, used, free, allocatable) in rows:
+            is_healthy = not has_lost if kind == VOLUME_GROUP else kind != PHYSICAL_VOLUME or name.startswith("/")
+            size_bytes, used_bytes, free_bytes = (int(amount or 0) * MIB for amount in (size, used, free))
+            pool_uuid = self._pool_of(kind, name, pools, cluster)
+            units.append(
+                StorageUnit(
+                    kind, name, size_bytes, used_bytes, free_bytes, bool(allocatable), is_healthy, pool_uuid
+                )
+            )
+        return units
+
+    def modify(self, node: str, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """Start or stop allocation on a unit."""
+        self._run(
+            node, "PUT", "modify", unit.unit_type, timeout_s, name=unit.name, allocatable=str(int(allocatable))
+        )
+
+    def repair(self, node: str, unit: StorageUnit, timeout_s: float) -> None:
+        """Drop what is lost from a volume group. Ganeti itself refuses where a mirror elsewhere is not whole.
+
+        Raises:
+            DriverError: it is none; or instances, ours or others', have disks there that are on no other node.
+        """
+        if unit.unit_type not in REPAIRABLE:
+            reason = (
+                f"Ganeti repairs units of type {', '.join(REPAIRABLE)} only, {unit.name} is of {unit.unit_type}"
+            )
+            raise DriverError("storage", node, reason, transient=False)
+        where = ["=", "pnode", node]
+        try:
+            rows = self._rapi.query("instance", ("name", "disk_template"), where, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("storage", node, error) from error
+        alone = [
+            str(name)
+            for name, template in rows
+            if template not in MIRRORED and unit.unit_type in TYPES_OF_TEMPLATES.get(template, ())
+        ]
+        if alone:
+            reason = f"disks of {', '.join(sorted(alone)[:10])} are on no other node: move them away first"
+            raise DriverError("storage", node, reason, transient=False)
+        self._run(node, "PUT", "repair", unit.unit_type, timeout_s, name=unit.name)
+
+    def _pool_of(self, kind: str, name: str, pools: Sequence[Pool], cluster: Mapping[str, Any]) -> UUID | None:
+        """The primary storage pool that the unit is: it holds the disks that instances of ours get."""
+        if kind == PHYSICAL_VOLUME or kind not in TYPES_OF_TEMPLATES.get(self._disk_template, ()):
+            return None
+        if kind == VOLUME_GROUP and name != cluster["volume_group_name"]:
+            return None
+        fitting = [pool for pool in pools if (pool.host_uuid is None) == (kind in SHARED)]
+        named = [pool for pool in fitting if pool.path == name]
+        chosen = named or fitting
+        return chosen[0].uuid if len(chosen) == 1 else None
+
+    def _rows(self, node: str, kind: str, timeout_s: float) -> Sequence[Sequence[Any]]:
+        rows: Sequence[Sequence[Any]] = self._run(node, "GET", None, kind, timeout_s, output_fields=FIELDS)
+        return rows
+
+    def _run(self, node: str, method: str, change: str | None, kind: str, timeout_s: float, **query: str) -> Any:
+        path = path_of("nodes", node, "storage", *([] if change is None else [change]))
+        step = "look" if change is None else "storage"
+        with self._slots:
+            try:
+                return self._rapi.run(method, path, timeout_s=timeout_s, storage_type=kind, **query)
+            except (NotAnswered, JobFailed) as error:
+                raise failure(step, node, error) from error

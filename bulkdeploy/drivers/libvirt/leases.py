@@ -1,0 +1,54 @@
+"""Addresses that libvirt's own networks give to guests by DHCP.
+
+A network whose definition has DHCP is served by libvirt's dnsmasq on each host. Where a nic has an address in such
+a network, its MAC gets that one and no other. Entries stay when guests go: they are of MACs that come from nowhere
+else, and make way once their address is another nic's.
+"""
+
+import ipaddress
+from typing import Any
+from xml.etree import ElementTree as Tree
+
+from bulkdeploy.drivers.libvirt.domain import Interface
+from bulkdeploy.drivers.libvirt.errors import libvirt
+
+KIND = "network"
+"""Interfaces of such networks."""
+
+
+def ensure_lease(connection: Any, interface: Interface) -> None:
+    """Let a host's DHCP, where the nic's network has it there, give a nic its address."""
+    if interface.kind != KIND or interface.source is None or interface.ip_address is None:
+        return
+    network = connection.networkLookupByName(interface.source)
+    place = _place_of(network.XMLDesc(), interface.ip_address)
+    if place is None:
+        return
+    index, entries = place
+    wanted = {"mac": interface.mac_address, "ip": interface.ip_address}
+    for entry in entries:
+        if entry == wanted:
+            return
+        if entry["mac"] == wanted["mac"] or entry["ip"] == wanted["ip"]:
+            _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, entry)
+    _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_ADD_LAST, index, wanted)
+
+
+def _place_of(definition: str, address: str) -> tuple[int, list[dict[str, str]]] | None:
+    """Which of a network's subnets gives out this address, and the entries that it has; None: none does."""
+    root = Tree.fromstring(definition)  # noqa: S314 - of the daemon that we drive
+    for index, subnet in enumerate(root.findall("ip")):
+        dhcp, prefix = subnet.find("dhcp"), subnet.get("netmask") or subnet.get("prefix") or "24"
+        inside = ipaddress.ip_interface(f"{subnet.get('address')}/{prefix}").network
+        if dhcp is not None and ipaddress.ip_address(address) in inside:
+            entries = [{name: host.get(name, "") for name in ("mac", "ip")} for host in dhcp.findall("host")]
+            return index, entries
+    return None
+
+
+def _update(network: Any, command: int, index: int, entry: dict[str, str]) -> None:
+    """Change it in the network that is up, and in its definition where it has one."""
+    flags = libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE if network.isActive() else 0
+    flags |= libvirt.VIR_NETWORK_UPDATE_AFFECT_CONFIG if network.isPersistent() else 0
+    xml = Tree.tostring(Tree.Element("host", entry), encoding="unicode")
+    network.update(command, libvirt.VIR_NETWORK_SECTION_IP_DHCP_HOST, index, xml, flags)

@@ -1,0 +1,42 @@
+"""What a daemon keeps data on: its storage pools, those of ours among them."""
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as Tree
+
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.storage import pool_xml
+from bulkdeploy.drivers.records import Pool
+from bulkdeploy.drivers.storage_units import StorageUnit
+
+UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
+"""Types of storage units by libvirt's, where they are called otherwise."""
+
+
+def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> list[StorageUnit]:
+    """Every pool of the daemon's; which of them are ours is known by the folder, as where they are defined.
+
+    A pool of ours that the daemon has not met yet is made with its first volume, and not told of before.
+    """
+    ours = {
+        Tree.fromstring(pool_xml(pool, options, call.host.name)).findtext("target/path"): pool.uuid  # noqa: S314 - ours
+        for pool in pools
+    }
+    units = []
+    for known in call.connection.listAllStoragePools():
+        document = Tree.fromstring(known.XMLDesc())  # noqa: S314 - of the daemon that we drive
+        state, size, used, free = known.info()
+        kind, path = document.get("type", ""), document.findtext("target/path")
+        units.append(
+            StorageUnit(
+                UNIT_TYPES.get(kind, kind),
+                path or known.name(),
+                int(size),
+                int(used),
+                int(free),
+                is_healthy=state == libvirt.VIR_STORAGE_POOL_RUNNING,
+                pool_uuid=ours.get(path),
+            )
+        )
+    return units

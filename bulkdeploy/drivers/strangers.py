@@ -1,0 +1,39 @@
+"""Guests that hypervisors have and their owner does not know, found without holding all that there are."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from uuid import UUID
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import Guest, GuestDetails, HypervisorDriver
+
+GUESTS_AT_ONCE = 10_000
+Stranger = tuple[Guest, GuestDetails | None]
+"""A guest, and what it was started with; None: its hypervisor does not tell."""
+
+
+def strange_guests(
+    driver: HypervisorDriver, unknown: Callable[[Sequence[UUID]], Collection[UUID]]
+) -> Iterator[Stranger]:
+    """The guests of a driver that ``unknown`` answers of those it is asked about, and what their hypervisor tells.
+
+    Raises:
+        DriverError: not all can be listed.
+    """
+    guests = driver.list_guests()
+    while part := list(islice(guests, GUESTS_AT_ONCE)):
+        strangers = unknown([guest.uuid for guest in part])
+        listed = [guest for guest in part if guest.uuid in strangers]
+        described: dict[UUID, GuestDetails] = {}
+        if listed and Ability.GUEST_DETAILS in driver.abilities:
+            described = {one.uuid: one for one in driver.details_of_guests(listed)}
+        for guest in listed:
+            yield guest, described.get(guest.uuid)
+
+
+def addresses_of(found: Iterable[Stranger]) -> Iterator[tuple[UUID, UUID, str]]:
+    """The addresses of guests, as far as their hypervisors tell: guest, network, address."""
+    for guest, details in found:
+        for nic in () if details is None else details.nics:
+            if nic.network_uuid is not None and nic.ip_address is not None:
+                yield guest.uuid, nic.network_uuid, nic.ip_address

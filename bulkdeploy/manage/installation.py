@@ -1,0 +1,77 @@
+"""The configured database and hypervisors, for programs that ask both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Engine
+
+    from bulkdeploy.drivers.registry import Drivers
+    from bulkdeploy.services.infrastructure.storage_units import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What a program works with; ``timeout_s``: of one call to a hypervisor."""
+
+    settings: Settings
+    engine: "Engine"
+    drivers: "Drivers"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a hypervisor may take to answer."""
+        return self.settings.driver_timeout_seconds
+
+    @property
+    def reading(self) -> "Reading":
+        """Opens connections that read."""
+        from bulkdeploy.store.database.engine import read_only
+
+        return partial(read_only, self.engine)
+
+    def hosts(self, named: str | None = None) -> "Sequence[Any]":
+        """All hosts, or the one of this name or id, as ``store.infrastructure.storage_units`` has them.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        from bulkdeploy.store.infrastructure.storage_units import hosts
+        from bulkdeploy.store.ledger.allocations import find_hosts
+
+        with self.reading() as connection:
+            if named is None:
+                return hosts(connection)
+            found = find_hosts(connection, named)
+            if len(found) != 1:
+                rule = "HOST must be the name or the id of a host, and its id where the name is not the only one"
+                raise click.UsageError(f"there are {len(found)} hosts {named!r}: {rule}")
+            return hosts(connection, host_ids=[found[0]["id"]])
+
+
+@contextmanager
+def installation(ctx: click.Context, program: str) -> Iterator[Installation]:
+    """Open what the settings name; ``program`` is what the database shows as its client."""
+    from bulkdeploy.wiring.drivers import build_configured_drivers
+    from bulkdeploy.wiring.system import build_engine
+
+    settings = with_running_services(settings_of(ctx))
+    require(settings, "database_url")
+    engine = build_engine(settings, application_name=program)
+    drivers = build_configured_drivers(settings, engine)
+    try:
+        yield Installation(settings, engine, drivers)
+    finally:
+        drivers.close()
+        engine.dispose()

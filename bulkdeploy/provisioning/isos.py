@@ -1,0 +1,42 @@
+"""What kinds of jobs about ISOs share: a drive changes in the VM's rows, then in its guest (``device_changes``)."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.device_changes import GiveDevice
+from bulkdeploy.scheduling.virtual_machine_isos import restore_drive
+
+DRIVE, ISO = "drive", "iso"
+"""Keys of what was claimed: the VM's column, and the ISO in its drive, as they were."""
+
+
+class ChangeDrive(GiveDevice):
+    """Steps of a kind that puts something else into a VM's drive."""
+
+    @abstractmethod
+    def change(self, connection: Connection, work: Assignment) -> int | None:
+        """Write what is in the drive from now on; what the column was.
+
+        Raises:
+            BulkDeployError: one of REFUSALS.
+        """
+
+    def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
+        """See GiveDevice."""
+        iso = work.guest.iso_uuid
+        return {ISO: None if iso is None else str(iso), DRIVE: self.change(connection, work)}
+
+    def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+        """See GiveDevice."""
+        return replace(work.guest, iso_uuid=None if claimed[ISO] is None else UUID(claimed[ISO]))
+
+    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+        """See GiveDevice."""
+        restore_drive(connection, work.vm_id, claimed[DRIVE])

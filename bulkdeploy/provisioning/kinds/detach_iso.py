@@ -1,0 +1,41 @@
+"""Taking the ISO out of a VM's drive, and its guest's if it runs."""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, PLUG_COMMIT
+from bulkdeploy.provisioning.isos import ChangeDrive
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult
+from bulkdeploy.provisioning.outcome import UNCHANGED
+from bulkdeploy.scheduling.virtual_machine_isos import eject_iso
+
+
+class DetachIso(ChangeDrive):
+    """Params: none."""
+
+    def change(self, connection: Connection, work: Assignment) -> int | None:
+        """See ChangeDrive."""
+        return eject_iso(connection, work.vm_id)
+
+
+DETACH_ISO = JobKind(
+    name="detach_iso",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.user.iso.DetachIsoCmd",
+    event_type=EventType.ISO_DETACH,
+    verb="detach the ISO of",
+    action="detaching the ISO of",
+    not_done="did not lose its ISO",
+    states=DEVICE_STATES,
+    move=None,
+    ability=Ability.ISOS,
+    spoils_snapshots=True,
+    if_abandoned=UNCHANGED,
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=DEVICE_FAILPOINTS | {PLUG_COMMIT},
+    steps=DetachIso,
+)

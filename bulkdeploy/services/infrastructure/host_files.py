@@ -1,0 +1,86 @@
+"""Files that all hosts shall have: compared by checksum, and put where they differ (docs/host-files.md)."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, HypervisorDriver
+from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.services.abilities import has_ability
+from bulkdeploy.store.audit import Finding
+
+PROMISE = "hosts have the files that host_files declares"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What came of a host: the paths of files that it had not, or had otherwise; or why it is not known."""
+
+    host: HostAddress
+    paths: Sequence[str] = ()
+    problem: str | None = None
+
+
+def push(
+    drivers: Drivers,
+    hosts: Sequence[HostAddress],
+    files: Sequence[HostFile],
+    *,
+    dry_run: bool = False,
+    timeout_s: float,
+) -> list[Pushed]:
+    """Make these hosts have these files, HOSTS_AT_ONCE at a time; who fails stops no other.
+
+    Checksums are compared before, and again once files were put. Hosts whose drivers take no files are left out.
+    With ``dry_run`` nothing is put.
+    """
+    able = [host for host in hosts if files and has_ability(drivers, host.hypervisor, Ability.HOST_FILES)]
+
+    def push_to(host: HostAddress) -> Pushed:
+        try:
+            driver = drivers.driver_for(host.hypervisor)
+            paths = _put(driver, host, files, dry_run=dry_run, timeout_s=timeout_s)
+        except DriverError as error:
+            return Pushed(host, problem=str(error))
+        return Pushed(host, paths)
+
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        return list(threads.map(push_to, able))
+
+
+def audit_files(
+    drivers: Drivers, hosts: Sequence[HostAddress], files: Sequence[HostFile], *, timeout_s: float
+) -> Finding:
+    """Whether these hosts have these files; nothing is put."""
+    pushed = push(drivers, hosts, files, dry_run=True, timeout_s=timeout_s)
+    breaches = [
+        one.problem or f"host {one.host.name}: {', '.join(one.paths)} differ; bulkdeploy hosts push puts them there"
+        for one in pushed
+        if one.problem is not None or one.paths
+    ]
+    return Finding("host_files", PROMISE, len(pushed) * len(files), tuple(breaches))
+
+
+def _put(
+    driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], *, dry_run: bool, timeout_s: float
+) -> list[str]:
+    others = _others(driver, host, files, timeout_s)
+    if dry_run or not others:
+        return [file.path for file in others]
+    for file in others:
+        driver.put_file(host, file, timeout_s=timeout_s)
+    if left := _others(driver, host, others, timeout_s):
+        reason = f"{', '.join(file.path for file in left)} is not as it was put there: somebody else writes it"
+        raise DriverError("files", host.name, reason, transient=False)
+    return [file.path for file in others]
+
+
+def _others(
+    driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], timeout_s: float
+) -> list[HostFile]:
+    """Those of these files that the host has not, or has otherwise."""
+    there = driver.checksums_of_files(host, [file.path for file in files], timeout_s=timeout_s)
+    return [file for file in files if there.get(file.path) != file.checksum]

@@ -1,0 +1,113 @@
+"""Snapshots of volumes: asked for and checked here; jobs take them, revert to them and remove them.
+
+A snapshot lies in its volume, and the hypervisor of the VM that has the volume makes it: it is a snapshot of that
+VM, of one of its volumes (``services.virtual_machines.vm_snapshots``).
+"""
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.vm_snapshots import SnapshotState, SnapshotType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.create_snapshot import CREATE_SNAPSHOT
+from bulkdeploy.provisioning.kinds.delete_snapshot import DELETE_SNAPSHOT
+from bulkdeploy.provisioning.kinds.revert_snapshot import REVERT_SNAPSHOT
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
+from bulkdeploy.services.virtual_machines.vm_snapshots import check_none_at_work, params_of, submit_for
+from bulkdeploy.services.volumes.volumes import owned_volume
+from bulkdeploy.store.accounts.live_limits import require_within_limits
+from bulkdeploy.store.virtual_machines import vm_snapshots as store
+from bulkdeploy.store.volumes.volume_changes import READY, known_volume, read_vm
+
+OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
+
+
+def create_snapshot(
+    connection: Connection, system: System, caller: Caller, ref: EntityRef, name: str | None
+) -> JobTicket:
+    """Take a snapshot of a volume that a VM has, running or not; the job's result is the snapshot.
+
+    Raises:
+        PermissionDenied: the volume is not the caller's to touch.
+        InvalidParameter: it was deleted, no VM has it, or it exists nowhere yet; the VM is in no state for it, or a
+            job works on a snapshot of it; or its hypervisor is not able to do it.
+        ResourceLimitExceeded: of snapshots, of the account or a domain above it.
+    """
+    volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
+    if volume.vm_id is None:
+        rule = "no virtual machine has it: snapshots are taken of volumes that are attached to one"
+        raise InvalidParameter(OF_VOLUME, str(ref.uuid), rule)
+    require_within_limits(connection, [owner], ResourceType.SNAPSHOT)
+    seen = read_vm(connection, volume.vm_id)
+    vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
+    check = partial(_check_creation, system=system, volume=volume)
+    row = require_ready(connection, system, caller, vm, CREATE_SNAPSHOT, check, parameter=OF_VOLUME, value=ref.uuid)
+    made = store.insert_vm_snapshot(
+        connection,
+        f"{row.name}_{volume.name}_",
+        name,
+        vm_id=vm.id,
+        volume_id=volume.id,
+        account_id=volume.account_id,
+        snapshot_type=SnapshotType.DISK.value,
+    )
+    params = params_of(made, with_memory=False, volume_uuid=ref.uuid)
+    ticket = submit(connection, system, caller, vm, CREATE_SNAPSHOT, params, parameter=OF_VOLUME, value=ref.uuid)
+    return JobTicket(ticket.job_uuid, str(made.uuid))
+
+
+def delete_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Remove a snapshot; its volume, and other snapshots, stay as they are.
+
+    Raises:
+        PermissionDenied, InvalidParameter: as ``submit_for``.
+    """
+    states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
+    return _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING)
+
+
+def revert_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Make a volume of a stopped VM what it was when a snapshot of it was taken; the job's result is the snapshot.
+
+    Raises:
+        PermissionDenied, InvalidParameter: as ``submit_for``.
+    """
+    states = frozenset({SnapshotState.READY})
+    return _submit_for(connection, system, caller, ref, REVERT_SNAPSHOT, states, SnapshotState.REVERTING)
+
+
+def _submit_for(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef,
+    kind: JobKind,
+    states: frozenset[SnapshotState],
+    state: SnapshotState,
+) -> JobTicket:
+    volume = known_volume(connection, store.known_vm_snapshot(connection, ref.id).volume_id)
+    return submit_for(
+        connection, system, caller, ref, kind, states, state, parameter=OF_SNAPSHOT, volume_uuid=volume.uuid
+    )
+
+
+def _check_creation(connection: Connection, vm: Row[Any], *, system: System, volume: Row[Any]) -> None:
+    shown = str(volume.uuid)
+    require_ability(system.drivers, vm.hypervisor, Ability.VOLUME_SNAPSHOTS, OF_VOLUME, shown)
+    if vm.state == VmState.RUNNING and not vm.has_job:
+        require_ability(system.drivers, vm.hypervisor, Ability.LIVE_SNAPSHOTS, OF_VOLUME, shown)
+    if volume.state != READY:
+        rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
+        raise InvalidParameter(OF_VOLUME, shown, rule)
+    check_none_at_work(store.snapshots_of_vm(connection, vm.id), OF_VOLUME, shown)

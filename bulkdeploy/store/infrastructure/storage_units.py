@@ -1,0 +1,52 @@
+"""What is known of hosts and pools whose storage units are listed, and which VMs have data in a pool."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+_HOSTS = (
+    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, c.id AS cluster_id, c.uuid AS cluster_uuid,"
+    " c.name AS cluster_name FROM hosts h JOIN clusters c ON c.id = h.cluster_id WHERE h.removed IS NULL"
+)
+
+
+def hosts(
+    connection: Connection, *, host_ids: Collection[int] | None = None, cluster_id: int | None = None
+) -> Sequence[Row[Any]]:
+    """Hosts, by name: all, some, or those of a cluster, with the cluster and what drivers know them by."""
+    query = text(
+        f"{_HOSTS} AND (CAST(:hosts AS bigint[]) IS NULL OR h.id = ANY(:hosts))"
+        " AND (CAST(:cluster AS bigint) IS NULL OR c.id = :cluster) ORDER BY h.name, h.id"
+    )
+    given = None if host_ids is None else list(host_ids)
+    return connection.execute(query, {"hosts": given, "cluster": cluster_id}).all()
+
+
+def hosts_of_pool(connection: Connection, pool_id: int) -> Sequence[Row[Any]]:
+    """The hosts that reach a pool, as ``hosts`` has them."""
+    query = text(
+        f"{_HOSTS} AND EXISTS (SELECT FROM storage_pools p WHERE p.id = :pool AND (p.host_id = h.id"
+        " OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
+        " OR (p.scope = 'ZONE' AND p.zone_id = h.zone_id AND lower(p.hypervisor) = lower(h.hypervisor))))"
+        " ORDER BY h.name, h.id"
+    )
+    return connection.execute(query, {"pool": pool_id}).all()
+
+
+def pools(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
+    """These pools by uuid: id, name, state, scope."""
+    query = text(
+        "SELECT id, uuid, name, state, scope FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL"
+    )
+    return {row.uuid: row for row in connection.execute(query, {"uuids": list(uuids)})}
+
+
+def vms_in_pool(connection: Connection, pool_id: int) -> Sequence[str]:
+    """The names of VMs that have volumes in a pool, on it or about to be."""
+    query = text(
+        "SELECT DISTINCT vm.name FROM volumes v JOIN virtual_machines vm ON vm.id = v.vm_id"
+        " WHERE v.pool_id = :pool AND (v.removed IS NULL OR v.state = 'Destroy') ORDER BY vm.name"
+    )
+    return connection.execute(query, {"pool": pool_id}).scalars().all()

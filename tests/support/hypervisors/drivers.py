@@ -1,0 +1,50 @@
+"""Drivers as the synchronous half has them."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.model import read_host
+
+
+def always(driver: HypervisorDriver) -> Drivers:
+    """This driver for every hypervisor type."""
+    return Drivers({DEFAULT: ConfiguredDriver("simulator", driver.abilities, lambda: driver)})
+
+
+OF_HYPERVISORS = {"importUnmanagedInstance", "listStorageUnits", "listUnmanagedInstances"}
+"""Commands that ask hypervisors first; their own tests have some."""
+
+
+class _Nowhere:
+    """A driver that reads off urls what hosts have, and may be asked for nothing that is done to VMs."""
+
+    def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
+        """What the urls say."""
+        del timeout_s
+        return [read_host(host) for host in hosts]
+
+    def answers(self, *arguments: Any, **named: Any) -> bool:
+        """Every host does."""
+        del arguments, named
+        return True
+
+    def ensure_overcommit(self, *arguments: Any, **named: Any) -> None:
+        """Nothing to do."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Complain."""
+        raise AssertionError(f"somebody asked a hypervisor: {name}")
+
+
+SIMULATED = Drivers(
+    {
+        DEFAULT: ConfiguredDriver(
+            "simulator", SimulatorDriver.abilities, lambda: cast("HypervisorDriver", _Nowhere())
+        )
+    }
+)
+"""Every hypervisor type has a driver that can do everything, behind which there is none."""
