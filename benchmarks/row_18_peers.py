@@ -142,12 +142,12 @@ def _calls(bench: BenchmarkZone) -> Iterator[Line]:
         return 1000 * (time.perf_counter() - began)
 
     canvas(), bulk(BATCH)
-    sent, asked = [], []
+    sent, answered = [], []
     for _ in range(REPEATS):
         sent.append(canvas())
-        asked.append(bulk(BATCH))
+        answered.append(bulk(BATCH))
     name = f"one bulk call for {BATCH} VMs, planned, claimed and kept; a Celery group of as many tasks, sent"
-    yield line(ROW, name, BATCH, asked, baseline=median(sent))
+    yield line(ROW, name, BATCH, answered, baseline=median(sent))
 
 
 def _nothing(number: int) -> None:
