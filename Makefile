@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -136,6 +136,15 @@ bench: setup ## Measure planning, bulk calls and throughput
 
 bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 accounts
 	@$(BIN)/python -m benchmarks.lists
+
+bench-peers: setup ## Measure hail, hbal, hspace, Celery and OpenStack Placement beside this, where they can be had
+	@command -v hbal >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		apt-get install -qq -y --no-install-recommends ganeti-htools >/dev/null; } || echo "skipped: Debian's ganeti-htools"
+	@test -x .venv-placement/bin/python || $(PYTHON) -m venv .venv-placement
+	@.venv-placement/bin/python -c 'import placement, psycopg2' 2>/dev/null || .venv-placement/bin/python -m pip --quiet install \
+		--disable-pip-version-check 'openstack-placement>=16' psycopg2-binary || echo "skipped: openstack-placement"
+	@if .venv-placement/bin/python -c 'import placement, psycopg2' 2>/dev/null; then export PLACEMENT_PYTHON=.venv-placement/bin/python; fi; \
+		ROW=18 $(BIN)/python -m benchmarks
 
 bench-console: setup ## Measure pages of the console: CPU, time, bytes
 	@$(BIN)/python -m benchmarks.console

@@ -90,7 +90,8 @@ def _yielding(bench: BenchmarkZone, running: Workers, targets: Sequence[str]) ->
             baseline=alone.rate,
             cpu_ms_per_vm=drain.cpu_ms_per_vm,
         )
-        yield line(8, f"a poll meanwhile, {what}", CLIENTS, load.waits, unit="ms")
+        waits = load.waits or [1000 * drain.seconds]  # none was answered before the drain had ended
+        yield line(8, f"a poll meanwhile, {what}", CLIENTS, waits, unit="ms")
 
 
 def _rate(api: Api, targets: Sequence[str]) -> float:
