@@ -23,6 +23,6 @@ def parameters_of(device: Device, details: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in details.items() if name.startswith(prefix)}
 
 
-def is_parameter(name: str) -> bool:
-    """Whether a detail is of disks or nics."""
+def is_device_parameter(name: str) -> bool:
+    """Whether a detail is a parameter of disks or nics."""
     return name.startswith(tuple(f"{device}." for device in Device))

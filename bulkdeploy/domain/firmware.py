@@ -1,5 +1,6 @@
 """What VMs boot with, in CloudStack's words: ``boottype`` and ``bootmode``."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 UEFI = "UEFI"
@@ -18,3 +19,14 @@ class BootMode(StrEnum):
 
     LEGACY = "LEGACY"
     SECURE = "SECURE"
+
+
+def boot_mode_of(details: Mapping[str, str]) -> BootMode | None:
+    """How UEFI boots a VM that has these details; None: BIOS does.
+
+    VMs of earlier releases may have any text there, which meant nothing: what is no BootMode means BIOS.
+    """
+    try:
+        return BootMode(details[UEFI])
+    except (KeyError, ValueError):
+        return None

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.device_parameters import VARIANT, Device, parameters_of
-from bulkdeploy.domain.firmware import UEFI, BootMode
+from bulkdeploy.domain.firmware import boot_mode_of
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
@@ -156,6 +156,7 @@ def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
 def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignment:
     """The assignment that these rows describe."""
     vm = rows.vm
+    of_devices = {**vm.offering_details, **vm.details}
     placed = [row for row in rows.volumes if row.pool_uuid is not None]
     return Assignment(
         job=job,
@@ -173,13 +174,13 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             cpu_number=vm.cpu_number,
             cpu_mhz=vm.cpu_mhz,
             memory_mib=vm.memory_mib,
-            volumes=tuple(_volume(row, vm.details) for row in placed),
-            nics=tuple(_nic(row, vm.details) for row in rows.nics),
+            volumes=tuple(_volume(row, of_devices) for row in placed),
+            nics=tuple(_nic(row, of_devices) for row in rows.nics),
             user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
             user_data_details=shared.user_data_details if vm.user_data is None else {},
             host_name=vm.name,
             template_variant=vm.details.get(VARIANT),
-            uefi=BootMode(vm.details[UEFI]) if UEFI in vm.details else None,
+            uefi=boot_mode_of(vm.details),
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
             iso_uuid=vm.iso_uuid,
         ),
@@ -189,12 +190,12 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
     )
 
 
-def _volume(row: Row[Any], of_vm: Mapping[str, str]) -> VolumeSpec:
-    parameters = parameters_of(Device.DISK, {**of_vm, **(row.details or {})})
+def _volume(row: Row[Any], of_devices: Mapping[str, str]) -> VolumeSpec:
+    parameters = parameters_of(Device.DISK, {**of_devices, **(row.details or {})})
     return VolumeSpec(row.uuid, row.name, row.size_bytes, row.pool_uuid, row.template_uuid, parameters)
 
 
-def _nic(row: Row[Any], of_vm: Mapping[str, str]) -> NicSpec:
+def _nic(row: Row[Any], of_devices: Mapping[str, str]) -> NicSpec:
     return NicSpec(
         row.uuid,
         row.mac_address,
@@ -207,5 +208,5 @@ def _nic(row: Row[Any], of_vm: Mapping[str, str]) -> NicSpec:
         label=row.label,
         mtu=row.mtu,
         is_default=row.is_default,
-        parameters=parameters_of(Device.NIC, of_vm),
+        parameters=parameters_of(Device.NIC, of_devices),
     )

@@ -61,5 +61,6 @@ DISK_OFFERING = OfferingKind(
     EventType.DISK_OFFERING_CREATE,
     EventType.DISK_OFFERING_EDIT,
     EventType.DISK_OFFERING_DELETE,
+    "details",
     _columns,
 )

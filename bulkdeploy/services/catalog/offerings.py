@@ -7,10 +7,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
+from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog.offering_places import require_own, require_places
+from bulkdeploy.services.given_details import check_given_details
 from bulkdeploy.services.live_entities import changed_events, deleted_events, hold_all, noun, subject
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
@@ -26,6 +28,7 @@ class OfferingKind:
     Attributes:
         subject: how events call it.
         created, edited, deleted: its events.
+        details: the parameter that has its details.
         columns: what is set by what is given.
     """
 
@@ -34,6 +37,7 @@ class OfferingKind:
     created: EventType
     edited: EventType
     deleted: EventType
+    details: str
     columns: Callable[[Arguments], dict[str, Any]]
 
 
@@ -43,10 +47,11 @@ def create_offerings(
     """Make offerings, for everybody and everywhere where they name no domains and zones.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``require_places``.
+        InvalidParameter, PermissionDenied: as ``require_places`` and ``check_given_details``.
     """
     batch = [{**EVERYWHERE, **given} for given in batch]
     require_places(connection, caller, batch)
+    _check_details(caller, kind, batch)
     made = insert_rows(connection, kind.entity, [kind.columns(given) for given in batch])
     record_events(
         connection,
@@ -67,6 +72,7 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
     for offering, _ in changes:
         require_own(connection, caller, offering, rows[offering.id])
     require_places(connection, caller, [given for _, given in changes])
+    _check_details(caller, kind, [given for _, given in changes])
     written = [(offering, kind.columns(given)) for offering, given in changes]
     change_rows(connection, written)
     record_events(connection, caller, changed_events(kind.edited, kind.subject, written))
@@ -95,6 +101,11 @@ def tags_of(given: Arguments, columns: Mapping[str, str]) -> dict[str, list[str]
         for parameter, column in columns.items()
         if parameter in given
     }
+
+
+def _check_details(caller: Caller, kind: OfferingKind, batch: Sequence[Arguments]) -> None:
+    for given in batch:
+        check_given_details(caller, details_of(given.get(kind.details, ())), kind.details)
 
 
 def _named(offering: EntityRef) -> str:

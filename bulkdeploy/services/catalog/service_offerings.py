@@ -74,5 +74,6 @@ SERVICE_OFFERING = OfferingKind(
     EventType.SERVICE_OFFERING_CREATE,
     EventType.SERVICE_OFFERING_EDIT,
     EventType.SERVICE_OFFERING_DELETE,
+    "serviceofferingdetails",
     _columns,
 )

@@ -18,12 +18,11 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
-from bulkdeploy.domain.device_parameters import is_parameter
+from bulkdeploy.domain.device_parameters import is_device_parameter
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     InvalidParameter,
-    PermissionDenied,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -134,7 +133,7 @@ def _deploy(
     keep_zone_rules(connection, shared.zone_id)
     configuration = read_configuration(connection)
     specs = check_deployments(connection, configuration, caller, batch)
-    _check_drivers(system, caller, specs)
+    _check_drivers(system, specs)
     if shared.bulk:
         lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
     wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
@@ -211,7 +210,7 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
-def _check_drivers(system: System, caller: Caller, specs: Sequence[DeploySpec]) -> None:
+def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
     """Every hypervisor has a driver, and one that knows all that guests shall have."""
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
@@ -222,20 +221,17 @@ def _check_drivers(system: System, caller: Caller, specs: Sequence[DeploySpec]) 
             require_ability(system.drivers, spec.hypervisor, Ability.TEMPLATE_VARIANTS, "templatevariant", variant)
         if spec.uefi is not None:
             require_ability(system.drivers, spec.hypervisor, Ability.UEFI, *_firmware_of(spec.request))
-        _check_device_parameters(system, caller, spec)
+        _check_device_parameters(system, spec)
 
 
-def _check_device_parameters(system: System, caller: Caller, spec: DeploySpec) -> None:
-    """Those of offerings are their makers'; in a call they are for root admins: a nic's may name any bridge.
+def _check_device_parameters(system: System, spec: DeploySpec) -> None:
+    """The driver knows those of the call and of its offerings; whose they are to give ``given_details`` says.
 
     Raises:
         InvalidParameter: the driver knows one not.
-        PermissionDenied: somebody else's call has one.
     """
     request = spec.request
-    given = sorted(name for name in request.details if is_parameter(name))
-    if given and not caller.is_root_admin:
-        raise PermissionDenied(f"Only root admins may give details[0].{given[0]}; offerings have such details, too")
+    given = sorted(name for name in request.details if is_device_parameter(name))
     sources = [("details", ", ".join(given), request.details)]
     offering = request.shown("serviceofferingid", spec.offering.id)
     sources.append(("serviceofferingid", offering, spec.offering.details))

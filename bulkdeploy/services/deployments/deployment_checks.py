@@ -17,7 +17,6 @@ from bulkdeploy.domain.deployment import (
     Variant,
     ZoneFacts,
 )
-from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.errors import (
     InvalidCombination,
     InvalidParameter,
@@ -33,6 +32,7 @@ from bulkdeploy.services.deployments.deployment_sizes import vm_disks, vm_sizes
 from bulkdeploy.services.deployments.list_entries import entry_of
 from bulkdeploy.services.deployments.registered_user_data import registered_content
 from bulkdeploy.services.deployments.user_data import check_user_data
+from bulkdeploy.services.given_details import check_given_details
 from bulkdeploy.services.ownership import require_open_zones, resolve_owner
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
@@ -69,7 +69,7 @@ def _check_request(
     disk_offerings = _check_disk_offerings(connection, request, owner, zone)
     template = _check_template(connection, request, owner, zone)
     check_variant(template, request.variant)
-    _check_details(request)
+    check_given_details(caller, request.details, "details")
     uefi = _check_firmware(request, template)
     hypervisor = _check_hypervisor(request, template)
     _check_pins(connection, request, zone)
@@ -129,16 +129,6 @@ def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode
     if request.boot_mode is BootMode.SECURE:
         raise InvalidCombination(("bootmode", "boottype"), "bootmode SECURE is one of UEFI: give boottype=UEFI")
     return None
-
-
-def _check_details(request: DeployRequest) -> None:
-    if UEFI in request.details:
-        rule = "it must be given as boottype and bootmode, not as a detail"
-        raise InvalidParameter(f"details[0].{UEFI}", request.details[UEFI], rule)
-    if VARIANT in request.details:
-        raise InvalidParameter(
-            f"details[0].{VARIANT}", request.details[VARIANT], f"it must be given as {VARIANT}, not as a detail"
-        )
 
 
 def _user_data(

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeployRequest
-from bulkdeploy.domain.device_parameters import VARIANT, is_parameter
+from bulkdeploy.domain.device_parameters import VARIANT, is_device_parameter
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -175,7 +175,7 @@ def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
 
 
 def _is_of_deployment(name: str) -> bool:
-    return name in SIZE_DETAILS or name in (VARIANT, UEFI) or is_parameter(name)
+    return name in SIZE_DETAILS or name in (VARIANT, UEFI) or is_device_parameter(name)
 
 
 def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:

@@ -15,7 +15,7 @@ from bulkdeploy.store.database.arrays import int_array
 
 _VMS = text(
     "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
-    " v.user_data, v.password_encrypted, coalesce(o.details, '{}') || v.details AS details,"
+    " v.user_data, v.password_encrypted, v.details, coalesce(o.details, '{}') AS offering_details,"
     " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"

@@ -16,7 +16,7 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api.api_client import ApiClient
-from tests.support.api.callers import ACME, refused
+from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.zones.fleet import Fleet, OneDriver
 
 BULK = "bulkDeployVirtualMachine"
@@ -130,3 +130,40 @@ def test_a_variant_is_one_that_the_template_declares(fleet: Fleet, client: ApiCl
     client.call(BULK, **named(1, templatevariant="edge", forcetemplatevariant=True))
     fleet.run(drivers=OneDriver(listening))
     assert sorted(str(guest.template_variant) for guest in listening.started) == ["dev", "edge"]
+
+
+def test_domain_admins_give_offerings_no_parameters(fleet: Fleet, client: ApiClient) -> None:
+    """Their offerings reach no bridge and no volume group that their deploy calls do not reach."""
+    admin = ApiClient(client.url, *CUSTOMERS_ADMIN)
+    text = {"name": "Theirs", "displaytext": "Theirs", "domainid": fleet.zone.id_of("domains", "customers")}
+    compute = {**text, "cpunumber": 1, "cpuspeed": 500, "memory": 512}
+    bridge = detail("nic.link", "management", "serviceofferingdetails")
+    for command, given, theirs, parameter in (
+        ("createServiceOffering", compute, bridge, "serviceofferingdetails[0].nic.link"),
+        ("createDiskOffering", {**text, "disksize": 1}, detail("disk.vg", "system"), "details[0].disk.vg"),
+    ):
+        failure = refused(admin, command, **given, **theirs)
+        assert (failure.status, f"Only root admins may give {parameter}" in str(failure)) == (531, True)
+        admin.call(command, **given)
+
+
+def test_only_a_vm_itself_says_its_firmware_and_variant(
+    fleet: Fleet, client: ApiClient, listening: Listening
+) -> None:
+    """Offerings with such details are refused; those of earlier releases, and any text in VMs, end no job."""
+    size = {"name": "Odd", "displaytext": "Odd", "cpunumber": 1, "cpuspeed": 500, "memory": 512}
+    for name in ("UEFI", "templatevariant"):
+        failure = refused(client, "createServiceOffering", **size, **detail(name, "x", "serviceofferingdetails"))
+        assert (failure.status, f"serviceofferingdetails[0].{name}" in str(failure)) == (431, True)
+    client.call(BULK, **fleet.zone.bulk_parameters(2))
+    of_before = """'{"UEFI": "true", "templatevariant": "x"}'"""
+    fleet.zone.change(f"UPDATE service_offerings SET details = {of_before} WHERE name = 'Small'")
+    free_text = """'{"UEFI": "anything"}'"""
+    one = fleet.vms()[0]
+    fleet.zone.change(f"UPDATE virtual_machines SET details = {free_text} WHERE id = :id", id=one.id)
+    fleet.run(drivers=OneDriver(listening))
+    assert [(guest.uefi, guest.template_variant) for guest in listening.started] == [(None, None)] * 2
+    client.call("destroyVirtualMachine", id=str(one.uuid), expunge=True)
+    fleet.run(drivers=OneDriver(listening))
+    assert {vm.uuid: vm.state for vm in fleet.vms()}[one.uuid] == "Expunging"
+    assert one.uuid not in fleet.guests()
