@@ -6,6 +6,7 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import NewConnectionError
 
 CONNECT_S = 10.0
 CONNECTIONS = 32
@@ -22,6 +23,10 @@ REASON_CHARACTERS = 200
 
 class NotAnswered(Exception):
     """No server gave an answer; what was asked for may have been done all the same."""
+
+
+class NobodyServes(NotAnswered):
+    """Every server refused the connection, such as while another one takes over: nothing was asked for."""
 
 
 class PinnedAdapter(HTTPAdapter):
@@ -84,8 +89,9 @@ class ClusterHttp:
 
         Raises:
             NotAnswered: no answer, or not in time.
+            NobodyServes: see there.
         """
-        reasons = []
+        reasons, refused = [], 0
         end = time.monotonic() + timeout_s
         for url in list(self._urls) if is_repeatable else self._urls[:1]:
             left = max(end - time.monotonic(), 0.1)
@@ -95,13 +101,14 @@ class ClusterHttp:
                 )
             except (requests.RequestException, OSError) as error:
                 reasons.append(f"{url}: {error}")
+                refused += _is_refused(error)
                 continue
             if answer.status_code in SILENT or self._is_silent(answer):
                 reasons.append(f"{url}: {answer.status_code} {answer.text[:REASON_CHARACTERS]}")
                 continue
             self._prefer(url)
             return answer
-        raise NotAnswered("; ".join(reasons))
+        raise (NobodyServes if refused == len(reasons) else NotAnswered)("; ".join(reasons))
 
     def close(self) -> None:
         """Give back connections."""
@@ -110,6 +117,11 @@ class ClusterHttp:
     def _prefer(self, url: str) -> None:
         if self._urls[0] != url:
             self._urls = [url, *(other for other in self._urls if other != url)]
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether no connection was made, so that nothing was sent."""
+    return isinstance(getattr(error.args[0] if error.args else None, "reason", None), NewConnectionError)
 
 
 def shown(text: str) -> str:

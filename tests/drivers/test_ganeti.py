@@ -5,13 +5,16 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from pydantic import ValidationError
 from sqlalchemy import Engine
 
@@ -67,9 +70,13 @@ class Replay:
         return not self._left
 
 
+certificate_in = cache(self_signed)
+"""One for each test, however often its server is started."""
+
+
 @contextmanager
-def cluster(replay: Replay, directory: Path) -> Iterator[tuple[str, str]]:
-    """A RAPI that answers from a replay; its url and its certificate's fingerprint."""
+def cluster(replay: Replay, directory: Path, port: int = 0) -> Iterator[tuple[str, str]]:
+    """A RAPI that answers from a replay, on any port; its url and its certificate's fingerprint."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -93,10 +100,10 @@ def cluster(replay: Replay, directory: Path) -> Iterator[tuple[str, str]]:
         def log_message(self, *_: object) -> None:
             """Nothing is printed."""
 
-    certificate, key = self_signed(directory)
+    certificate, key = certificate_in(directory)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -259,6 +266,35 @@ def test_a_nic_is_bridged_or_switched(
         driver.close()
     (made,) = (body for body in replay.bodies if body and body.get("mode") == "create")
     assert made["nics"] == [{"mac": nic.mac_address, "name": str(nic.uuid), **expected}]
+
+
+def test_a_master_that_is_away_is_waited_for(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that every address refused goes on once one serves again, and no instance is made twice."""
+    replay, refused = Replay(), threading.Event()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        pass  # its port is free again
+    port = int(url.rpartition(":")[2])
+    with ThreadPoolExecutor(1) as threads, ExitStack() as stack:
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        send = driver._rapi.http.session.request
+
+        def noting(*arguments: Any, **more: Any) -> requests.Response:
+            try:
+                return send(*arguments, **more)
+            except requests.ConnectionError:
+                refused.set()
+                raise
+
+        monkeypatch.setattr(driver._rapi.http.session, "request", noting)
+        run = partial(driver.ensure_running, ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        started = threads.submit(run)
+        assert refused.wait(PATIENCE_S)
+        stack.enter_context(cluster(replay, tmp_path, port))
+        started.result(PATIENCE_S)
+        driver.close()
+    assert [body["pnode"] for body in replay.bodies if body and body.get("mode") == "create"] == ["node1"]
 
 
 def test_a_certificate_that_was_exchanged_is_refused(engine: Engine, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
@@ -27,3 +28,19 @@ def test_of_several_servers_the_one_that_takes_writes_is_used(
     several = settings.model_copy(update={"database_url": url, "data_dir": tmp_path})
     ended = bulkdeploy(several, "audit")
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+
+
+def test_what_the_url_says_of_sessions_holds(database_url: str) -> None:
+    """Its ``options`` hold beside the engine's own, and before them; so do its other parameters."""
+    said = quote("-c lock_timeout=7s")
+    engine = create_engine(f"{database_url}&options={said}&keepalives_idle=33", pool_size=1)
+    with engine.connect() as connection:
+        shown = [
+            connection.execute(text(f"SHOW {name}")).scalar_one()
+            for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+        ]
+        session = connection.connection.driver_connection
+        assert isinstance(session, psycopg.Connection)
+        parameters = session.info.get_parameters()
+    engine.dispose()
+    assert (*shown, parameters["keepalives_idle"]) == ("7s", "1min", "33")

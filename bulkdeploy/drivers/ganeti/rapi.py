@@ -12,11 +12,14 @@ from urllib.parse import quote
 
 import requests
 
-from bulkdeploy.drivers.cluster_http import ClusterHttp, NotAnswered, shown
+from bulkdeploy.drivers.cluster_http import ClusterHttp, NobodyServes, NotAnswered, shown
 from bulkdeploy.drivers.driver import DriverError
 
 POLL_SECONDS = 0.5
 """Pause between two requests for the states of all jobs that threads wait for."""
+
+MASTER_AWAY_S = 60.0
+"""How long a call waits for somebody to serve RAPI, at most."""
 
 ENDED = ("success", "error", "canceled")
 NOT_FOUND = 404
@@ -64,13 +67,23 @@ class Rapi:
     def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
         """One request, to the master; None: there is no such thing.
 
-        Every address is tried, the last master first: only a master serves RAPI.
+        Every address is tried, the last master first: only a master serves RAPI. Where none does, as while it is
+        restarted or another node becomes the master, that is waited for, MASTER_AWAY_S at most.
 
         Raises:
             NotAnswered: no answer, or not in time.
             JobFailed: the request was refused, with HTTP's number as the code.
         """
-        return _value(self.http.send(method, path, timeout_s=timeout_s, json=body, params=query))
+        end = time.monotonic() + timeout_s
+        patience = time.monotonic() + min(timeout_s, MASTER_AWAY_S)
+        while True:
+            left = max(end - time.monotonic(), 0.1)
+            try:
+                return _value(self.http.send(method, path, timeout_s=left, json=body, params=query))
+            except NobodyServes:
+                if time.monotonic() + POLL_SECONDS >= patience:
+                    raise
+                time.sleep(POLL_SECONDS)
 
     def run(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
         """Submit a job and wait for its end; what its last opcode gave.

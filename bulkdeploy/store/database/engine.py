@@ -7,7 +7,7 @@ import random
 import re
 import select
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
 from functools import lru_cache
@@ -76,7 +76,7 @@ SERVER_TIMEOUTS = (
 )
 """The other way round: a machine that is gone without a word keeps its locks for half a minute, not for hours; a
 process that sleeps in the middle of a transaction for one. Options of the connection: a pooler that ignores them
-has the database's role say the same (docs/operations.md)."""
+has the database's role say the same (docs/operations.md). Options in the database's URL follow, and hold."""
 
 MOST_KNOWN_QUERIES = 2000
 READING = re.compile(r"\s*(SELECT|WITH|VALUES|TABLE|SHOW|EXPLAIN)\b", re.IGNORECASE)
@@ -182,8 +182,10 @@ def _engine(
     isolation_level: IsolationLevel = "READ COMMITTED",
     prepare_after: int | None = PREPARE_AFTER,
 ) -> Engine:
+    given = database_parameters(url)
+    options = " ".join(part for part in (SERVER_TIMEOUTS, given.pop("options", "")) if part)
     engine = sqlalchemy.create_engine(
-        _sqlalchemy_url(url),
+        _sqlalchemy_url(given),
         isolation_level=isolation_level,
         pool_size=pool_size,
         max_overflow=0,
@@ -193,8 +195,8 @@ def _engine(
         connect_args={
             "application_name": application_name,
             "prepare_threshold": prepare_after,
-            "options": SERVER_TIMEOUTS,
-            **SILENCE_OPTIONS,
+            "options": options,
+            **{name: value for name, value in SILENCE_OPTIONS.items() if name not in given},
         },
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
@@ -205,11 +207,11 @@ def _engine(
     return engine
 
 
-def _sqlalchemy_url(url: str) -> URL:
-    """``url`` for SQLAlchemy, whose own reader knows no lists of servers with ports."""
-    found = database_parameters(url)
-    user, password, name = found.pop("user", None), found.pop("password", None), found.pop("dbname", None)
-    return URL.create("postgresql+psycopg", user, password, database=name, query=found)
+def _sqlalchemy_url(given: Mapping[str, str]) -> URL:
+    """A URL for SQLAlchemy, whose own reader knows no lists of servers with ports."""
+    user, password, database = (given.get(part) for part in ("user", "password", "dbname"))
+    query = {name: value for name, value in given.items() if name not in ("user", "password", "dbname")}
+    return URL.create("postgresql+psycopg", user, password, database=database, query=query)
 
 
 def _forget_values(context: ExceptionContext) -> None:
