@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import FrameType
 
 import click
@@ -84,7 +84,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(watch.watch_hosts, LOOK_AT_HOSTS_EVERY_S),
         _Pass(watch.look_after_ends, 0.0),
         _Pass(filters.update_filters, UPDATE_FILTERS_EVERY_S),
-        _Pass(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
+        _PassBeside(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)
@@ -127,9 +127,12 @@ class _Pass:
     def run_when_due(self) -> None:
         """Run it if it is due; services that are away are waited for, defects are logged."""
         now = time.monotonic()
-        if now < self._due:
-            return
-        self._due = now + self._every_s
+        if now >= self._due:
+            self._due = now + self._every_s
+            self.run()
+
+    def run(self) -> None:
+        """Run it now."""
         name = self._work.__name__
         try:
             self._work()
@@ -143,6 +146,18 @@ class _Pass:
         else:
             return
         metrics.SWEEPS_FAILED.labels(name).inc()
+
+
+class _PassBeside(_Pass):
+    """A pass that looks at all hypervisors, however slow they are: rounds go on meanwhile."""
+
+    _thread: Thread | None = None
+
+    def run(self) -> None:
+        """Begin to run it, unless it still runs."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=super().run, name=self._work.__name__, daemon=True)
+            self._thread.start()
 
 
 if __name__ == "__main__":

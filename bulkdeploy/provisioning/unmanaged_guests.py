@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.registry import Drivers
-from bulkdeploy.drivers.strangers import Stranger, addresses_of, strange_guests
+from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.virtual_machines import unmanaged as store
@@ -43,12 +43,12 @@ class UnmanagedGuests:
             with read_only(self._engine) as connection:
                 return store.unknown_guests(connection, uuids, began)
 
-        found: list[Stranger] = []
+        found: list[GuestWithoutRow] = []
         was_complete = True
         for driver in self._drivers:
             if Ability.GUEST_DETAILS in driver.abilities:
                 try:
-                    found += strange_guests(driver, unknown)
+                    found += guests_without_rows(driver, unknown)
                 except DriverError as error:
                     was_complete = False
                     log.warning("unmanaged_not_seen", why=str(error))

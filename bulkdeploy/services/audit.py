@@ -204,7 +204,7 @@ def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]
     """Of these. Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
     with read_only(engine) as connection:
         return Expectation(
-            unsettled=frozenset(unsettled_vms(connection)),
+            unsettled=frozenset(unsettled_vms(connection)) | let_go_of(connection),
             guests={guest.uuid: guest for guest in expected_guests(connection, guest_uuids)},
             volumes={volume.uuid: volume for volume in expected_volumes(connection, volume_uuids)},
         )

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, inspect, text
 
 from bulkdeploy.store import migrations
 from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.store.migrations import upgrade as upgrading
 from bulkdeploy.store.migrations.revisions import known_revisions
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.store.tables.catalog import metadata
@@ -73,6 +75,24 @@ def test_upgrade_ends_at_the_newest_revision_and_repeats_without_effect(engine: 
     with engine.connect() as connection:
         assert current_revision(connection) == newest_revision()
     assert catalog(engine) == before
+
+
+def test_an_upgrade_lets_calls_go_on_while_a_dump_reads(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives everything back and begins anew, and says what is in its way where that does not end."""
+    monkeypatch.setattr(upgrading, "LOCK_WAIT_S", 1)
+    monkeypatch.setattr(upgrading, "MOST_TRIES", 2)
+    with empty_database(postgres_url) as engine:
+        upgrade(engine)
+        change = text("ALTER TABLE virtual_machines ADD COLUMN later integer")
+        monkeypatch.setattr("alembic.command.upgrade", lambda at, _: at.attributes["connection"].execute(change))
+        monkeypatch.setattr(upgrading, "_target", lambda *_: "later")
+        with engine.connect() as dump:
+            dump.execute(text("SELECT count(*) FROM virtual_machines"))
+            with pytest.raises(upgrading.TablesInUse, match="run it again once that has ended"):
+                upgrade(engine)
+        upgrade(engine)
+        with engine.connect() as connection:
+            assert "later" in {column["name"] for column in inspect(connection).get_columns("virtual_machines")}
 
 
 def test_revisions_are_known_without_alembic() -> None:

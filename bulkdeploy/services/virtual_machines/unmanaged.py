@@ -19,7 +19,7 @@ from bulkdeploy import failpoints
 from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, Guest, GuestDetails, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
-from bulkdeploy.drivers.strangers import Stranger, addresses_of, strange_guests
+from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.store.hypervisors import directory, guest_fences
 from bulkdeploy.store.locks import Lock, take_lock
@@ -98,10 +98,10 @@ def find_unmanaged(
         with reading() as connection:
             return store.unknown_guests(connection, uuids, began)
 
-    guests: list[Stranger] = []
+    guests: list[GuestWithoutRow] = []
     there: dict[UUID, RealVolume] = {}
     for driver in drivers:
-        guests += strange_guests(driver, unknown)
+        guests += guests_without_rows(driver, unknown)
         there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
     with reading() as connection:
         volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now

@@ -60,7 +60,10 @@ class JsonQuery:
 
     def texts(self, connection: Connection, **parameters: str) -> dict[Any, str]:
         """The objects by id, for these values of the queries' parameters."""
-        ids, *own = zip(*self._own.tuples(connection, **parameters), strict=True) or ((),)
+        rows = self._own.tuples(connection, **parameters)
+        if not rows:
+            return {}
+        ids, *own = zip(*rows, strict=True)
         runs = iter(own)
         pieces: list[Iterable[str]] = []
         for part, empty in zip(self._parts, self._empty, strict=True):

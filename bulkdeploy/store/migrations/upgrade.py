@@ -1,14 +1,18 @@
 """Bringing a database's schema to this release's, safely from several processes at once: ``revisions`` says how."""
 
+import time
 from enum import StrEnum
 from pathlib import Path
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.store.database.engine import is_lock_timeout
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.migrations.revisions import (
     SchemaTooOld,
@@ -18,6 +22,9 @@ from bulkdeploy.store.migrations.revisions import (
     require_fitting,
 )
 from bulkdeploy.store.tables.revisions import schema_revisions
+
+LOCK_WAIT_S = 3
+MOST_TRIES = 100
 
 
 class Half(StrEnum):
@@ -39,19 +46,47 @@ class UpgradeNotEnded(BulkDeployError):
         )
 
 
+class TablesInUse(BulkDeployError):
+    """Somebody reads or writes for longer than an upgrade waits."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A long transaction, such as a dump or an audit, reads tables that the upgrade changes. Nothing was "
+            "changed: run it again once that has ended"
+        )
+
+
 def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
     """Run what is missing, all in one transaction.
 
     An empty database has no older programs to care for: it gets everything, whichever half is asked for. One that a
     later release has begun to upgrade, and not ended, fits this one, too: nothing is done.
 
+    Where a table is held for long, by a dump for instance, everything is given back and begun anew: calls that
+    queue for the table behind the upgrade wait LOCK_WAIT_S at most.
+
     Raises:
         SchemaTooNew: a later release has ended its upgrade.
         SchemaTooOld: the second half is asked for, and the first one was not run.
+        TablesInUse: they were, each of MOST_TRIES times; nothing was changed.
         UpgradeNotEnded: the first half is asked for, and a second one before it was not run.
     """
+    for _ in range(MOST_TRIES):
+        try:
+            _upgrade(engine, half)
+        except (DBAPIError, psycopg.Error) as error:
+            if not is_lock_timeout(error):
+                raise
+            time.sleep(LOCK_WAIT_S)
+        else:
+            return
+    raise TablesInUse
+
+
+def _upgrade(engine: Engine, half: Half) -> None:
     with engine.begin() as connection:
         take_lock(connection, Lock.SCHEMA)
+        connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"))
         schema_revisions.create(connection, checkfirst=True)
         current = current_revision(connection)
         applied = list(connection.execute(select(schema_revisions.c.revision)).scalars())

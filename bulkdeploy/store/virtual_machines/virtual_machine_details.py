@@ -5,7 +5,7 @@ groups: reference section 5.8.
 """
 
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, select
@@ -48,7 +48,7 @@ EVERYTHING = frozenset(Detail)
 Columns = tuple[ColumnElement[Any], ...]
 
 
-@cache
+@lru_cache(64)
 def details_query(details: frozenset[Detail]) -> Select[Any]:
     """Rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
 

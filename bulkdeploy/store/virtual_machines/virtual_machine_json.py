@@ -1,7 +1,7 @@
 """Virtual machines as JSON texts that the database makes, from the columns of ``virtual_machine_rows`` (ADR 59)."""
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 
 from sqlalchemy import Connection
 
@@ -24,6 +24,9 @@ from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     security_groups_part,
 )
 
+QUERIES = 64
+"""Built queries that are kept: half a MiB each, one for each set of ``details`` that callers choose, and role."""
+
 
 def virtual_machine_texts(
     connection: Connection,
@@ -38,7 +41,7 @@ def virtual_machine_texts(
     return _query(fields, wanted, with_user_data).texts(connection, vm_ids=int_array(vm_ids))
 
 
-@cache
+@lru_cache(QUERIES)
 def _query(fields: tuple[Field, ...], details: frozenset[Detail], with_user_data: bool) -> JsonQuery:
     query = details_query(details)
     if with_user_data:

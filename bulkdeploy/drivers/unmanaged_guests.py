@@ -8,13 +8,13 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import Guest, GuestDetails, HypervisorDriver
 
 GUESTS_AT_ONCE = 10_000
-Stranger = tuple[Guest, GuestDetails | None]
+GuestWithoutRow = tuple[Guest, GuestDetails | None]
 """A guest, and what it was started with; None: its hypervisor does not tell."""
 
 
-def strange_guests(
+def guests_without_rows(
     driver: HypervisorDriver, unknown: Callable[[Sequence[UUID]], Collection[UUID]]
-) -> Iterator[Stranger]:
+) -> Iterator[GuestWithoutRow]:
     """The guests of a driver that ``unknown`` answers of those it is asked about, and what their hypervisor tells.
 
     Raises:
@@ -22,8 +22,8 @@ def strange_guests(
     """
     guests = driver.list_guests()
     while part := list(islice(guests, GUESTS_AT_ONCE)):
-        strangers = unknown([guest.uuid for guest in part])
-        listed = [guest for guest in part if guest.uuid in strangers]
+        unowned = unknown([guest.uuid for guest in part])
+        listed = [guest for guest in part if guest.uuid in unowned]
         described: dict[UUID, GuestDetails] = {}
         if listed and Ability.GUEST_DETAILS in driver.abilities:
             described = {one.uuid: one for one in driver.details_of_guests(listed)}
@@ -31,7 +31,7 @@ def strange_guests(
             yield guest, described.get(guest.uuid)
 
 
-def addresses_of(found: Iterable[Stranger]) -> Iterator[tuple[UUID, UUID, str]]:
+def addresses_of(found: Iterable[GuestWithoutRow]) -> Iterator[tuple[UUID, UUID, str]]:
     """The addresses of guests, as far as their hypervisors tell: guest, network, address."""
     for guest, details in found:
         for nic in () if details is None else details.nics:
