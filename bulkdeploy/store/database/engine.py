@@ -305,7 +305,7 @@ def run_transaction(
             column_cache(engine).forget()
             attempt += 1
         except (DBAPIError, psycopg.Error) as error:
-            if lock_tries < MOST_LOCK_TRIES and is_lock_timeout(error):
+            if lock_tries < MOST_LOCK_TRIES and _is_lock_timeout(error):
                 metrics.LOCK_TIMEOUTS.inc()
                 lock_tries += 1
             else:
@@ -320,8 +320,7 @@ def run_transaction(
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
 
 
-def is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:
-    """Whether a lock was waited for as long as ``lock_timeout`` says, in vain."""
+def _is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, psycopg.Error) and cause.sqlstate == LOCK_NOT_AVAILABLE
 

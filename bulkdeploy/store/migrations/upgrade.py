@@ -4,15 +4,14 @@ import time
 from enum import StrEnum
 from pathlib import Path
 
-import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, select, text
 from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.domain.errors import BulkDeployError
-from bulkdeploy.store.database.engine import is_lock_timeout
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.migrations.revisions import (
     SchemaTooOld,
@@ -74,8 +73,8 @@ def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
     for _ in range(MOST_TRIES):
         try:
             _upgrade(engine, half)
-        except (DBAPIError, psycopg.Error) as error:
-            if not is_lock_timeout(error):
+        except (DBAPIError, LockNotAvailable) as error:
+            if not isinstance(getattr(error, "orig", error), LockNotAvailable):
                 raise
             time.sleep(LOCK_WAIT_S)
         else:
