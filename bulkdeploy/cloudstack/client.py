@@ -205,7 +205,7 @@ class Client:
         """The rows of these ids, without those that are not there.
 
         CloudStack refuses a list for the first id that it does not know. That one is asked for no more; where the
-        refusal does not name it, it is found by halves.
+        refusal does not name just one, it is found by halves.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -220,9 +220,10 @@ class Client:
             except CallRefused as error:
                 if error.code != INVALID or not is_not_there(error.text):
                     raise
-                unknown = batch if len(batch) == 1 else [one for one in batch if one in error.text]
-                left = [one for one in left if one not in unknown]
-                if not unknown:
+                named = [one for one in batch if one in error.text]
+                if len(batch) == 1 or len(named) == 1:
+                    left.remove((named or batch)[0])
+                else:
                     at_once = len(batch) // 2
                 continue
             left, at_once = left[at_once:], min(2 * at_once, IDS_AT_ONCE)

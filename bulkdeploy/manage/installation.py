@@ -64,10 +64,11 @@ class Installation:
 def installation(ctx: click.Context, program: str) -> Iterator[Installation]:
     """Open what the settings name; ``program`` is what the database shows as its client."""
     from bulkdeploy.wiring.drivers import build_configured_drivers
-    from bulkdeploy.wiring.system import build_engine
+    from bulkdeploy.wiring.system import arm_failpoints, build_engine
 
     settings = with_running_services(settings_of(ctx))
     require(settings, "database_url")
+    arm_failpoints(settings)
     engine = build_engine(settings, application_name=program)
     drivers = build_configured_drivers(settings, engine)
     try:

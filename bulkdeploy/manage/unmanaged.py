@@ -1,10 +1,9 @@
-"""``bulkdeploy unmanaged``: guests that no row knows, such as after a restore (one file: one program)."""
+"""``bulkdeploy unmanaged``: guests that no row knows, such as after a restore."""
 
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -12,29 +11,20 @@ from uuid import UUID
 import click
 
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
-from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.manage.installation import Installation, installation
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
-    from bulkdeploy.drivers.registry import Drivers
     from bulkdeploy.services.virtual_machines.adoption import Adopted, Adoption
     from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
 
 NOTHING, FOUND, DONE, LEFT = 0, 3, 4, 5
 """Exit codes, as those of heal."""
 
+PROGRAM = "bulkdeploy unmanaged"
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """The configured database and hypervisors."""
-
-    engine: "Engine"
-    drivers: "Drivers"
 
 
 IDS = click.argument("ids", type=click.UUID, nargs=-1, metavar="[ID]...")
@@ -61,7 +51,7 @@ def unmanaged() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """Show them, guests by name; their addresses are kept from being given out from now on."""
-    with _installation(_settings(ctx)) as installed:
+    with installation(ctx, PROGRAM) as installed:
         found = find(installed)
         note(installed, found)
     if as_json:
@@ -99,8 +89,7 @@ def adopt(
     Nothing is asked of the guests. What they take is claimed as by a deployment: one that its host, a pool, or a
     limit has no room for, or whose address another nic has, is left out.
     """
-    settings = _settings(ctx)
-    with _installation(settings) as installed:
+    with installation(ctx, PROGRAM) as installed:
         wanted = _adoption(installed, account, domain, offering, template)
         found = _chosen(find(installed), ids, everything=everything)
         sys.exit(adopt_all(installed, found, wanted, dry_run=dry_run, batch=batch))
@@ -117,15 +106,12 @@ def remove(
     ctx: click.Context, *, ids: tuple[UUID, ...], everything: bool, dry_run: bool, batch: int, yes: bool
 ) -> None:
     """Remove guests with their volumes, and volumes, from their hypervisors. Their data is lost."""
-    settings = _settings(ctx)
-    with _installation(settings) as installed:
+    with installation(ctx, PROGRAM) as installed:
         found = _chosen(find(installed), ids, everything=everything)
         if not dry_run and not yes and (found.guests or found.volumes):
             what = f"{len(found.guests)} guests and {len(found.volumes)} volumes, with all that is on them"
             click.confirm(f"Remove {what}?", abort=True)
-        sys.exit(
-            remove_all(installed, found, dry_run=dry_run, batch=batch, timeout_s=settings.driver_timeout_seconds)
-        )
+        sys.exit(remove_all(installed, found, dry_run=dry_run, batch=batch))
 
 
 def find(installed: Installation) -> "Unmanaged":
@@ -175,7 +161,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
     return _exit_code(adopted, left, dry_run=dry_run)
 
 
-def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int, timeout_s: float) -> int:
+def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int) -> int:
     """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
     from bulkdeploy.services.virtual_machines.unmanaged import begin_removal, end_removal
     from bulkdeploy.services.virtual_machines.unmanaged import remove as remove_unmanaged
@@ -192,7 +178,7 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
     parts += [replace(found, guests=[], volumes=part) for part in _parts(found.volumes, batch)]
     for part in parts:
         removal = run_transaction(installed.engine, partial(begin_removal, found=part))
-        failed = remove_unmanaged(installed.drivers, removal, timeout_s=timeout_s)
+        failed = remove_unmanaged(installed.drivers, removal, timeout_s=installed.timeout_s)
         run_transaction(installed.engine, partial(end_removal, removal=removal, failed=failed))
         for uuid in removal.uuids:
             click.echo(f"left  {names[uuid]}: {failed[uuid]}" if uuid in failed else f"removed  {names[uuid]}")
@@ -295,24 +281,3 @@ def _adoption(
             id_of("--offering", "service_offerings", offering),
             id_of("--template", "templates", template),
         )
-
-
-def _settings(ctx: click.Context) -> Settings:
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
-    return settings
-
-
-@contextmanager
-def _installation(settings: Settings) -> Iterator[Installation]:
-    from bulkdeploy.wiring.drivers import build_configured_drivers
-    from bulkdeploy.wiring.system import arm_failpoints, build_engine
-
-    arm_failpoints(settings)
-    engine = build_engine(settings, application_name="bulkdeploy unmanaged")
-    drivers = build_configured_drivers(settings, engine)
-    try:
-        yield Installation(engine, drivers)
-    finally:
-        drivers.close()
-        engine.dispose()

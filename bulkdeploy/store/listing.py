@@ -132,7 +132,7 @@ class Kept:
     """Where rows need not be counted one by one: a query of their number, and the column that alone orders them."""
 
     count: Select[Any]
-    age: ColumnElement[Any] | None
+    order: ColumnElement[Any] | None
 
 
 def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: Kept | None = None) -> Page:
@@ -141,11 +141,11 @@ def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept:
     The order must be total (end in an id), or pages would overlap. The count costs a second
     statement only where the page does not already show it.
     """
-    if kept is not None and kept.age is not None and paging.limit and paging.offset:
+    if kept is not None and kept.order is not None and paging.limit and paging.offset:
         count = int(connection.execute(kept.count).scalar_one())
         if count >= 2 * paging.offset:
             return Page(_rows(connection, query.limit(paging.limit).offset(paging.offset)), count)
-        return _page_from_the_end(connection, query, paging, kept.count.scalar_subquery(), kept.age, count)
+        return _page_from_the_end(connection, query, paging, kept.count.scalar_subquery(), kept.order, count)
     rows, count = fetch_rows(connection, query, paging, None if kept is None else kept.count)
     return Page(rows, count)
 
@@ -155,7 +155,7 @@ def _page_from_the_end(
     query: Select[Any],
     paging: Paging,
     kept: ColumnElement[Any],
-    age: ColumnElement[Any],
+    order: ColumnElement[Any],
     count: int,
 ) -> Page:
     """A page of the second half: an offset walks over all that comes before, so it is counted from the nearer end.
@@ -163,7 +163,7 @@ def _page_from_the_end(
     The statement counts again, for rows may have come since: the page is what it would be from the front.
     """
     left = func.greatest(kept - paging.offset, 0)
-    cut = query.order_by(None).order_by(age.desc()).limit(func.least(left, paging.limit))
+    cut = query.order_by(None).order_by(order.desc()).limit(func.least(left, paging.limit))
     return Page(_rows(connection, cut.offset(func.greatest(left - paging.limit, 0)))[::-1], count)
 
 

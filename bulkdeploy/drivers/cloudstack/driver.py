@@ -25,6 +25,7 @@ from bulkdeploy.cloudstack.client import (
     rows_in,
 )
 from bulkdeploy.domain.addresses import GENERATED_MACS
+from bulkdeploy.domain.units import GIB, MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
     TAKEN,
@@ -53,7 +54,6 @@ from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
 
-GIB, MIB = 1 << 30, 1 << 20
 SCHEME = "cloudstack"
 ROOT = "ROOT"
 RUNNING, STOPPED, ERROR = "Running", "Stopped", "Error"

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.ganeti.options import DiskParameter, GanetiOptions
 
-MIB = 1 << 20
 ROUTED = "routed"
 MODES = {"ovs": "openvswitch"}
 """Ganeti's names of modes that are also known by another."""

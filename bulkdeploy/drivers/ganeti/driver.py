@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
 from bulkdeploy.drivers.cluster_http import NotAnswered
@@ -30,7 +31,6 @@ from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.devices import (
     DEVICE_PARAMETERS,
-    MIB,
     NoRoute,
     disks_of,
     mib,

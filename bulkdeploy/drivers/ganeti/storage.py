@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
+from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.storage_units import StorageUnit
 
-MIB = 1 << 20
 VOLUME_GROUP, PHYSICAL_VOLUME = "lvm-vg", "lvm-pv"
 MODIFIABLE = (PHYSICAL_VOLUME,)
 """Types of units on which Ganeti stops allocation."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
@@ -65,7 +66,6 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
-from bulkdeploy.drivers.incus.sizes import MIB
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.turns import Turns
 

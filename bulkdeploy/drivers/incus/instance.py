@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
 from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.sizes import MIB, read_cpus, read_memory, read_size
+from bulkdeploy.drivers.incus.sizes import read_cpus, read_memory, read_size
 
 KEY = "user.bulkdeploy."
 PROTECTION = "security.protection.delete"

@@ -2,7 +2,6 @@
 
 import re
 
-MIB = 1 << 20
 SIZE = re.compile(r"(\d+)([A-Za-z]*)")
 UNITS: dict[str, int] = {
     "": 1,

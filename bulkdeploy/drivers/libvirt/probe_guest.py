@@ -5,7 +5,7 @@ lose, and switches itself off when its power button is pressed. It needs 1 MiB o
 bytes, and no processor cycles but for counting. PROGRAM is ``tests/kvm/boot_sector.S``, assembled.
 """
 
-MIB = 1024**2
+from bulkdeploy.domain.units import MIB
 
 PROGRAM = (
     "ea057c000031c08ed88ed0bc007cfcbebd7ce88800ba1005b80200efb91000ba1105ece88200e2f7bec67ce86f00ba0206b8"
