@@ -17,8 +17,12 @@ class SnapshotSteps(VmSteps):
         """See JobSteps. The snapshot is no longer at work either."""
         refused = super().at_once(work)
         if refused is None and not snapshot_of(work).volumes_of(work.guest):
-            refused = self.failed(work, INTERNAL_ERROR, "it does not have the volume any more")
+            refused = self.without_volume(work)
         return replace(refused, final=self.kind.if_never_begun) if isinstance(refused, Failed) else refused
+
+    def without_volume(self, work: Assignment) -> Outcome:
+        """What becomes of a job whose volume is on no pool any more, or not the VM's."""
+        return self.failed(work, INTERNAL_ERROR, "it does not have the volume any more")
 
 
 def snapshot_of(work: Assignment) -> SnapshotSpec:

@@ -33,6 +33,11 @@ class DeleteVmSnapshot(SnapshotSteps):
             return pause(work, None)
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
 
+    def without_volume(self, work: Assignment) -> Outcome:
+        """See SnapshotSteps. What lay in the volume went with it."""
+        del work
+        return Succeeded(GONE)
+
 
 DELETE_VM_SNAPSHOT = JobKind(
     name="delete_vm_snapshot",

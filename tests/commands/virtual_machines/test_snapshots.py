@@ -110,6 +110,40 @@ def test_a_volume_with_snapshots_stays_where_it_is(owned: Owned) -> None:
     owned.fleet.assert_intact()
 
 
+@pytest.mark.parametrize(("command", "parameters"), [("detachVolume", {}), ("resizeVolume", {"size": 25})])
+def test_no_snapshot_is_begun_of_a_volume_that_a_job_changes(
+    owned: Owned, command: str, parameters: dict[str, object]
+) -> None:
+    """A volume is not taken from under its snapshot, and those of other volumes need not wait."""
+    volume, root = owned.volume(), root_of(owned)["id"]
+    owned.fleet.zone.change("UPDATE disk_offerings SET customized = true WHERE name = '20 GiB'")
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    job = owned.call(command, id=volume, **parameters)
+    failure = refused(owned.client, "createSnapshot", volumeid=volume)
+    assert (failure.errorcode, "wait for its end" in failure.errortext) == (431, True)
+    other = owned.call("createSnapshot", volumeid=root)
+    owned.run()
+    owned.run()
+    assert [owned.poll(one)["jobstatus"] for one in (job, other)] == [1, 1]
+    assert [snapshot["volumeid"] for snapshot in listed(owned)] == [root]
+    owned.fleet.assert_intact()
+
+
+def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) -> None:
+    """Where rows were changed by hand: nothing is left to ask a hypervisor for."""
+    volume = owned.volume()
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    snapshot = taken(owned, volume)
+    stop(owned)
+    owned.fleet.zone.change(
+        "UPDATE volumes SET vm_id = NULL, device_id = NULL WHERE volume_type = 'DATADISK' AND vm_id IS NOT NULL"
+    )
+    assert owned.done("revertSnapshot", id=snapshot["id"])["jobstatus"] == 2
+    assert owned.done("deleteSnapshot", id=snapshot["id"])["jobstatus"] == 1
+    assert listed(owned) == []
+    owned.fleet.assert_intact()
+
+
 def test_what_a_volume_must_be_for_a_snapshot(owned: Owned) -> None:
     """Each refusal names its parameter, and nothing is made."""
     root, free = root_of(owned)["id"], owned.volume()
