@@ -1,16 +1,37 @@
 """Snapshots of volumes: taken, listed, reverted to and removed, and what a volume that has some refuses."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bulkdeploy.api.app import create_app
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.services.system import System
+from tests.commands.virtual_machines.test_device_parameters import not_connected
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_vm_snapshots import read, stop, write
-from tests.support.api.callers import refused
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.api.callers import ACME, refused
 
 __all__ = ["owned"]
+
+
+@pytest.fixture
+def volumes_only(system: System) -> Iterator[str]:
+    """The URL of an API whose driver declares no snapshots but those of volumes."""
+    abilities = SimulatorDriver.abilities - {
+        Ability.SNAPSHOTS, Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS
+    }  # fmt: skip
+    driver = ConfiguredDriver("simulator", abilities, not_connected)
+    with serving(create_app(replace(system, drivers=Drivers({DEFAULT: driver})))) as url:
+        yield url
 
 
 def root_of(owned: Owned) -> dict[str, Any]:
@@ -142,6 +163,18 @@ def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) ->
     assert owned.done("deleteSnapshot", id=snapshot["id"])["jobstatus"] == 1
     assert listed(owned) == []
     owned.fleet.assert_intact()
+
+
+def test_a_driver_may_take_snapshots_of_volumes_alone(owned: Owned, volumes_only: str) -> None:
+    """It takes them, reverts to them and removes them, and is asked for none of all volumes."""
+    owned = replace(owned, client=ApiClient(volumes_only, *ACME))
+    root = root_of(owned)["id"]
+    stop(owned)
+    snapshot = taken(owned, root)
+    assert "snapshots" in refused(owned.client, "createVMSnapshot", virtualmachineid=owned.vm).errortext
+    for command in ("revertSnapshot", "deleteSnapshot"):
+        assert owned.done(command, id=snapshot["id"])["jobstatus"] == 1
+    assert listed(owned) == []
 
 
 def test_what_a_volume_must_be_for_a_snapshot(owned: Owned) -> None:
