@@ -6,6 +6,7 @@ current.
 
 from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, func, insert, literal, select, text, update
 
@@ -125,6 +126,12 @@ def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | No
 def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
     """A snapshot's row, of a removed one too."""
     return connection.execute(select(vm_snapshots).where(vm_snapshots.c.id == snapshot_id)).one()
+
+
+def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
+    """The one volume that a snapshot is of, also where its VM does not have it any more; None: of all."""
+    of_volume = select(volumes.c.uuid).join(vm_snapshots, vm_snapshots.c.volume_id == volumes.c.id)
+    return connection.execute(of_volume.where(vm_snapshots.c.id == snapshot_id)).scalar_one_or_none()
 
 
 def set_snapshot_state(connection: Connection, snapshot_id: int, state: SnapshotState) -> None:

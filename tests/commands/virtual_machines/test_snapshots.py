@@ -12,6 +12,7 @@ from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
 from bulkdeploy.services.system import System
 from tests.commands.virtual_machines.test_device_parameters import not_connected
 from tests.commands.virtual_machines.test_devices import Owned, owned
@@ -38,6 +39,12 @@ def root_of(owned: Owned) -> dict[str, Any]:
     """The first VM's root volume."""
     (root,) = owned.client.call("listVolumes", virtualmachineid=owned.vm, type="ROOT")["volume"]
     return dict(root)
+
+
+def contents(owned: Owned) -> dict[str, str]:
+    """What is on the first VM's volumes, by volume."""
+    query = "SELECT uuid::text, content FROM simulator.volumes WHERE guest_uuid = %s"
+    return dict(owned.fleet.control.execute(query, [owned.vm]).fetchall())
 
 
 def taken(owned: Owned, volume: str, **parameters: object) -> dict[str, Any]:
@@ -99,9 +106,7 @@ def test_other_volumes_stay_as_they_are(owned: Owned) -> None:
     whole = owned.done("createVMSnapshot", virtualmachineid=owned.vm)["jobresult"]["vmsnapshot"]
     write(owned, "after")
     assert owned.done("revertSnapshot", id=snapshot["id"])["jobstatus"] == 1
-    query = "SELECT uuid::text, content FROM simulator.volumes WHERE guest_uuid = %s"
-    contents: dict[str, str] = dict(owned.fleet.control.execute(query, [owned.vm]).fetchall())
-    assert contents == {volume: "before", root_of(owned)["id"]: "after"}
+    assert contents(owned) == {volume: "before", root_of(owned)["id"]: "after"}
     (kept,) = owned.client.call("listVMSnapshot", virtualmachineid=owned.vm)["vmSnapshot"]
     assert (kept["id"], kept["current"]) == (whole["id"], True)
     assert "wait" not in str(owned.done("deleteVMSnapshot", vmsnapshotid=whole["id"]))
@@ -162,6 +167,25 @@ def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) ->
     assert owned.done("revertSnapshot", id=snapshot["id"])["jobstatus"] == 2
     assert owned.done("deleteSnapshot", id=snapshot["id"])["jobstatus"] == 1
     assert listed(owned) == []
+    owned.fleet.assert_intact()
+
+
+def test_a_process_of_the_release_before_reverts_one_volume_alone(owned: Owned) -> None:
+    """It takes the snapshot for one of the whole VM, and its job names no volume."""
+    root = root_of(owned)["id"]
+    volume = owned.volume()
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    stop(owned)
+    write(owned, "before")
+    snapshot = taken(owned, volume)
+    write(owned, "after")
+    zone = owned.fleet.zone
+    zone.change("UPDATE vm_snapshots SET state = 'Reverting'")
+    (row,) = zone.rows("SELECT id, uuid FROM vm_snapshots")
+    params = {"snapshot_id": row.id, "snapshot_uuid": str(row.uuid), "with_memory": False}
+    owned.fleet.run(owned.fleet.make_job(REVERT_TO_VM_SNAPSHOT, owned.fleet.vms()[0].id, **params))
+    assert contents(owned) == {volume: "before", root: "after"}
+    assert [(one["id"], one["state"]) for one in listed(owned)] == [(snapshot["id"], "BackedUp")]
     owned.fleet.assert_intact()
 
 
