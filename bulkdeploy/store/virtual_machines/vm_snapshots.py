@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, func, insert, literal, select, text, update
+from sqlalchemy import Connection, Row, Select, func, insert, literal, not_, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.vm_snapshots import SnapshotState
@@ -120,6 +120,20 @@ def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | No
     )
     if volume_id is not None:
         query = query.where(snapshot.volume_id == volume_id)
+    return connection.execute(query.order_by(snapshot.id)).all()
+
+
+def snapshots_that_stay(connection: Connection, vm_id: int, going: Collection[int]) -> Sequence[Row[Any]]:
+    """The live snapshots in volumes that outlive a VM; ``going``: its volumes that are deleted with it."""
+    snapshot, volume = vm_snapshots.c, volumes.c
+    lies_there = select(volume.id).where(
+        volume.vm_id == snapshot.vm_id,
+        volume.standalone,
+        volume.removed.is_(None),
+        func.coalesce(snapshot.volume_id, volume.id) == volume.id,
+        not_(id_in(volume.id, going)),
+    )
+    query = select(vm_snapshots).where(snapshot.vm_id == vm_id, snapshot.removed.is_(None), lies_there.exists())
     return connection.execute(query.order_by(snapshot.id)).all()
 
 

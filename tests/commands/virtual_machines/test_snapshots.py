@@ -170,6 +170,24 @@ def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) ->
     owned.fleet.assert_intact()
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_snapshot_stays_in_a_volume_that_outlives_its_vm(owned: Owned, *, whole: bool) -> None:
+    """Nobody could remove it there: it is deleted first, or the volume with the VM."""
+    volume, client = owned.volume(), owned.client
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    stop(owned)
+    taken(owned, root_of(owned)["id"])
+    named = {"virtualmachineid": owned.vm} if whole else {"volumeid": volume}
+    owned.call("createVMSnapshot" if whole else "createSnapshot", **named)
+    failure = refused(client, "destroyVirtualMachine", id=owned.vm)
+    assert (failure.errorcode, "data volumes that are not deleted" in failure.errortext) == (431, True)
+    owned.run()
+    assert "data volumes" in refused(client, "destroyVirtualMachine", id=owned.vm).errortext
+    assert owned.done("destroyVirtualMachine", id=owned.vm, volumeids=volume)["jobstatus"] == 1
+    assert client.call("listVolumes", id=volume) == {}
+    owned.fleet.assert_intact()
+
+
 def test_a_process_of_the_release_before_reverts_one_volume_alone(owned: Owned) -> None:
     """It takes the snapshot for one of the whole VM, and its job names no volume."""
     root = root_of(owned)["id"]
