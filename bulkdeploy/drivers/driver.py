@@ -488,7 +488,7 @@ class HypervisorDriver(ABC):
         Of one volume: that volume. Others stay as they are.
 
         With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
-        guest does not run. Ability.SNAPSHOTS.
+        guest does not run. Ability.SNAPSHOTS; of one volume Ability.VOLUME_SNAPSHOTS.
 
         Raises:
             DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
@@ -502,7 +502,8 @@ class HypervisorDriver(ABC):
     ) -> None:
         """Remove a snapshot of a guest that runs on ``host`` (None: does not run). Absent is fine.
 
-        The guest, and its other snapshots, are as before. Ability.SNAPSHOTS.
+        The guest, and its other snapshots, are as before. Ability.SNAPSHOTS; of one volume
+        Ability.VOLUME_SNAPSHOTS.
 
         Raises:
             DriverError: parts of it may be left.

@@ -1,5 +1,6 @@
 """What kinds of jobs about snapshots share: which snapshot it is, and whether to try again."""
 
+from abc import abstractmethod
 from dataclasses import replace
 from uuid import UUID
 
@@ -8,26 +9,36 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import VmSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Outcome
 from bulkdeploy.provisioning.progress import OVERDUE
+from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.virtual_machines.vm_snapshots import volume_of_snapshot
 
 
 class SnapshotSteps(VmSteps):
-    """Params: ``snapshot_id``, ``snapshot_uuid``, ``with_memory``; ``volume_uuid``: of this volume alone."""
+    """Params: ``snapshot_id``, ``snapshot_uuid``, ``with_memory``; ``volume_uuid``: what its events are about.
+
+    Of which volume the snapshot is, its row says: a process of the release before asks for none.
+    """
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. The snapshot is no longer at work either."""
         refused = super().at_once(work)
-        if refused is None and not snapshot_of(work).volumes_of(work.guest):
-            refused = self.failed(work, INTERNAL_ERROR, "it does not have the volume any more")
         return replace(refused, final=self.kind.if_never_begun) if isinstance(refused, Failed) else refused
 
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps."""
+        params = work.job.params
+        with read_only(self.tools.engine) as connection:
+            volume = volume_of_snapshot(connection, params["snapshot_id"])
+        snapshot = SnapshotSpec(UUID(params["snapshot_uuid"]), bool(params["with_memory"]), volume)
+        return self.change(work, snapshot) if snapshot.volumes_of(work.guest) else self.without_volume(work)
 
-def snapshot_of(work: Assignment) -> SnapshotSpec:
-    """The snapshot that a job is about."""
-    params = work.job.params
-    volume = params.get("volume_uuid")
-    return SnapshotSpec(
-        UUID(params["snapshot_uuid"]), bool(params["with_memory"]), None if volume is None else UUID(volume)
-    )
+    @abstractmethod
+    def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
+        """Take the snapshot, revert to it, or remove it: of a VM that has the volumes."""
+
+    def without_volume(self, work: Assignment) -> Outcome:
+        """What becomes of a job whose volume is on no pool any more, or not the VM's."""
+        return self.failed(work, INTERNAL_ERROR, "it does not have the volume any more", self.kind.if_never_begun)
 
 
 def may_pass(work: Assignment, failure: DriverError) -> bool:

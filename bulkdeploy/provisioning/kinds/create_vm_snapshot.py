@@ -7,13 +7,14 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import SnapshotSpec
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
 from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_creation, fail_creation
 
 TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_creation)
@@ -22,9 +23,8 @@ TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_cre
 class CreateVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
-    def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
-        snapshot = snapshot_of(work)
+    def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
+        """See SnapshotSteps."""
         if snapshot.with_memory and work.state is not VmState.RUNNING:
             why = f"it is {work.state.value}; a VM whose memory is to be kept must be Running"
             return self.failed(work, INTERNAL_ERROR, why, NOT_TAKEN)

@@ -8,12 +8,13 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import SnapshotSpec
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
 from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_removal, fail_removal
 
 GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_removal)
@@ -22,16 +23,21 @@ GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_remova
 class DeleteVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
-    def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
+    def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
+        """See SnapshotSteps."""
         failure = noted_failure(work, "delete_snapshot", work.host) or self.tools.calls.remove_snapshot(
-            work, snapshot_of(work)
+            work, snapshot
         )
         if failure is None:
             return Succeeded(GONE)
         if may_pass(work, failure):
             return pause(work, None)
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
+
+    def without_volume(self, work: Assignment) -> Outcome:
+        """See SnapshotSteps. What lay in the volume went with it."""
+        del work
+        return Succeeded(GONE)
 
 
 DELETE_VM_SNAPSHOT = JobKind(

@@ -8,14 +8,14 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.driver import DriverError, SnapshotSpec
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
 from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass, snapshot_of
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_revert, fail_revert
 
 NOT_REVERTED = FinalState(release=fail_revert)
@@ -26,9 +26,9 @@ MAY_RUN = FinalState(VmState.UNKNOWN, fail_revert)
 class RevertToVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
-    def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
-        snapshot, runs = snapshot_of(work), work.state is VmState.STARTING
+    def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
+        """See SnapshotSteps."""
+        runs = work.state is VmState.STARTING
         if snapshot.with_memory is not runs:
             needed = VmState.RUNNING if snapshot.with_memory else VmState.STOPPED
             why = f"for this snapshot it must be {needed.value}"

@@ -26,7 +26,7 @@ from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import VmMove, Way
-from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots, check_no_snapshots_stay
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
@@ -111,7 +111,8 @@ def destroy_virtual_machine(
 
     Raises:
         PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
-        InvalidParameter: it is protected, or was expunged, or a volume is protected or no data volume of it.
+        InvalidParameter: it is protected, or was expunged, or a volume is protected or no data volume of it, or
+            snapshots of it lie in volumes that outlive it.
     """
     if expunge:
         require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
@@ -128,6 +129,7 @@ def _check_destroyable(
     if vm.delete_protection:
         rule = "the virtual machine is protected against deletion (deleteprotection is true)"
         raise InvalidParameter("id", str(vm.uuid), rule)
+    check_no_snapshots_stay(connection, vm, [volume.id for volume in volumes], "id")
     if not volumes:
         return
     owners = owners_of_volumes(connection, [volume.id for volume in volumes])

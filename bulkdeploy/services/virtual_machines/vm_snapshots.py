@@ -131,8 +131,10 @@ def submit_for(
     with_memory = known.snapshot_type == SnapshotType.DISK_AND_MEMORY
     params = params_of(ref, with_memory=with_memory, volume_uuid=volume_uuid)
 
+    ability = Ability.SNAPSHOTS if volume_uuid is None else Ability.VOLUME_SNAPSHOTS
+
     def check(connection: Connection, row: Row[Any]) -> None:
-        require_ability(system.drivers, row.hypervisor, Ability.SNAPSHOTS, parameter, str(ref.uuid))
+        require_ability(system.drivers, row.hypervisor, ability, parameter, str(ref.uuid))
         snapshots = store.snapshots_of_vm(connection, row.id)
         check_none_at_work(snapshots, parameter, str(ref.uuid))
         found = next((snapshot for snapshot in snapshots if snapshot.id == ref.id), None)

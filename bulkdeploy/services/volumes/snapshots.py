@@ -27,8 +27,9 @@ from bulkdeploy.services.virtual_machines.virtual_machines import require_ready,
 from bulkdeploy.services.virtual_machines.vm_snapshots import check_none_at_work, params_of, submit_for
 from bulkdeploy.services.volumes.volumes import owned_volume
 from bulkdeploy.store.accounts.live_limits import require_within_limits
+from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.virtual_machines import vm_snapshots as store
-from bulkdeploy.store.volumes.volume_changes import READY, known_volume, read_vm
+from bulkdeploy.store.volumes.volume_changes import READY, has_job_of_volume, known_volume, read_vm
 
 OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
 
@@ -41,8 +42,9 @@ def create_snapshot(
     Raises:
         PermissionDenied: the volume is not the caller's to touch.
         InvalidParameter: it was deleted, no VM has it, or it exists nowhere yet; the VM is in no state for it, or a
-            job works on a snapshot of it; or its hypervisor is not able to do it.
+            job works on the volume or a snapshot of the VM; or its hypervisor is not able to do it.
         ResourceLimitExceeded: of snapshots, of the account or a domain above it.
+        TransactionConflict: the volume was detached meanwhile; repeat the whole transaction.
     """
     volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
     if volume.vm_id is None:
@@ -104,6 +106,8 @@ def _submit_for(
 
 def _check_creation(connection: Connection, vm: Row[Any], *, system: System, volume: Row[Any]) -> None:
     shown = str(volume.uuid)
+    if known_volume(connection, volume.id).vm_id != vm.id:
+        raise TransactionConflict
     require_ability(system.drivers, vm.hypervisor, Ability.VOLUME_SNAPSHOTS, OF_VOLUME, shown)
     if vm.state == VmState.RUNNING and not vm.has_job:
         require_ability(system.drivers, vm.hypervisor, Ability.LIVE_SNAPSHOTS, OF_VOLUME, shown)
@@ -111,3 +115,6 @@ def _check_creation(connection: Connection, vm: Row[Any], *, system: System, vol
         rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
         raise InvalidParameter(OF_VOLUME, shown, rule)
     check_none_at_work(store.snapshots_of_vm(connection, vm.id), OF_VOLUME, shown)
+    if has_job_of_volume(connection, vm.id, volume.id):
+        rule = "a job of its virtual machine attaches, detaches or resizes it; wait for its end"
+        raise InvalidParameter(OF_VOLUME, shown, rule)

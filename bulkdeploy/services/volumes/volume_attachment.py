@@ -89,19 +89,22 @@ def detach_volume(
     volume, _ = owned_volume(connection, caller, ref)
     if volume.vm_id is None or volume.volume_type != VolumeType.DATADISK:
         raise InvalidParameter("id", str(ref.uuid), "it must be a data volume that a VM has")
-    check_no_snapshots_of_volumes(connection, volume.vm_id, "id", ref.uuid, volume_id=volume.id)
     seen = store.read_vm(connection, volume.vm_id)
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
 
+    def check(connection: Connection, row: Row[Any]) -> None:
+        check_no_snapshots_of_volumes(connection, row.id, "id", ref.uuid, volume_id=ref.id)
+
     def change() -> Row[Any]:
         row = lock_vm(connection, seen.id)
+        check(connection, row)
         detach(connection, volume)
         return row
 
     if is_changed_now(connection, DETACH_VOLUME, of_vm, seen.account_id, change):
         return done(connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}")
     params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid)}
-    return submit(connection, system, caller, of_vm, DETACH_VOLUME, params, parameter=OF_VM)
+    return submit(connection, system, caller, of_vm, DETACH_VOLUME, params, check, parameter=OF_VM)
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:

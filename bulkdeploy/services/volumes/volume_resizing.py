@@ -62,7 +62,6 @@ def resize_volume(
         check_resizable(volume, new, None)
         resize(connection, volume, new)
         return _done(connection, caller, ref, volume, new)
-    check_no_snapshots_of_volumes(connection, volume.vm_id, "id", ref.uuid, volume_id=volume.id)
     seen = store.read_vm(connection, volume.vm_id)
     require_access(connection, caller, seen.account_id, f"virtual machine {seen.uuid}")
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
@@ -71,10 +70,10 @@ def resize_volume(
     by_job = partial(submit, connection, system, caller, of_vm, RESIZE_VOLUME, params, parameter=OF_VM)
     if new.size_bytes < volume.size_bytes and volume.pool_id is not None:
         require_ability(system.drivers, seen.hypervisor, Ability.SHRINK_VOLUMES, "id", str(ref.uuid))
-        return by_job(partial(_check_stopped, volume=volume, new=new))
+        return by_job(partial(_check_shrinkable, volume=volume, new=new))
     if is_changed_now(connection, RESIZE_VOLUME, of_vm, seen.account_id, partial(_change, connection, volume, new)):
         return _done(connection, caller, ref, volume, new)
-    return by_job()
+    return by_job(partial(_check_no_snapshots, volume=volume))
 
 
 def _wanted(
@@ -145,9 +144,13 @@ def _check_shrink(volume: Row[Any], new: VolumeSize, *, shrink_ok: bool) -> None
         raise InvalidParameter("size", new.size_bytes, rule)
 
 
-def _check_stopped(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
+def _check_no_snapshots(connection: Connection, vm: Row[Any], *, volume: Row[Any]) -> None:
+    check_no_snapshots_of_volumes(connection, vm.id, "id", volume.uuid, volume_id=volume.id)
+
+
+def _check_shrinkable(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
     """While a job works on the VM it is unknown in which state the next one will find it."""
-    del connection
+    _check_no_snapshots(connection, vm, volume=volume)
     if not vm.has_job:
         check_resizable(volume, new, VmState(vm.state))
 
@@ -156,7 +159,9 @@ def _change(connection: Connection, volume: Row[Any], new: VolumeSize) -> Row[An
     seen = store.read_vm(connection, volume.vm_id)
     check_resizable(volume, new, VmState(seen.state))
     resize(connection, volume, new)
-    return lock_vm(connection, volume.vm_id)
+    row = lock_vm(connection, volume.vm_id)
+    _check_no_snapshots(connection, row, volume=volume)
+    return row
 
 
 def _done(connection: Connection, caller: Caller, ref: EntityRef, volume: Row[Any], new: VolumeSize) -> JobTicket:

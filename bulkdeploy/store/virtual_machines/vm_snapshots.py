@@ -6,8 +6,9 @@ current.
 
 from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, func, insert, literal, select, text, update
+from sqlalchemy import Connection, Row, Select, func, insert, literal, not_, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.vm_snapshots import SnapshotState
@@ -122,9 +123,29 @@ def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | No
     return connection.execute(query.order_by(snapshot.id)).all()
 
 
+def snapshots_that_stay(connection: Connection, vm_id: int, going: Collection[int]) -> Sequence[Row[Any]]:
+    """The live snapshots in volumes that outlive a VM; ``going``: its volumes that are deleted with it."""
+    snapshot, volume = vm_snapshots.c, volumes.c
+    lies_there = select(volume.id).where(
+        volume.vm_id == snapshot.vm_id,
+        volume.standalone,
+        volume.removed.is_(None),
+        func.coalesce(snapshot.volume_id, volume.id) == volume.id,
+        not_(id_in(volume.id, going)),
+    )
+    query = select(vm_snapshots).where(snapshot.vm_id == vm_id, snapshot.removed.is_(None), lies_there.exists())
+    return connection.execute(query.order_by(snapshot.id)).all()
+
+
 def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
     """A snapshot's row, of a removed one too."""
     return connection.execute(select(vm_snapshots).where(vm_snapshots.c.id == snapshot_id)).one()
+
+
+def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
+    """The one volume that a snapshot is of, also where its VM does not have it any more; None: of all."""
+    of_volume = select(volumes.c.uuid).join(vm_snapshots, vm_snapshots.c.volume_id == volumes.c.id)
+    return connection.execute(of_volume.where(vm_snapshots.c.id == snapshot_id)).scalar_one_or_none()
 
 
 def set_snapshot_state(connection: Connection, snapshot_id: int, state: SnapshotState) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
@@ -45,6 +45,17 @@ def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
 def known_volume(connection: Connection, volume_id: int) -> Row[Any]:
     """A volume's row, not locked, of a removed one too."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id)).one()
+
+
+_HAS_JOB = text(
+    "SELECT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = :vm AND j.instance_type = 'VirtualMachine'"
+    "   AND j.status + 0 = 0 AND CAST(j.params ->> 'volume_id' AS bigint) = :volume)"
+)
+
+
+def has_job_of_volume(connection: Connection, vm_id: int, volume_id: int) -> bool:
+    """Whether an unfinished job of a VM, whose row the caller has locked, changes this one of its volumes."""
+    return bool(connection.execute(_HAS_JOB, {"vm": vm_id, "volume": volume_id}).scalar_one())
 
 
 def volume_at(connection: Connection, vm_id: int, device_id: int) -> EntityRef | None:

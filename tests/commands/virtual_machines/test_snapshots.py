@@ -1,22 +1,50 @@
 """Snapshots of volumes: taken, listed, reverted to and removed, and what a volume that has some refuses."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bulkdeploy.api.app import create_app
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
+from bulkdeploy.services.system import System
+from tests.commands.virtual_machines.test_device_parameters import not_connected
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_vm_snapshots import read, stop, write
-from tests.support.api.callers import refused
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.api.callers import ACME, refused
 
 __all__ = ["owned"]
+
+
+@pytest.fixture
+def volumes_only(system: System) -> Iterator[str]:
+    """The URL of an API whose driver declares no snapshots but those of volumes."""
+    abilities = SimulatorDriver.abilities - {
+        Ability.SNAPSHOTS, Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS
+    }  # fmt: skip
+    driver = ConfiguredDriver("simulator", abilities, not_connected)
+    with serving(create_app(replace(system, drivers=Drivers({DEFAULT: driver})))) as url:
+        yield url
 
 
 def root_of(owned: Owned) -> dict[str, Any]:
     """The first VM's root volume."""
     (root,) = owned.client.call("listVolumes", virtualmachineid=owned.vm, type="ROOT")["volume"]
     return dict(root)
+
+
+def contents(owned: Owned) -> dict[str, str]:
+    """What is on the first VM's volumes, by volume."""
+    query = "SELECT uuid::text, content FROM simulator.volumes WHERE guest_uuid = %s"
+    return dict(owned.fleet.control.execute(query, [owned.vm]).fetchall())
 
 
 def taken(owned: Owned, volume: str, **parameters: object) -> dict[str, Any]:
@@ -78,9 +106,7 @@ def test_other_volumes_stay_as_they_are(owned: Owned) -> None:
     whole = owned.done("createVMSnapshot", virtualmachineid=owned.vm)["jobresult"]["vmsnapshot"]
     write(owned, "after")
     assert owned.done("revertSnapshot", id=snapshot["id"])["jobstatus"] == 1
-    query = "SELECT uuid::text, content FROM simulator.volumes WHERE guest_uuid = %s"
-    contents: dict[str, str] = dict(owned.fleet.control.execute(query, [owned.vm]).fetchall())
-    assert contents == {volume: "before", root_of(owned)["id"]: "after"}
+    assert contents(owned) == {volume: "before", root_of(owned)["id"]: "after"}
     (kept,) = owned.client.call("listVMSnapshot", virtualmachineid=owned.vm)["vmSnapshot"]
     assert (kept["id"], kept["current"]) == (whole["id"], True)
     assert "wait" not in str(owned.done("deleteVMSnapshot", vmsnapshotid=whole["id"]))
@@ -108,6 +134,89 @@ def test_a_volume_with_snapshots_stays_where_it_is(owned: Owned) -> None:
         assert owned.done("deleteSnapshot", id=snapshot)["jobstatus"] == 1
     assert "jobid" in owned.client.call("detachVolume", id=volume)
     owned.fleet.assert_intact()
+
+
+@pytest.mark.parametrize(("command", "parameters"), [("detachVolume", {}), ("resizeVolume", {"size": 25})])
+def test_no_snapshot_is_begun_of_a_volume_that_a_job_changes(
+    owned: Owned, command: str, parameters: dict[str, object]
+) -> None:
+    """A volume is not taken from under its snapshot, and those of other volumes need not wait."""
+    volume, root = owned.volume(), root_of(owned)["id"]
+    owned.fleet.zone.change("UPDATE disk_offerings SET customized = true WHERE name = '20 GiB'")
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    job = owned.call(command, id=volume, **parameters)
+    failure = refused(owned.client, "createSnapshot", volumeid=volume)
+    assert (failure.errorcode, "wait for its end" in failure.errortext) == (431, True)
+    other = owned.call("createSnapshot", volumeid=root)
+    owned.run()
+    owned.run()
+    assert [owned.poll(one)["jobstatus"] for one in (job, other)] == [1, 1]
+    assert [snapshot["volumeid"] for snapshot in listed(owned)] == [root]
+    owned.fleet.assert_intact()
+
+
+def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) -> None:
+    """Where rows were changed by hand: nothing is left to ask a hypervisor for."""
+    volume = owned.volume()
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    snapshot = taken(owned, volume)
+    stop(owned)
+    owned.fleet.zone.change(
+        "UPDATE volumes SET vm_id = NULL, device_id = NULL WHERE volume_type = 'DATADISK' AND vm_id IS NOT NULL"
+    )
+    assert owned.done("revertSnapshot", id=snapshot["id"])["jobstatus"] == 2
+    assert owned.done("deleteSnapshot", id=snapshot["id"])["jobstatus"] == 1
+    assert listed(owned) == []
+    owned.fleet.assert_intact()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_snapshot_stays_in_a_volume_that_outlives_its_vm(owned: Owned, *, whole: bool) -> None:
+    """Nobody could remove it there: it is deleted first, or the volume with the VM."""
+    volume, client = owned.volume(), owned.client
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    stop(owned)
+    taken(owned, root_of(owned)["id"])
+    named = {"virtualmachineid": owned.vm} if whole else {"volumeid": volume}
+    owned.call("createVMSnapshot" if whole else "createSnapshot", **named)
+    failure = refused(client, "destroyVirtualMachine", id=owned.vm)
+    assert (failure.errorcode, "data volumes that are not deleted" in failure.errortext) == (431, True)
+    owned.run()
+    assert "data volumes" in refused(client, "destroyVirtualMachine", id=owned.vm).errortext
+    assert owned.done("destroyVirtualMachine", id=owned.vm, volumeids=volume)["jobstatus"] == 1
+    assert client.call("listVolumes", id=volume) == {}
+    owned.fleet.assert_intact()
+
+
+def test_a_process_of_the_release_before_reverts_one_volume_alone(owned: Owned) -> None:
+    """It takes the snapshot for one of the whole VM, and its job names no volume."""
+    root = root_of(owned)["id"]
+    volume = owned.volume()
+    assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
+    stop(owned)
+    write(owned, "before")
+    snapshot = taken(owned, volume)
+    write(owned, "after")
+    zone = owned.fleet.zone
+    zone.change("UPDATE vm_snapshots SET state = 'Reverting'")
+    (row,) = zone.rows("SELECT id, uuid FROM vm_snapshots")
+    params = {"snapshot_id": row.id, "snapshot_uuid": str(row.uuid), "with_memory": False}
+    owned.fleet.run(owned.fleet.make_job(REVERT_TO_VM_SNAPSHOT, owned.fleet.vms()[0].id, **params))
+    assert contents(owned) == {volume: "before", root: "after"}
+    assert [(one["id"], one["state"]) for one in listed(owned)] == [(snapshot["id"], "BackedUp")]
+    owned.fleet.assert_intact()
+
+
+def test_a_driver_may_take_snapshots_of_volumes_alone(owned: Owned, volumes_only: str) -> None:
+    """It takes them, reverts to them and removes them, and is asked for none of all volumes."""
+    owned = replace(owned, client=ApiClient(volumes_only, *ACME))
+    root = root_of(owned)["id"]
+    stop(owned)
+    snapshot = taken(owned, root)
+    assert "snapshots" in refused(owned.client, "createVMSnapshot", virtualmachineid=owned.vm).errortext
+    for command in ("revertSnapshot", "deleteSnapshot"):
+        assert owned.done(command, id=snapshot["id"])["jobstatus"] == 1
+    assert listed(owned) == []
 
 
 def test_what_a_volume_must_be_for_a_snapshot(owned: Owned) -> None:
