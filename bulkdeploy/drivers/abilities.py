@@ -71,7 +71,7 @@ class Ability(StrEnum):
     """``ensure_running`` makes a guest from ``GuestSpec.template_variant`` of its template."""
 
     HOST_FILES = "files on hosts"
-    """``checksums_of_files``, ``put_file``: hosts get the files that the settings declare."""
+    """``states_of_files``, ``put_file``: hosts get the files that the settings declare."""
 
     STORAGE_UNITS = "listing of storage units"
     """``look_at_storage``: what hosts keep data on, with size and health."""

@@ -20,7 +20,7 @@ from uuid import UUID
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
@@ -603,8 +603,10 @@ class HypervisorDriver(ABC):
         del unit, timeout_s
         raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
 
-    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
-        """SHA-256 in hexadecimal of these files on a host, by path; those that are not there are left out.
+    def states_of_files(
+        self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, FileState]:
+        """Checksum and mode of these files on a host, by path; those that are not there are left out.
 
         Ability.HOST_FILES.
 

@@ -5,6 +5,14 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class FileState:
+    """What files are compared by: SHA-256 of the content, hexadecimal, and mode (permission bits)."""
+
+    checksum: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostFile:
     """A file as every host shall have it: its path there, content, and mode (permission bits)."""
 
@@ -13,14 +21,14 @@ class HostFile:
     mode: int = 0o644
 
     @property
-    def checksum(self) -> str:
-        """SHA-256 of the content, hexadecimal."""
-        return checksum_of(self.content)
+    def state(self) -> FileState:
+        """What it is compared by."""
+        return state_of(self.content, self.mode)
 
 
-def checksum_of(content: bytes) -> str:
-    """SHA-256, hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
+def state_of(content: bytes, mode: int) -> FileState:
+    """The state of a file of this content and mode."""
+    return FileState(hashlib.sha256(content).hexdigest(), mode)
 
 
 LARGEST = 1 << 20

@@ -18,7 +18,7 @@ def hosts() -> None:
 
 @hosts.command()
 @click.option("--host", help="Only to this host (name or id).")
-@click.option("--dry-run", is_flag=True, help="Compare checksums; put nothing.")
+@click.option("--dry-run", is_flag=True, help="Compare checksums and modes; put nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def push(ctx: click.Context, host: str | None, dry_run: bool, as_json: bool) -> None:

@@ -82,7 +82,7 @@ def modify(ctx: click.Context, host: str, unit_type: str, name: str, allocatable
 def repair(ctx: click.Context, host: str, unit_type: str, name: str, dry_run: bool) -> None:
     """Make a unit whole again, without what was lost on it.
 
-    Refused unless every other holder of each VM's data there is healthy.
+    Refused unless its pool is Disabled, and every other holder of each volume's data there is healthy.
 
     Example: bulkdeploy storage repair node1 lvm-vg xenvg
     """

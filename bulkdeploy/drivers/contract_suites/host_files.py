@@ -11,12 +11,17 @@ class HostFilesContract:
 
     @pytest.mark.parametrize("size", [1, 70_000, LARGEST])
     def test_a_file_is_there_as_it_was_put(self, rig: Rig, caller: Caller, files_folder: str, size: int) -> None:
-        """Under its path and no other; a shorter one takes its place, and putting it again changes nothing."""
+        """Under its path and no other, with its mode; another takes its place, and the same changes nothing."""
         driver, host = rig.driver, rig.hosts[0]
         path, other = f"{files_folder}/new/app.conf", f"{files_folder}/new/other.conf"
-        assert driver.checksums_of_files(host, [path, other], timeout_s=caller.timeout_s) == {}
-        for content in (b"x" * size, b"shorter\n", b"shorter\n"):
-            file = HostFile(path, content)
+        assert driver.states_of_files(host, [path, other], timeout_s=caller.timeout_s) == {}
+        for content, mode in (
+            (b"x" * size, 0o644),
+            (b"shorter\n", 0o644),
+            (b"shorter\n", 0o755),
+            (b"shorter\n", 0o755),
+        ):
+            file = HostFile(path, content, mode)
             driver.put_file(host, file, timeout_s=caller.timeout_s)
-            found = driver.checksums_of_files(host, [path, other], timeout_s=caller.timeout_s)
-            assert found == {path: file.checksum}
+            found = driver.states_of_files(host, [path, other], timeout_s=caller.timeout_s)
+            assert found == {path: file.state}

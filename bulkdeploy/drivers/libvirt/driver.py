@@ -32,7 +32,7 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
     VolumeSpec,
 )
-from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
@@ -56,7 +56,7 @@ from bulkdeploy.drivers.libvirt.domain import (
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
-from bulkdeploy.drivers.libvirt.files import read_checksums, write_file
+from bulkdeploy.drivers.libvirt.files import read_states, write_file
 from bulkdeploy.drivers.libvirt.filters import (
     GUARD,
     filter_name,
@@ -751,9 +751,11 @@ class LibvirtDriver(HypervisorDriver):
 
     # Files on hosts
 
-    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+    def states_of_files(
+        self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, FileState]:
         """See HypervisorDriver."""
-        return self._links.run("files", host, Deadline(timeout_s), partial(read_checksums, paths=paths))
+        return self._links.run("files", host, Deadline(timeout_s), partial(read_states, paths=paths))
 
     def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
         """See HypervisorDriver."""

@@ -10,24 +10,24 @@ from typing import Any
 from uuid import uuid4
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.host_files import LARGEST, HostFile, checksum_of
+from bulkdeploy.drivers.host_files import LARGEST, FileState, HostFile, state_of
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.storage import pool_path
 
 CHUNK = 64 * 1024
+PERMISSIONS = 0o777
 
 
-def read_checksums(call: HostCall, paths: Sequence[str]) -> Mapping[str, str]:
-    """See HypervisorDriver.checksums_of_files."""
+def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]:
+    """See HypervisorDriver.states_of_files."""
     found = {}
     for path in paths:
         at = PurePosixPath(path)
         with _folder(call, str(at.parent)) as folder:
             volume = _find(folder, at.name)
-            content = None if volume is None else _read(call, volume)
-        if content is not None:
-            found[path] = checksum_of(content)
+            if volume is not None:
+                found[path] = state_of(_read(call, volume), _mode(volume))
     return found
 
 
@@ -74,6 +74,12 @@ def _read(call: HostCall, volume: Any) -> bytes:
         content += chunk
     stream.finish()
     return content
+
+
+def _mode(volume: Any) -> int:
+    """A file's permission bits, as the daemon finds them now."""
+    document = Tree.fromstring(volume.XMLDesc())  # noqa: S314 - of the daemon that we drive
+    return int(document.findtext("target/permissions/mode", "0"), 8) & PERMISSIONS
 
 
 @contextmanager

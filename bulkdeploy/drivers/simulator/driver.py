@@ -30,7 +30,7 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     VolumeSpec,
 )
-from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -384,29 +384,32 @@ class SimulatorDriver(BatchDriver):
             patience_s=timeout_s,
         )
 
-    def checksums_of_files(self, host: HostAddress, paths: Sequence[str], *, timeout_s: float) -> Mapping[str, str]:
+    def states_of_files(
+        self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, FileState]:
         """See HypervisorDriver."""
         query = (
-            "SELECT path, encode(sha256(content), 'hex') FROM simulator.files"
+            "SELECT path, encode(sha256(content), 'hex'), mode FROM simulator.files"
             " WHERE host_uuid = %s AND path = ANY(%s)"
         )
 
-        def look(link: Connection) -> dict[str, str]:
+        def look(link: Connection) -> dict[str, FileState]:
             _require_reach(link, host)
-            return {row[0]: row[1] for row in link.execute(query, [host.uuid, list(paths)])}
+            rows = link.execute(query, [host.uuid, list(paths)])
+            return {path: FileState(checksum, mode) for path, checksum, mode in rows}
 
         return self._link.request("files", host.name, look, patience_s=timeout_s)
 
     def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
         """See HypervisorDriver."""
         query = (
-            "INSERT INTO simulator.files (host_uuid, path, content) VALUES (%s, %s, %s)"
-            " ON CONFLICT (host_uuid, path) DO UPDATE SET content = excluded.content"
+            "INSERT INTO simulator.files (host_uuid, path, content, mode) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (host_uuid, path) DO UPDATE SET content = excluded.content, mode = excluded.mode"
         )
 
         def write(link: Connection) -> None:
             _require_reach(link, host)
-            link.execute(query, [host.uuid, file.path, file.content])
+            link.execute(query, [host.uuid, file.path, file.content, file.mode])
 
         self._link.request("files", host.name, write, patience_s=timeout_s)
 

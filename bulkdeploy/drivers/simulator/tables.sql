@@ -76,6 +76,7 @@ CREATE TABLE IF NOT EXISTS simulator.files (
     content bytea NOT NULL,
     PRIMARY KEY (host_uuid, path)
 );
+ALTER TABLE simulator.files ADD COLUMN IF NOT EXISTS mode integer NOT NULL DEFAULT 420; -- permission bits; 420: 0644
 
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,4 +1,4 @@
-"""Files that all hosts shall have: compared by checksum, and put where they differ (docs/host-files.md)."""
+"""Files that all hosts shall have: compared by checksum and mode, put where they differ (docs/host-files.md)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +34,8 @@ def push(
 ) -> list[Pushed]:
     """Make these hosts have these files, HOSTS_AT_ONCE at a time; who fails stops no other.
 
-    Checksums are compared before, and again once files were put. Hosts whose drivers take no files are left out.
-    With ``dry_run`` nothing is put.
+    Checksums and modes are compared before, and again once files were put. Hosts whose drivers take no files are
+    left out. With ``dry_run`` nothing is put.
     """
     able = [host for host in hosts if files and has_ability(drivers, host.hypervisor, Ability.HOST_FILES)]
 
@@ -82,5 +82,5 @@ def _others(
     driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], timeout_s: float
 ) -> list[HostFile]:
     """Those of these files that the host has not, or has otherwise."""
-    there = driver.checksums_of_files(host, [file.path for file in files], timeout_s=timeout_s)
-    return [file for file in files if there.get(file.path) != file.checksum]
+    there = driver.states_of_files(host, [file.path for file in files], timeout_s=timeout_s)
+    return [file for file in files if there.get(file.path) != file.state]

@@ -138,14 +138,15 @@ def set_allocatable(
 
 
 def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool = False, timeout_s: float) -> None:
-    """Make a unit whole again, without what was lost, where no VM loses data by it.
+    """Make a unit whole again, without what was lost, where no volume loses data by it.
 
     Every other holder of the data must be healthy: of a pool that several hosts reach, these hosts' units of it. Of
-    a host's own disks there is no other: no VM may have volumes there. The driver sees to guests that no row knows.
+    a host's own disks there is no other: no volume may be there. A pool must be stopped, so that none comes
+    meanwhile. The driver sees to guests that no row knows.
 
     Raises:
         InvalidParameter: the host's driver repairs nothing.
-        ResourceInUse: data of VMs is nowhere else, or not healthy there.
+        ResourceInUse: data of volumes is nowhere else, or not healthy there; or the pool takes new ones.
         DriverError: the hypervisor could not, or refused.
     """
     host, unit, pool = seen.host, seen.unit, seen.pool
@@ -160,13 +161,16 @@ def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool 
 def _check_other_holders(
     reading: Reading, drivers: Drivers, host: Row[Any], unit: StorageUnit, pool: Row[Any], timeout_s: float
 ) -> None:
-    with reading() as connection:
-        vms = store.vms_in_pool(connection, pool.id)
-        others = [other for other in store.hosts_of_pool(connection, pool.id) if other.id != host.id]
-    if not vms:
-        return
     refused = f"{unit.unit_type} {unit.name} of host {host.name} is not repaired: "
-    who = f"{len(vms)} VM(s) ({', '.join(vms[:NAMED])}{', ...' if len(vms) > NAMED else ''})"
+    if pool.state == UP:
+        raise ResourceInUse(f"{refused}pool {pool.name} must be Disabled (updateStoragePool enabled=false)")
+    with reading() as connection:
+        users = store.users_of_pool(connection, pool.id)
+        others = [other for other in store.hosts_of_pool(connection, pool.id) if other.id != host.id]
+    if not users:
+        return
+    named_users = f"{', '.join(users[:NAMED])}{', ...' if len(users) > NAMED else ''}"
+    who = f"{len(users)} VM(s) or detached volume(s) ({named_users})"
     if not others:
         raise ResourceInUse(f"{refused}the data of {who} is nowhere else; move or remove them first")
     seen = look(reading, drivers, others, timeout_s=timeout_s)

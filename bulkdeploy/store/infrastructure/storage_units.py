@@ -1,4 +1,4 @@
-"""What is known of hosts and pools whose storage units are listed, and which VMs have data in a pool."""
+"""What is known of hosts and pools whose storage units are listed, and what has data in a pool."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -43,10 +43,11 @@ def pools(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any
     return {row.uuid: row for row in connection.execute(query, {"uuids": list(uuids)})}
 
 
-def vms_in_pool(connection: Connection, pool_id: int) -> Sequence[str]:
-    """The names of VMs that have volumes in a pool, on it or about to be."""
+def users_of_pool(connection: Connection, pool_id: int) -> Sequence[str]:
+    """The names of VMs that have volumes in a pool, on it or about to be, and of volumes there without a VM."""
     query = text(
-        "SELECT DISTINCT vm.name FROM volumes v JOIN virtual_machines vm ON vm.id = v.vm_id"
-        " WHERE v.pool_id = :pool AND (v.removed IS NULL OR v.state = 'Destroy') ORDER BY vm.name"
+        "SELECT DISTINCT coalesce(vm.name, v.name) AS name, coalesce(vm.uuid, v.uuid) AS uuid"
+        " FROM volumes v LEFT JOIN virtual_machines vm ON vm.id = v.vm_id"
+        " WHERE v.pool_id = :pool AND (v.removed IS NULL OR v.state = 'Destroy') ORDER BY name, uuid"
     )
     return connection.execute(query, {"pool": pool_id}).scalars().all()

@@ -84,6 +84,9 @@ def test_all_hosts_get_a_file_that_differs(fleet: Fleet, source: Path) -> None:
     (host,) = [one for one in json.loads(push(fleet, source, "--json").stdout)["hosts"] if one["files"]]
     assert (host["host"], host["files"]) == ("a-1-2", [PATH])
     assert run(fleet, source, "audit").exit_code == 0
+    source.chmod(0o755)
+    assert push(fleet, source, "--dry-run").exit_code == PUSHED
+    assert [push(fleet, source).exit_code for _ in range(2)] == [PUSHED, EQUAL]
     source.write_text("answer = 43\n")
     audited = run(fleet, source, "audit")
     assert (audited.exit_code, "hosts have the files that host_files declares (12 checked)" in audited.output) == (

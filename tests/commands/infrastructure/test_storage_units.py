@@ -12,6 +12,7 @@ from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.manage.main import main
 from bulkdeploy.manage.storage import FOUND
+from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.driver_records import records_in
@@ -142,6 +143,9 @@ def test_repair_waits_for_every_other_holder(fleet: Fleet) -> None:
     for host in ("a-1-1", "a-1-2"):
         break_storage(fleet, host, "a-1-primary")
     assert run(fleet, "storage", "list", "--host", "a-1-1").exit_code == FOUND
+    early = run(fleet, "storage", "repair", "a-1-1", *SHARED)
+    assert (early.exit_code, "pool a-1-primary must be Disabled" in early.output) == (1, True), early.output
+    fleet.zone.change("UPDATE storage_pools SET state = 'Disabled' WHERE name = 'a-1-primary'")
     tried = run(fleet, "storage", "repair", "a-1-1", *SHARED)
     assert tried.exit_code == 1
     assert "is not healthy elsewhere: host a-1-2" in tried.output
@@ -156,15 +160,26 @@ def test_repair_waits_for_every_other_holder(fleet: Fleet) -> None:
     assert run(fleet, "storage", "list").exit_code == 0
 
 
-def test_own_disks_are_not_repaired_under_a_vm(fleet: Fleet, client: ApiClient, local_host: str) -> None:
-    """Its data is nowhere else; once the VM is gone they are."""
+def test_own_disks_are_not_repaired_under_a_volume(fleet: Fleet, client: ApiClient, local_host: str) -> None:
+    """Its data is nowhere else, be it a VM's or detached; once both are gone, and no new one comes, they are."""
     unit = (local_host, "dir", f"{local_host}-local")
-    (job,) = client.call("bulkDeployVirtualMachine", **deploy_local(fleet))["asyncjobs"]
+    kind = {"name": "Data", "displaytext": "Data", "disksize": 1, "storagetype": "local"}
+    data = client.call("createDiskOffering", **kind)["diskoffering"]["id"]
+    (job,) = client.call("bulkDeployVirtualMachine", **deploy_local(fleet), diskofferingid=data)["asyncjobs"]
     fleet.run()
+    vm = UUID(job["jobinstanceid"])
+    (volume,) = client.call("listVolumes", virtualmachineid=vm, type="DATADISK", listall=True)["volume"]
     break_storage(fleet, local_host, f"{local_host}-local")
+    assert run(fleet, "storage", "modify", *unit, "--allocatable", "no").exit_code == 0
     tried = run(fleet, "storage", "repair", *unit)
     assert (tried.exit_code, "is nowhere else" in tried.output) == (1, True), tried.output
-    vm = UUID(job["jobinstanceid"])
+    client.call("detachVolume", id=volume["id"])
+    fleet.run()
     client.call("destroyVirtualMachine", id=vm, expunge=True)
     fleet.run()
+    detached = run(fleet, "storage", "repair", *unit)
+    assert (detached.exit_code, volume["name"] in detached.output) == (1, True), detached.output
+    client.call("deleteVolume", id=volume["id"])
+    fleet.zone.change("UPDATE volumes SET removal_due = now() WHERE removal_due IS NOT NULL")
+    VolumeRemoval(fleet.engine, always(fleet.driver), 30).remove_volumes()
     assert run(fleet, "storage", "repair", *unit).exit_code == 0
