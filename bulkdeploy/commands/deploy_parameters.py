@@ -11,8 +11,8 @@ from bulkdeploy.commands.unsupported import (
     NO_IPV6,
     NO_LEASES,
     NO_SETUP,
-    NO_SNAPSHOTS,
     NO_VNF,
+    NOTHING_FROM_SNAPSHOTS,
 )
 from bulkdeploy.declare.parameters import (
     Exclusive,
@@ -167,7 +167,7 @@ RULES_OF_ONE_VM: tuple[Rule, ...] = (
 UNSUPPORTED = {
     "ip6address": NO_IPV6,
     "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
-    "snapshotid": NO_SNAPSHOTS,
+    "snapshotid": NOTHING_FROM_SNAPSHOTS,
     "volumeid": "a VM is made from a template or an ISO",
     "password": "guests have no passwords set from outside",
     "extraconfig": "hypervisors take no extra configuration",

@@ -15,7 +15,9 @@ NO_KUBERNETES = "there are no Kubernetes clusters"
 NO_LEASES = "VMs have no leases"
 NO_ROUTERS = "networks are served by no routers"
 NO_SETUP = "guests have no firmware setup to boot into"
-NO_SNAPSHOTS = "a snapshot lies in its volume: revertSnapshot brings that back, and nothing else is made from it"
+NOTHING_FROM_SNAPSHOTS = (
+    "a snapshot lies in its volume: revertSnapshot brings that back, and nothing else is made from it"
+)
 NO_SYSTEM_VMS = "there are no system VMs"
 NO_TAGGED_LIMITS = "limits and counts by host or storage tag are not kept"
 NO_VNF = "there are no network appliances"

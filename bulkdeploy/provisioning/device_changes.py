@@ -42,7 +42,15 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, pause, why_overdue
+from bulkdeploy.provisioning.progress import (
+    FAILURE,
+    OVERDUE,
+    is_tried_again,
+    note,
+    noted_failure,
+    pause,
+    why_overdue,
+)
 from bulkdeploy.store.database.engine import read_only, run_transaction
 
 CLAIMED = "claimed"
@@ -81,7 +89,7 @@ class DeviceChange(VmSteps):
 
     def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
         """The change failed, and was not undone: later perhaps, while there is time and it was not refused."""
-        if left.may_pass and OVERDUE not in work.job.progress:
+        if is_tried_again(work, left):
             return pause(work, failure)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
 

@@ -77,3 +77,8 @@ def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverErro
         name = "no host" if host is None else host.name
         return DriverError(step, name, why_overdue(work.job.progress), transient=True)
     return failure
+
+
+def is_tried_again(work: Work, failure: DriverError) -> bool:
+    """Whether what failed is asked for again later: it may pass, and time is left."""
+    return failure.may_pass and OVERDUE not in work.job.progress

@@ -1,14 +1,13 @@
-"""What kinds of jobs about snapshots share: which snapshot it is, and whether to try again."""
+"""What kinds of jobs about snapshots share: which snapshot it is, and of what."""
 
 from abc import abstractmethod
 from dataclasses import replace
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError, SnapshotSpec
+from bulkdeploy.drivers.driver import SnapshotSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import VmSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Outcome
-from bulkdeploy.provisioning.progress import OVERDUE
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.virtual_machines.vm_snapshots import volume_of_snapshot
 
@@ -39,8 +38,3 @@ class SnapshotSteps(VmSteps):
     def without_volume(self, work: Assignment) -> Outcome:
         """What becomes of a job whose volume is on no pool any more, or not the VM's."""
         return self.failed(work, INTERNAL_ERROR, "it does not have the volume any more", self.kind.if_never_begun)
-
-
-def may_pass(work: Assignment, failure: DriverError) -> bool:
-    """Whether it is worth asking again later."""
-    return failure.may_pass and OVERDUE not in work.job.progress

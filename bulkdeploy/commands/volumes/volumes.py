@@ -8,8 +8,8 @@ from bulkdeploy.commands.unsupported import (
     NO_CUSTOM_IDS,
     NO_ENCRYPTION,
     NO_QUALITY_OF_SERVICE,
-    NO_SNAPSHOTS,
     NO_SYSTEM_VMS,
+    NOTHING_FROM_SNAPSHOTS,
 )
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT
@@ -218,7 +218,7 @@ COMMANDS = (
             *FOR_OWNER,
         ),
         unsupported={
-            "snapshotid": NO_SNAPSHOTS,
+            "snapshotid": NOTHING_FROM_SNAPSHOTS,
             "storageid": "the place is chosen when a VM gets the volume",
             "virtualmachineid": "attachVolume gives a volume to a VM",
             "miniops": NO_QUALITY_OF_SERVICE,

@@ -13,8 +13,8 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
+from bulkdeploy.provisioning.progress import is_tried_again, noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_creation, fail_creation
 
 TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_creation)
@@ -33,7 +33,7 @@ class CreateVmSnapshot(SnapshotSteps):
             return Succeeded(TAKEN)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         left = self.tools.calls.remove_snapshot(work, snapshot)
-        if left is not None and may_pass(work, left):
+        if left is not None and is_tried_again(work, left):
             return pause(work, failure)
         more = "" if left is None else f". What is left of it goes when it is deleted: {left}"
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}{more}", NOT_TAKEN)

@@ -13,8 +13,8 @@ from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
+from bulkdeploy.provisioning.progress import is_tried_again, noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_removal, fail_removal
 
 GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_removal)
@@ -30,7 +30,7 @@ class DeleteVmSnapshot(SnapshotSteps):
         )
         if failure is None:
             return Succeeded(GONE)
-        if may_pass(work, failure):
+        if is_tried_again(work, failure):
             return pause(work, None)
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
 

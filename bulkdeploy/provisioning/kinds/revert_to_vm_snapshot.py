@@ -14,8 +14,8 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import noted_failure, pause
-from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps, may_pass
+from bulkdeploy.provisioning.progress import is_tried_again, noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps
 from bulkdeploy.store.virtual_machines.vm_snapshots import end_revert, fail_revert
 
 NOT_REVERTED = FinalState(release=fail_revert)
@@ -36,7 +36,7 @@ class RevertToVmSnapshot(SnapshotSteps):
         failure = noted_failure(work, "revert", work.host) or self.tools.calls.revert(work, snapshot)
         if failure is None:
             return Succeeded(FinalState(VmState.RUNNING if runs else None, end_revert))
-        if may_pass(work, failure):
+        if is_tried_again(work, failure):
             return pause(work, None)
         if runs:
             return self._run_as_it_is(work, failure)
@@ -48,7 +48,7 @@ class RevertToVmSnapshot(SnapshotSteps):
         left = self.tools.calls.run(work)
         if left is None:
             return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), RUNS_AS_BEFORE)
-        if may_pass(work, left):
+        if is_tried_again(work, left):
             return pause(work, failure)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}; and it does not run: {left}", MAY_RUN)
 
