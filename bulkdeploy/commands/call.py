@@ -1,6 +1,7 @@
 """One bound API call: all that a handler receives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -57,6 +58,14 @@ class Call:
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A BOOLEAN parameter."""
         return bool(self.arguments.get(name, default))
+
+    def give_back_connection(self) -> Callable[[], AbstractContextManager[Connection]]:
+        """Give the connection back before hypervisors are asked, which takes long; what opens others for reading.
+
+        For reads and ``Command.prepare`` only: the handler of a command that changes state needs its transaction.
+        """
+        self.connection.close()
+        return self.system.reading.connect
 
 
 @dataclass(frozen=True, slots=True)

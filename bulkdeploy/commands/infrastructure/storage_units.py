@@ -1,7 +1,6 @@
 """listStorageUnits: what hosts keep data on, as their hypervisors tell (docs/storage-units.md)."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -52,11 +51,9 @@ def list_storage_units(call: Call) -> Page:
     )
     if host is not None and hosts:
         require_ability(call.system.drivers, hosts[0].hypervisor, Ability.STORAGE_UNITS, "hostid", str(host.uuid))
-    seen = look(
-        lambda: nullcontext(call.connection), call.system.drivers, hosts, timeout_s=call.system.driver_timeout_s
-    )
-    rows = [row for row in map(as_row, seen) if _matches(call, row)]
     page = paging(call)
+    seen = look(call.give_back_connection(), call.system.drivers, hosts, timeout_s=call.system.driver_timeout_s)
+    rows = [row for row in map(as_row, seen) if _matches(call, row)]
     end = None if page.limit is None else page.offset + page.limit
     return Page(rows[page.offset : end], len(rows))
 

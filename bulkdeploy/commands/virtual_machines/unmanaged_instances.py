@@ -3,7 +3,6 @@
 CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
 """
 
-from contextlib import nullcontext
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -78,12 +77,12 @@ def list_unmanaged_instances(call: Call) -> Page:
     Raises:
         ResourceUnavailable: a hypervisor does not answer.
     """
+    page = paging(call)
     found = _of_cluster(call)
     keyword, name = (call.text("keyword") or "").lower(), call.text("name")
     if name is not None:
         found = [one for one in found if name in (one.name, str(one.guest.uuid))]
     found = [one for one in found if keyword in one.name.lower()]
-    page = paging(call)
     end = None if page.limit is None else page.offset + page.limit
     return Page([_row(one) for one in found[page.offset : end]], len(found))
 
@@ -132,7 +131,7 @@ def unmanage_virtual_machine(call: Call) -> JobTicket:
 def _of_cluster(call: Call) -> list[UnmanagedGuest]:
     cluster = call.arguments["clusterid"]
     try:
-        found = find_unmanaged(lambda: nullcontext(call.connection), call.system.drivers)
+        found = find_unmanaged(call.give_back_connection(), call.system.drivers)
     except DriverError as error:
         raise ResourceUnavailable(str(error)) from error
     return [one for one in found.guests if one.host is not None and one.host.cluster_id == cluster.id]

@@ -1,13 +1,15 @@
 """Storage units: listed through API and program, kept from new data, repaired where no VM loses data by it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import Engine
+from sqlalchemy import Engine, QueuePool
 
+from bulkdeploy.drivers.driver import Guest
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.manage.main import main
@@ -27,13 +29,41 @@ SHARED = ("nfs", "/export/a-1")
 GIB = 1 << 30
 
 
+class Watching(SimulatorDriver):
+    """Notes how many connections of ``engine`` are in use at the moment that it is asked."""
+
+    def __init__(self, url: str, engine: Engine) -> None:
+        super().__init__(url)
+        self.engine, self.in_use = engine, list[int]()
+
+    def _note(self) -> None:
+        assert isinstance(self.engine.pool, QueuePool)
+        self.in_use.append(self.engine.pool.checkedout())
+
+    def look_at_storage(self, *arguments: Any, **named: Any) -> Sequence[Any]:
+        """See SimulatorDriver."""
+        self._note()
+        return super().look_at_storage(*arguments, **named)
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See SimulatorDriver."""
+        self._note()
+        return super().list_guests()
+
+
 @pytest.fixture
-def system(settings: Settings, engine: Engine, cipher: FernetCipher, fleet_simulator_url: str) -> Iterator[System]:
-    """One that asks hypervisors what they have."""
-    driver = SimulatorDriver(fleet_simulator_url)
+def driver(fleet_simulator_url: str, engine: Engine) -> Iterator[Watching]:
+    """The API's."""
+    driver = Watching(fleet_simulator_url, engine)
     driver.use_records(records_in(engine, lambda _: True))
-    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
+    yield driver
     driver.close()
+
+
+@pytest.fixture
+def system(settings: Settings, engine: Engine, cipher: FernetCipher, driver: Watching) -> System:
+    """One that asks hypervisors what they have."""
+    return System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
 
 
 def run(fleet: Fleet, *arguments: str) -> Result:
@@ -104,6 +134,17 @@ def test_units_of_hosts_are_listed(fleet: Fleet, client: ApiClient) -> None:
     assert (listed.exit_code, "BROKEN   a-1-1: " in listed.output) == (FOUND, True)
     assert join_again(fleet.control, "a-1-1")
     assert run(fleet, "storage", "list", "--host", "a-1-1").exit_code == 0
+
+
+def test_no_connection_is_held_while_hypervisors_are_asked(
+    fleet: Fleet, client: ApiClient, driver: Watching
+) -> None:
+    """They may take minutes, and other calls need connections; the same holds for guests without rows."""
+    cluster = fleet.zone.id_of("clusters", "a-1")
+    assert client.call("listStorageUnits", clusterid=cluster)["count"] == 6
+    assert client.call("listUnmanagedInstances", clusterid=cluster) == {}
+    assert len(driver.in_use) >= 2
+    assert set(driver.in_use) == {0}
 
 
 def test_who_may_ask_and_what(fleet: Fleet, client: ApiClient) -> None:
