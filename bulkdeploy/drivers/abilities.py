@@ -24,8 +24,8 @@ class Ability(StrEnum):
     HOT_PLUG_NICS = "hot plug of nics"
     """``ensure_devices``: a running guest gets and loses nics."""
 
-    ISOS = "ISOs in drives"
-    """``ensure_running``, ``ensure_devices``: a guest has ``GuestSpec.iso_uuid`` in its drive, and boots from there
+    ISOS = "ISOs"
+    """``ensure_running``, ``ensure_drive``: a guest has ``GuestSpec.iso_uuid`` in its drive, and boots from there
     where its root volume does not boot."""
 
     UEFI = "UEFI"

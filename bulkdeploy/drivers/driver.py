@@ -404,12 +404,12 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the volumes, nics and ISO of ``guest``, and no others, while it runs.
+        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
         with those it had before it undoes a change that may have got anywhere.
-        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS, Ability.ISOS.
+        Its drive is none of this call's. Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
 
         Raises:
             DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
@@ -417,6 +417,19 @@ class HypervisorDriver(ABC):
         """
         del guest, fence, timeout_s
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
+
+    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Put the ISO of ``guest`` into the drive of a guest that runs on ``host``, or empty it.
+
+        Called with what the drive had before it undoes a change that may have got anywhere. A guest without a drive
+        has an empty one. Ability.ISOS.
+
+        Raises:
+            DriverError: the drive has this or what it had before; or there is no drive, or the guest does not run
+                there (transient False).
+        """
+        del guest, fence, timeout_s
+        raise _unable("devices", host.name, Ability.ISOS)
 
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float

@@ -75,7 +75,11 @@ class DriverCalls:
             for volume in guest.volumes:
                 if volume.template_uuid is not None:
                     driver.ensure_template(host, volume.pool_uuid, volume.template_uuid, timeout_s=self._timeout_s)
-            self._ensure_iso(driver, host, guest)
+            try:
+                self._ensure_iso(driver, host, guest)
+            except DriverError as error:
+                rule = "the VM starts with its ISO in its drive, and detachIso takes it out"
+                raise error.reported(f"{error.reason} ({rule})") from error
             self._make(driver, StartCall(host, guest, work.fence))
 
         return self._call(work, "boot", start, secrets)
@@ -202,15 +206,31 @@ class DriverCalls:
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Give the guest, which runs on the VM's host, these volumes, nics and ISO and no others.
+        """Give the guest, which runs on the VM's host, these volumes and nics and no others.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._change(
+            work,
+            "devices",
+            lambda driver, host: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+        )
+
+    def drive(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
+        """Put this ISO into the drive of the guest, which runs on the VM's host, or empty it.
+
+        A drive is empty where hypervisors have none.
 
         Raises:
             LeaseLost: see ``run``.
         """
 
         def change(driver: HypervisorDriver, host: HostAddress) -> None:
+            if guest.iso_uuid is None and Ability.ISOS not in driver.abilities:
+                return
             self._ensure_iso(driver, host, guest)
-            driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s)
+            driver.ensure_drive(host, guest, fence=work.fence, timeout_s=self._timeout_s)
 
         return self._change(work, "devices", change)
 

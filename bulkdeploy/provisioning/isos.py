@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import GiveDevice
 from bulkdeploy.scheduling.virtual_machine_isos import restore_drive
@@ -36,6 +36,9 @@ class ChangeDrive(GiveDevice):
     def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
         """See GiveDevice."""
         return replace(work.guest, iso_uuid=None if claimed[ISO] is None else UUID(claimed[ISO]))
+
+    def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
+        return self.tools.calls.drive(work, wanted)
 
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         """See GiveDevice."""

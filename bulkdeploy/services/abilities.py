@@ -36,7 +36,7 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
     """
     driver = require_driver(drivers, hypervisor, parameter, value)
     if ability not in driver.abilities:
-        rule = f"its hypervisor, {hypervisor}, has no {ability} here (driver {driver.name!r} does not provide it)"
+        rule = f"hypervisor {hypervisor} does not support {ability} (driver {driver.name!r} does not provide it)"
         raise InvalidParameter(parameter, value, rule)
 
 

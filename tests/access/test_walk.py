@@ -151,7 +151,7 @@ def test_owners_succeed_where_other_accounts_are_refused(
     assert not problems, "\n".join(problems)
 
 
-UNABLE = {"createConsoleEndpoint": b"has no VNC console here (driver"}
+UNABLE = {"createConsoleEndpoint": b"does not support VNC console (driver"}
 """Commands that hypervisors of the walk have no ability for, and what says so."""
 
 

@@ -219,7 +219,7 @@ def test_others_get_no_token(viewer: Viewer, world: World, url: str) -> None:
     assert refused(rival, "createConsoleEndpoint", virtualmachineid=viewer.vm).status in (431, 531)
     error = refused(world.client(USER), "createConsoleEndpoint", virtualmachineid=viewer.vm)
     assert (error.status, error.cserrorcode) == (431, 4350)
-    assert "has no VNC console here (driver 'simulator' does not provide it)" in error.errortext
+    assert "does not support VNC console (driver 'simulator' does not provide it)" in error.errortext
 
 
 @pytest.mark.parametrize("path", ["/client/api", "/console/vnc", "/"])

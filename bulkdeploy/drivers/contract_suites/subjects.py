@@ -150,6 +150,10 @@ class Caller:
         """``ensure_devices``."""
         self.driver.ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
+    def drive(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_drive``."""
+        self.driver.ensure_drive(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+
     def resize(self, host: HostAddress | None, guest: GuestSpec, volume: VolumeSpec) -> None:
         """``ensure_resized``."""
         self.driver.ensure_resized(host, guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)

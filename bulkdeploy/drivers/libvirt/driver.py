@@ -463,11 +463,15 @@ class LibvirtDriver(HypervisorDriver):
             if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
-        self._change_iso(call, domain, seen, guest)
         self._claim(call, "devices", guest, wanted, fence)
 
-    def _change_iso(self, call: HostCall, domain: Any, seen: SeenDomain, guest: GuestSpec) -> None:
-        """Put another ISO into a running guest's drive, or take it out: where the guest lets it go."""
+    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. An ISO goes when the guest lets it go; else the call fails."""
+        self._of_guest("devices", host, guest.uuid, timeout_s, lambda call: self._change_iso(call, guest, fence))
+
+    def _change_iso(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._fenced_here(call, "devices", guest.uuid, fence)
+        domain, seen = _running(call, "devices", guest.uuid)
         path = self._iso_path(call, guest)
         if path == seen.iso_path:
             return

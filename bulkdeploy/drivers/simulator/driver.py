@@ -259,11 +259,10 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid AS iso) given, simulator_code.ensure_devices("
-            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics, given.iso) done",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
+            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
             [
                 orjson.dumps(nic_details(guest)).decode(),
-                guest.iso_uuid,
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],
@@ -271,6 +270,14 @@ class SimulatorDriver(BatchDriver):
                 [volume.size_bytes for volume in guest.volumes],
                 [nic.uuid for nic in guest.nics],
             ],
+            SimulatedCall("devices", host, fence, timeout_s),
+        )
+
+    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Every guest has a drive."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_drive(%s, %s, %s::uuid, %s, %s, %s)",
+            [host.uuid, guest.uuid, guest.iso_uuid],
             SimulatedCall("devices", host, fence, timeout_s),
         )
 

@@ -134,8 +134,7 @@ END $$;
 -- The volumes are made first, also by a call that fails: what it does not do is to plug them.
 CREATE FUNCTION simulator_code.ensure_devices(
     p_host uuid, p_guest uuid, p_volumes uuid[], p_pools uuid[], p_sizes bigint[], p_nics uuid[],
-    p_fence bigint, p_timeout_ms double precision, p_draw double precision, p_nic_details jsonb DEFAULT NULL,
-    p_iso uuid DEFAULT NULL
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision, p_nic_details jsonb DEFAULT NULL
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -149,8 +148,7 @@ BEGIN
     END IF;
     SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
     IF (simulator_code.are_same(v_guest.volume_uuids, p_volumes)
-        AND simulator_code.are_same(v_guest.nic_uuids, p_nics)
-        AND v_guest.iso_uuid IS NOT DISTINCT FROM p_iso) IS NOT TRUE
+        AND simulator_code.are_same(v_guest.nic_uuids, p_nics)) IS NOT TRUE
     THEN
         v_steps := '{devices}';
     END IF;
@@ -159,11 +157,32 @@ BEGIN
         v_problem := simulator_code.make_volumes(p_guest, p_volumes, p_pools, p_sizes);
         IF v_problem IS NULL AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
             UPDATE simulator.guests SET volume_uuids = p_volumes, nic_uuids = p_nics, nics = p_nic_details,
-                iso_uuid = p_iso, changed = now()
+                changed = now()
             WHERE uuid = p_guest;
         ELSIF v_problem IS NOT NULL AND v_fate.verdict = 'done' THEN
             v_fate := ('failed', 'devices', v_problem, false, v_fate.wait_ms, v_fate.host_name);
         END IF;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'devices', p_timeout_ms, p_draw);
+END $$;
+
+CREATE FUNCTION simulator_code.ensure_drive(
+    p_host uuid, p_guest uuid, p_iso uuid, p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'devices');
+    v_steps text[] := '{}';
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    IF EXISTS (SELECT FROM simulator.guests WHERE uuid = p_guest AND iso_uuid IS DISTINCT FROM p_iso) THEN
+        v_steps := '{devices}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'devices', false, p_timeout_ms, p_draw);
+    IF v_steps <> '{}' AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        UPDATE simulator.guests SET iso_uuid = p_iso, changed = now() WHERE uuid = p_guest;
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'devices', p_timeout_ms, p_draw);
 END $$;

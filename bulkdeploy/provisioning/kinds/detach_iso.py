@@ -4,7 +4,6 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, PLUG_COMMIT
 from bulkdeploy.provisioning.isos import ChangeDrive
@@ -31,7 +30,7 @@ DETACH_ISO = JobKind(
     not_done="did not lose its ISO",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.ISOS,
+    ability=None,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.attach_iso import ATTACH_ISO
 from bulkdeploy.provisioning.kinds.detach_iso import DETACH_ISO
@@ -66,7 +65,8 @@ def _change(
 ) -> JobTicket:
     seen = read_vm_row(connection, vm.id)
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
-    require_ability(system.drivers, seen.hypervisor, Ability.ISOS, OF_VM, str(vm.uuid))
+    if kind.ability is not None:
+        require_ability(system.drivers, seen.hypervisor, kind.ability, OF_VM, str(vm.uuid))
 
     def change_row() -> Row[Any]:
         row = lock_vm(connection, vm.id)
