@@ -85,9 +85,9 @@ class DeviceChange(VmSteps):
 
     def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Ask for the change, unless an earlier try is only to be undone."""
-        return noted_failure(work, "devices", work.host) or self._ask(work, wanted)
+        return noted_failure(work, "devices", work.host) or self._change_guest(work, wanted)
 
-    def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
+    def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Let the guest have what of it this kind changes as ``wanted`` has it."""
         return self.tools.calls.devices(work, wanted)
 
@@ -154,7 +154,7 @@ class GiveDevice(DeviceChange):
             return Succeeded(AS_ROWS_SAY)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         claimed = work.job.progress[CLAIMED]
-        left = self._ask(work, self.before(work, claimed))
+        left = self._change_guest(work, self.before(work, claimed))
         if left is None:
             left = self.clean_up(work, claimed)
         if left is not None:
@@ -215,7 +215,7 @@ class TakeDevice(DeviceChange):
         if failure is None:
             return None
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
-        left = self._ask(work, work.guest)
+        left = self._change_guest(work, work.guest)
         if left is not None:
             return self._left(work, failure, left)
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure))

@@ -37,7 +37,7 @@ class ChangeDrive(GiveDevice):
         """See GiveDevice."""
         return replace(work.guest, iso_uuid=None if claimed[ISO] is None else UUID(claimed[ISO]))
 
-    def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
+    def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         return self.tools.calls.drive(work, wanted)
 
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
