@@ -22,7 +22,7 @@ def hosts() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def push(ctx: click.Context, host: str | None, dry_run: bool, as_json: bool) -> None:
-    """Give all hosts the files that the setting host_files declares, where they have them not, or otherwise.
+    """Give all hosts the files that the setting host_files declares: those that are missing there, or differ.
 
     Hosts whose drivers take no files are left out. A host that is added gets them by itself. Exit code 0: all were
     equal, 3: some were put (dry run: would be), 1: some hosts failed.
@@ -45,12 +45,11 @@ def push(ctx: click.Context, host: str | None, dry_run: bool, as_json: bool) -> 
                 click.echo(f"FAILED  {one.host.name}: {one.problem}")
             elif one.paths:
                 click.echo(f"{'differs' if dry_run else 'pushed '} {one.host.name}: {', '.join(one.paths)}")
-        equal = sum(not one.paths and one.problem is None for one in pushed)
+        equal = sum(one.problem is None and not (dry_run and one.paths) for one in pushed)
         left_out = len(rows) - len(pushed)
         what = "their drivers take none" if files else "host_files declares none"
         click.echo(
-            f"{len(files)} files are equal on {equal} hosts; {left_out} hosts are left out"
-            + (f": {what}" if left_out else "")
+            f"{equal} hosts have all files; {left_out or 'none'} left out" + (f": {what}" if left_out else "")
         )
     if any(one.problem is not None for one in pushed):
         sys.exit(FAILED)

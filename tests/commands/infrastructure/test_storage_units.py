@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine, QueuePool
 
-from bulkdeploy.drivers.driver import Guest
+from bulkdeploy.drivers.driver import DriverError, Guest
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.manage.main import main
 from bulkdeploy.manage.storage import FOUND
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
@@ -40,10 +41,12 @@ class Watching(SimulatorDriver):
         assert isinstance(self.engine.pool, QueuePool)
         self.in_use.append(self.engine.pool.checkedout())
 
-    def look_at_storage(self, *arguments: Any, **named: Any) -> Sequence[Any]:
+    def look_at_storage(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[StorageUnit] | DriverError]:
         """See SimulatorDriver."""
         self._note()
-        return super().look_at_storage(*arguments, **named)
+        return super().look_at_storage(hosts, timeout_s=timeout_s)
 
     def list_guests(self) -> Iterator[Guest]:
         """See SimulatorDriver."""
