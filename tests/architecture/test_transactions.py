@@ -16,6 +16,7 @@ ENGINES = {"engine", "reading"}
 """Attributes of a ``System`` that are for edges."""
 
 EDGES = {
+    "bulkdeploy.commands.call": "gives its connection back while hypervisors are asked",
     "bulkdeploy.services.system": "declares the engines that edges open transactions on",
     "bulkdeploy.services.accounts.login_attempts": "counts attempts whatever comes of them",
     "bulkdeploy.services.sending": "what follows a commit is a transaction of its own",
