@@ -17,6 +17,8 @@ from bulkdeploy.drivers.libvirt.storage import pool_path
 
 CHUNK = 64 * 1024
 PERMISSIONS = 0o777
+PASSING = "bulkdeploy-files-"
+"""How pools begin that are there for as long as files are looked at."""
 
 
 def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]:
@@ -91,7 +93,7 @@ def _folder(call: HostCall, path: str) -> Iterator[Any]:
             yield known
             return
     root = Tree.Element("pool", type="dir")
-    Tree.SubElement(root, "name").text = f"bulkdeploy-files-{uuid4()}"
+    Tree.SubElement(root, "name").text = f"{PASSING}{uuid4()}"
     Tree.SubElement(Tree.SubElement(root, "target"), "path").text = path
     xml = Tree.tostring(root, encoding="unicode")
     passing = call.connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)

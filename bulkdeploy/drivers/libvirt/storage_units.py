@@ -5,6 +5,7 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.files import PASSING
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import pool_xml
 from bulkdeploy.drivers.records import Pool
@@ -25,6 +26,8 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
     }
     units = []
     for known in call.connection.listAllStoragePools():
+        if known.name().startswith(PASSING):
+            continue
         document = Tree.fromstring(known.XMLDesc())  # noqa: S314 - of the daemon that we drive
         state, size, used, free = known.info()
         kind, path = document.get("type", ""), document.findtext("target/path")
