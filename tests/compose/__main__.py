@@ -271,7 +271,7 @@ def backup(site: Production, cloud: Cloud) -> None:
     start, _rows_only, _dry_run = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
     site.shell(commands_of(BACKUP, "Restore"))
     owner = "--account acme --domain ROOT/customers"
-    for command in commands_of(BACKUP, "Restore", 1).replace(owner, "").splitlines():
+    for command in commands_of(BACKUP, "Restore", 1).replace(owner, "--offering Small").splitlines():
         site.shell(f"{command} || test $? -lt 5")  # 3: there are some, 4: done
     site.shell(start)
     say(f"restored; {dict(cloud.jobs(deployment))}")
