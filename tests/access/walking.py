@@ -61,7 +61,7 @@ BY_RULE = {
 }
 """Texts that keep the rules that "x" breaks."""
 
-SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free"}
+SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free", Entity.SNAPSHOT: "-of-volume"}
 """Which of a tenant's things is taken where a call does not want a certain one."""
 
 UNNAMED = {

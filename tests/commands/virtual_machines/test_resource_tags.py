@@ -77,7 +77,7 @@ def test_tags_are_taken_off_by_key_and_value(owned_world: World) -> None:
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ({"resourcetype": "Snapshot", **RED}, "UserVm"),
+        ({"resourcetype": "Host", **RED}, "UserVm"),
         ({"resourcetype": "UserVm", **RED}, "there is no UserVm"),
         ({"resourcetype": "SecurityGroup", "tags[0].key": "k"}, "tags[0].value"),
         ({"resourcetype": "SecurityGroup", "tags[0].value": "v"}, "tags[0].key"),

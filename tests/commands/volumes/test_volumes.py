@@ -96,7 +96,7 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
         ("createVolume", requested(world, "bad", "Custom"), 431, "size"),
         ("createVolume", requested(world, "bad", "Custom", size=100_000), 431, "GiB"),
         ("createVolume", requested(world, "bad", size=5), 431, "fixed size"),
-        ("createVolume", requested(world, "bad", snapshotid=mine["id"]), 431, "snapshots"),
+        ("createVolume", requested(world, "bad", snapshotid=mine["id"]), 431, "revertSnapshot"),
         ("attachVolume", {"id": mine["id"], "virtualmachineid": vm, "deviceid": 0}, 431, "from 1"),
         ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "no VM has"),
         ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 431, "does not exist"),
