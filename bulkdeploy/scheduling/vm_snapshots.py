@@ -47,7 +47,7 @@ def check_no_snapshots_of_volumes(
 
 
 def check_no_snapshots_stay(connection: Connection, vm: Row[Any], going: Collection[int], parameter: str) -> None:
-    """A VM, whose row the caller has locked, may be destroyed: nobody could remove its snapshots afterwards.
+    """A VM, whose row the caller has locked, may be destroyed: its snapshots could not be removed afterwards.
 
     One that is destroyed already, or in state Error, may be: no snapshot of it can be deleted any more.
 

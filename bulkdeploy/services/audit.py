@@ -101,7 +101,7 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
 class _Look:
     """What the first look found: how many there are, and those that do not look right.
 
-    ``volumes_let_go``: of guests that run without rows because somebody wanted it so.
+    ``volumes_let_go``: of guests that run without rows on purpose (unmanageVirtualMachine).
     """
 
     doubtful: set[UUID]

@@ -156,7 +156,7 @@ def test_only_the_zones_that_are_named(system: System, upstream: World, client: 
 
 
 def test_the_zones_that_were_named_before_stay(system: System, upstream: World, client: ApiClient) -> None:
-    """Whoever names another zone adds it; one that is misspelt is refused, and says which there are."""
+    """Naming another zone adds it; a misspelt one is refused with the names that there are."""
     imported(system, upstream, "small")
     hosts, vms = said(client, "listHosts"), said(client, "listVirtualMachines")
     with pytest.raises(

@@ -184,7 +184,7 @@ def test_guests_that_start_together_are_made_by_one_request(engine: Engine, tmp_
 
 
 def test_a_template_with_two_nodes_is_refused() -> None:
-    """DRBD needs a secondary, which nobody plans."""
+    """DRBD needs a secondary node, which is not planned."""
     with pytest.raises(ValidationError, match="disk_template"):
         GanetiOptions.model_validate(
             {"urls": ["https://node1:5080"], "username": "u", "password": "p", "disk_template": "drbd"}

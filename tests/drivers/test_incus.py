@@ -379,7 +379,7 @@ def test_ends_that_incus_tells_of_are_kept(engine: Engine, tmp_path: Path) -> No
 
 
 def test_a_websocket_may_be_quiet(tmp_path: Path) -> None:
-    """The time in which it must be open does not bound how long nobody says anything."""
+    """The time limit for opening it does not limit how long it may be silent."""
     with unix_serve(lambda _: None, str(tmp_path / "socket")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         access = access_of(IncusOptions(urls=(f"unix://{tmp_path}/socket",)))

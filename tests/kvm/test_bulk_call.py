@@ -323,7 +323,7 @@ def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud)
 
 
 def test_heal_makes_guests_what_rows_say(cloud: Cloud) -> None:
-    """A guest that lost its nic has it again, and one that somebody started by hand does not run."""
+    """A guest that lost its nic has it again, and one that was started by hand is ended."""
     import libvirt
 
     changed, started = cloud.deploy(2)

@@ -24,7 +24,7 @@ def connection() -> Iterator[Any]:
 
 
 def entries(connection: Any) -> set[tuple[str, str]]:
-    """MAC and address of what the network gives out to somebody in particular."""
+    """MAC and address of each reservation of the network."""
     definition = connection.networkLookupByName("default").XMLDesc()
     return set(re.findall(r"<host mac='([^']*)' ip='([^']*)'/>", definition))
 
@@ -52,7 +52,7 @@ def test_a_nic_gets_its_own_address(connection: Any) -> None:
     ],
 )
 def test_other_nics_are_none_of_its(connection: Any, nic: Interface) -> None:
-    """Of another subnet, without an address, or on a bridge, where somebody else gives out addresses."""
+    """Of another subnet, without an address, or on a bridge, where addresses come from elsewhere."""
     from bulkdeploy.drivers.libvirt.leases import ensure_lease
 
     ensure_lease(connection, nic)

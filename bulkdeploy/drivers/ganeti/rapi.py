@@ -19,7 +19,7 @@ POLL_SECONDS = 0.5
 """Pause between two requests for the states of all jobs that threads wait for."""
 
 MASTER_AWAY_S = 60.0
-"""How long a call waits for somebody to serve RAPI, at most."""
+"""How long a call waits for a master that serves RAPI, at most."""
 
 ENDED = ("success", "error", "canceled")
 NOT_FOUND = 404

@@ -38,7 +38,7 @@ class UnmanagedGuest:
 
     ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
     ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on. ``let_go``: it runs
-    without a row because somebody wanted it so.
+    without a row on purpose (unmanageVirtualMachine).
     """
 
     guest: Guest

@@ -28,8 +28,8 @@ OF_NICS = f"({_OF_NICS})"
 """First and secondary addresses of live nics, for statements."""
 
 IN_USE = f"({_OF_NICS} UNION ALL SELECT network_id, ip_address FROM unmanaged_addresses)"  # noqa: S608 - ours
-"""Those, and the addresses of guests that no row owns. The books count the latter as given back all the while, and
-give them to nobody: a guest that is gone, or adopted, needs no book-keeping."""
+"""Those, and the addresses of guests that no row owns. The latter stay among released addresses, and are passed
+over: so nothing has to be written when such a guest is gone or adopted."""
 
 
 _FREE = text(

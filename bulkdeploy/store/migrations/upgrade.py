@@ -46,7 +46,7 @@ class UpgradeNotEnded(BulkDeployError):
 
 
 class TablesInUse(BulkDeployError):
-    """Somebody reads or writes for longer than an upgrade waits."""
+    """A transaction holds tables for longer than an upgrade waits."""
 
     def __init__(self) -> None:
         super().__init__(

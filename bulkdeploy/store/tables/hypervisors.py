@@ -82,7 +82,7 @@ unmanaged_guests = Table(
         Boolean,
         nullable=False,
         server_default=text("false"),
-        comment="by unmanageVirtualMachine: it runs without a row because somebody wanted it so",
+        comment="let go by unmanageVirtualMachine: it runs without a row on purpose",
     ),
     Column("noted", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     comment="guests that hypervisors run and no row owned when they were looked at last",

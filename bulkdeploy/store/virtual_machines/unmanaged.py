@@ -124,7 +124,7 @@ def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
 
 
 def let_go_of(connection: Connection) -> set[UUID]:
-    """The guests that run without a row because somebody wanted it so."""
+    """The guests that unmanageVirtualMachine let go: they run without a row on purpose."""
     return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 
 

@@ -172,7 +172,7 @@ def test_a_snapshot_whose_volume_its_vm_has_lost_can_be_removed(owned: Owned) ->
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_no_snapshot_stays_in_a_volume_that_outlives_its_vm(owned: Owned, *, whole: bool) -> None:
-    """Nobody could remove it there: it is deleted first, or the volume with the VM."""
+    """It could not be removed there: the snapshot is deleted first, or the volume with the VM."""
     volume, client = owned.volume(), owned.client
     assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
     stop(owned)

@@ -26,7 +26,7 @@ class Driveless(SimulatorDriver):
     abilities = SimulatorDriver.abilities - {Ability.ISOS}
 
     def ensure_drive(self, *arguments: Any, **named: Any) -> None:
-        """Nobody may ask."""
+        """Must not be called."""
         del arguments, named
         raise AssertionError("it has no drives")
 

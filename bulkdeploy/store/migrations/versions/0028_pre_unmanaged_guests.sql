@@ -9,7 +9,7 @@ CREATE TABLE unmanaged_guests (
 
 COMMENT ON TABLE unmanaged_guests IS 'guests that hypervisors run and no row owned when they were looked at last';
 
-COMMENT ON COLUMN unmanaged_guests.let_go IS 'by unmanageVirtualMachine: it runs without a row because somebody wanted it so';
+COMMENT ON COLUMN unmanaged_guests.let_go IS 'let go by unmanageVirtualMachine: it runs without a row on purpose';
 
 CREATE TABLE unmanaged_addresses (
     guest_uuid UUID NOT NULL,
