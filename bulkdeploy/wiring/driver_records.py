@@ -20,7 +20,7 @@ from bulkdeploy.drivers.records import (
     TemplateCopy,
     TemplateImage,
 )
-from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
     counterparts,
     directory,
@@ -99,19 +99,14 @@ class _Fences:
     def claim(
         self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
     ) -> tuple[FencedGuest, frozenset[UUID]]:
-        def claim(connection: Connection) -> tuple[FencedGuest, frozenset[UUID]]:
-            held = guest_fences.lock_volumes(connection, volume_uuids)
-            seen = _raised(connection, guest_uuid, fence)
-            of_others = frozenset(volume for volume, guest in held.items() if guest != guest_uuid)
-            if of_others or seen.host_uuids - {host_uuid}:
-                return seen, of_others
-            guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
-            return FencedGuest(host_uuid, details=seen.details), of_others
-
-        return run_transaction(self._engine, claim)
+        with one_statement(self._engine) as connection:
+            row = guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
+        if row is None:
+            raise Overtaken(guest_uuid, fence)
+        return _fenced(row), frozenset(row.taken)
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
-        with read_only(self._engine) as connection:
+        with one_statement(self._engine) as connection:
             return guest_fences.is_highest(connection, guest_uuid, fence)
 
     def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
