@@ -61,6 +61,12 @@ class Directory(Protocol):
     def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
         """The pools that these volumes are, or are to be, in; removed volumes are in theirs until they are gone."""
 
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        """``HostModel.guest_hardware`` of all hosts of this host's cluster, each once.
+
+        None among them: some were not asked.
+        """
+
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """A template's image; None: there is no such template."""
 

@@ -77,6 +77,10 @@ class _Directory:
             if row.hypervisor is not None and self._serves(row.hypervisor)
         ]
 
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        with read_only(self._engine) as connection:
+            return directory.hardware_of_cluster(connection, host_uuid)
+
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         with read_only(self._engine) as connection:
             row = directory.template(connection, template_uuid)

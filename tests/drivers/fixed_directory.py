@@ -8,7 +8,9 @@ from bulkdeploy.drivers.records import Pool, TemplateImage
 
 
 class FixedDirectory:
-    """Some hosts, one pool and some templates."""
+    """Some hosts, one pool and some templates; the hosts are one cluster."""
+
+    hardware: frozenset[str | None] = frozenset({None})
 
     def __init__(self, hosts: Sequence[HostAddress], pool: Pool, *templates: TemplateImage) -> None:
         self._hosts, self._pool, self._templates = tuple(hosts), pool, {one.uuid: one for one in templates}
@@ -35,6 +37,11 @@ class FixedDirectory:
         """See Directory."""
         del volume_uuids
         return [self._pool]
+
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        """See Directory."""
+        del host_uuid
+        return self.hardware
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """See Directory."""

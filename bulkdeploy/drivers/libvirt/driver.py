@@ -63,6 +63,7 @@ from bulkdeploy.drivers.libvirt.filters import (
     is_guarded,
     write_filter,
 )
+from bulkdeploy.drivers.libvirt.hardware import Hardware, require_same_cpu
 from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
 from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
@@ -74,6 +75,7 @@ from bulkdeploy.drivers.libvirt.storage import (
     Backing,
     LibvirtPool,
     copy_name,
+    nvram_name,
     pool_xml,
     seed_name,
     template_of_copy,
@@ -94,7 +96,7 @@ LOOKS_S = 0.1
 UNDEFINE = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
 )
 MOVE = (
     libvirt.VIR_MIGRATE_LIVE
@@ -102,8 +104,8 @@ MOVE = (
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
 )
-SNAPSHOTS = "snapshots"
-"""Key of what is kept of a guest (``Fences.keep``)."""
+SNAPSHOTS, NVRAM = "snapshots", "nvram"
+"""Keys of what is kept of a guest (``Fences.keep``): its snapshots, and that it has variables of firmware."""
 
 UNFILTERED = ("user", "openvswitch")
 
@@ -142,6 +144,7 @@ class LibvirtDriver(HypervisorDriver):
         self._options = options
         self._links = Links(options.connections_per_host, options.keepalive_seconds)
         self._events = GuestEvents(self._links)
+        self._hardware = Hardware(options)
         self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
         self._copies: dict[tuple[UUID, UUID], Backing] = {}
@@ -163,7 +166,9 @@ class LibvirtDriver(HypervisorDriver):
         read_url(host.access.url)
         address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
         deadline = Deadline(timeout_s)
-        work = partial(host_model, access=host.access, options=self._options)
+        work = partial(
+            host_model, access=host.access, options=self._options, cluster_hardware=host.cluster_hardware
+        )
         return self._links.run("connect", address, deadline, work)
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
@@ -196,13 +201,15 @@ class LibvirtDriver(HypervisorDriver):
         self._of_guest("boot", host, guest.uuid, timeout_s, lambda call: self._start(call, guest, fence))
 
     def _start(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
-        self._claim(call, "boot", guest, [volume.uuid for volume in guest.volumes], fence)
+        fenced = self._claim(call, "boot", guest, [volume.uuid for volume in guest.volumes], fence)
         domain = _find_domain(call, guest.uuid)
         if domain is not None and domain.isActive():
             return
         if guest.uefi is not None:
             with call.failing("boot"):
                 require_uefi(call, self._options)
+            if NVRAM not in fenced.details:
+                self._keep(call, "boot", guest.uuid, {**fenced.details, NVRAM: True}, fence)
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
             seed, iso = self._write_seed(call, guest), self._iso_path(call, guest)
@@ -319,12 +326,14 @@ class LibvirtDriver(HypervisorDriver):
             )
         fences.release(guest_uuid, fence)
         names = [seed_name(guest_uuid), *map(volume_name, volume_uuids)]
+        if NVRAM in fenced.details:
+            names.append(nvram_name(guest_uuid))
         with fences.volumes_in_use(volume_uuids) as used:
             if used:  # by another guest, or by this one, which was started since
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._remove_files(pool, host, names, deadline)
-        if fenced.details and volume_uuids:  # snapshots went with the files that they were in
+        if fenced.details and volume_uuids:  # it went with the files
             with _overtaken_at("delete", named):
                 fences.keep(guest_uuid, {}, fence)
 
@@ -386,6 +395,7 @@ class LibvirtDriver(HypervisorDriver):
             if arrived is None or not arrived.isActive():
                 raise DriverError("migrate", destination.host.name, "the guest does not run", transient=False)
         else:
+            require_same_cpu(destination, self._options, leaving)
             for pool_uuid in {volume.pool_uuid for volume in guest.volumes}:
                 self._pool(destination, pool_uuid)
             with _overtaken_at("migrate", destination.host.name):
@@ -716,8 +726,7 @@ class LibvirtDriver(HypervisorDriver):
         self._require_highest(call, step, guest.uuid, fence)
         changed = change(domain, kept)
         if changed != kept:
-            with _overtaken_at(step, call.host.name):
-                self._records.fences.keep(guest.uuid, {**fenced.details, SNAPSHOTS: changed}, fence)
+            self._keep(call, step, guest.uuid, {**fenced.details, SNAPSHOTS: changed}, fence)
 
     # Consoles
 
@@ -830,7 +839,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def _claim(
         self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
-    ) -> None:
+    ) -> FencedGuest:
         with _overtaken_at(step, call.host.name):
             fenced, taken = self._records.fences.claim(guest.uuid, call.host.uuid, list(volume_uuids), fence)
         if fenced.host_uuids - {call.host.uuid}:
@@ -838,6 +847,11 @@ class LibvirtDriver(HypervisorDriver):
         if taken:
             reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
             raise DriverError(step, call.host.name, reason, transient=False)
+        return fenced
+
+    def _keep(self, call: HostCall, step: str, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        with _overtaken_at(step, call.host.name):
+            self._records.fences.keep(guest_uuid, details, fence)
 
     def _known_pool(self, pool_uuid: UUID) -> Pool:
         if pool_uuid not in self._pools:
@@ -904,6 +918,12 @@ class LibvirtDriver(HypervisorDriver):
             raise DriverError("volume", call.host.name, reason, transient=True)
         return f"{pool.path}/{copy.name}"
 
+    def _nvram_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+        """Beside its root volume, so that it is wherever that is."""
+        if not guest.volumes:
+            return None
+        return f"{self._pool(call, guest.volumes[0].pool_uuid).path}/{nvram_name(guest.uuid)}"
+
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
             return None
@@ -921,14 +941,15 @@ class LibvirtDriver(HypervisorDriver):
         is_filtered: bool,
     ) -> Domain:
         options, log = self._options, self._options.console_log
+        hardware = self._hardware.of(call, self._records.directory)
         return Domain(
             uuid=guest.uuid,
             name=guest.name,
             fence=fence,
             kind=options.virtualization,
-            machine=options.machine,
+            machine=hardware.machine,
             growth=options.growth,
-            cpu_model=options.cpu_model,
+            cpu=hardware.cpu,
             cpu_number=guest.cpu_number,
             cpu_mhz=guest.cpu_mhz,
             memory_mib=guest.memory_mib,
@@ -940,6 +961,7 @@ class LibvirtDriver(HypervisorDriver):
             seed_path=seed_path,
             iso_path=iso_path,
             uefi=guest.uefi,
+            nvram_path=None if guest.uefi is None else self._nvram_path(call, guest),
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
@@ -1048,6 +1070,7 @@ def _running(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDoma
 
 
 def _undefine(domain: Any) -> None:
+    """Undefine a guest. The variables of its firmware stay, as its volumes do."""
     with suppress_gone():
         if domain.isPersistent():
             domain.undefineFlags(UNDEFINE)

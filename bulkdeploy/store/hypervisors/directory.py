@@ -62,6 +62,17 @@ def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row
     return connection.execute(_POOLS_OF_HOST, {"host": host_uuid}).all()
 
 
+_HARDWARE_OF_CLUSTER = text(
+    "SELECT DISTINCT o.guest_hardware FROM hosts h JOIN hosts o ON o.cluster_id = h.cluster_id"
+    " WHERE h.uuid = :host AND o.removed IS NULL"
+)
+
+
+def hardware_of_cluster(connection: Connection, host_uuid: UUID) -> frozenset[str | None]:
+    """What the hosts of this host's cluster say of the hardware of their guests, each once."""
+    return frozenset(connection.execute(_HARDWARE_OF_CLUSTER, {"host": host_uuid}).scalars())
+
+
 _TEMPLATE = text(
     "SELECT t.uuid, t.name, t.url, t.format, t.checksum, t.size_bytes FROM templates t WHERE t.uuid = :template"
 )
