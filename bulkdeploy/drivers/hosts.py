@@ -45,17 +45,24 @@ class HostPromise:
 
 @dataclass(frozen=True, slots=True)
 class NewHost:
-    """A machine that is to be a host: the uuid it is known by from now on, and its hypervisor type."""
+    """A machine that is to be a host: the uuid it is known by from now on, and its hypervisor type.
+
+    ``cluster_hardware``: the ``HostModel.guest_hardware`` of the other hosts of its cluster, each once.
+    """
 
     uuid: UUID
     hypervisor: str
     access: HostAccess
     promise: HostPromise
+    cluster_hardware: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none)."""
+    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none).
+
+    ``guest_hardware``: what the hardware of its guests can be, in words that only its driver reads; None: any.
+    """
 
     name: str
     ip_address: str
@@ -65,3 +72,4 @@ class HostModel:
     memory_mib: int
     local_disk_bytes: int
     hypervisor_version: str | None = None
+    guest_hardware: str | None = None

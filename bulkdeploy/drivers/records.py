@@ -61,8 +61,17 @@ class Directory(Protocol):
     def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
         """The pools that these volumes are, or are to be, in; removed volumes are in theirs until they are gone."""
 
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        """``HostModel.guest_hardware`` of all hosts of this host's cluster, each once.
+
+        None among them: some were not asked.
+        """
+
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """A template's image; None: there is no such template."""
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        """Hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
 
 
 class Overtaken(Exception):
@@ -240,6 +249,23 @@ class Counterparts(Protocol):
         """All of them, by our uuids."""
 
 
+class ClusterTurns(Protocol):
+    """One caller at a time, over all processes, decides something about a hypervisor's cluster."""
+
+    def turn(self, cluster: str, *, timeout_s: float) -> AbstractContextManager[None]:
+        """Wait for the others; within the context no other one is in a turn of the same cluster.
+
+        A turn may take TURN_SECONDS; then others may begin theirs. It ends with the process.
+
+        Raises:
+            TimeoutError: others took longer than ``timeout_s``.
+        """
+
+
+TURN_SECONDS = 60.0
+"""PostgreSQL ends a session whose transaction has been idle for so long."""
+
+
 class SecurityRules(Protocol):
     """The rules of VMs' security groups, as rows have them now; read-only."""
 
@@ -261,6 +287,7 @@ class Records:
     orders: Orders
     counterparts: Counterparts
     security_rules: SecurityRules
+    clusters: ClusterTurns
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]

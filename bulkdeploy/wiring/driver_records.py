@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
+from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
@@ -20,8 +22,9 @@ from bulkdeploy.drivers.records import (
     TemplateCopy,
     TemplateImage,
 )
-from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
+    cluster_turns,
     counterparts,
     directory,
     guest_fences,
@@ -40,6 +43,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
         _Orders(engine),
         _Counterparts(engine),
         _SecurityRules(engine),
+        _ClusterTurns(engine),
     )
 
 
@@ -54,6 +58,10 @@ class _Directory:
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
         with read_only(self._engine) as connection:
             return self._hosts(directory.hosts(connection, pool_uuid))
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        with read_only(self._engine) as connection:
+            return self._hosts(directory.closed_hosts(connection))
 
     def _hosts(self, rows: Sequence[Row[Any]]) -> list[HostAddress]:
         return [address_of(row) for row in rows if self._serves(row.hypervisor)]
@@ -77,6 +85,10 @@ class _Directory:
             if row.hypervisor is not None and self._serves(row.hypervisor)
         ]
 
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        with read_only(self._engine) as connection:
+            return directory.hardware_of_cluster(connection, host_uuid)
+
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         with read_only(self._engine) as connection:
             row = directory.template(connection, template_uuid)
@@ -95,19 +107,14 @@ class _Fences:
     def claim(
         self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
     ) -> tuple[FencedGuest, frozenset[UUID]]:
-        def claim(connection: Connection) -> tuple[FencedGuest, frozenset[UUID]]:
-            held = guest_fences.lock_volumes(connection, volume_uuids)
-            seen = _raised(connection, guest_uuid, fence)
-            of_others = frozenset(volume for volume, guest in held.items() if guest != guest_uuid)
-            if of_others or seen.host_uuids - {host_uuid}:
-                return seen, of_others
-            guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
-            return FencedGuest(host_uuid, details=seen.details), of_others
-
-        return run_transaction(self._engine, claim)
+        with one_statement(self._engine) as connection:
+            row = guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
+        if row is None:
+            raise Overtaken(guest_uuid, fence)
+        return _fenced(row), frozenset(row.taken)
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
-        with read_only(self._engine) as connection:
+        with one_statement(self._engine) as connection:
             return guest_fences.is_highest(connection, guest_uuid, fence)
 
     def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
@@ -250,3 +257,19 @@ class _SecurityRules:
     def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
         with read_only(self._engine) as connection:
             return security_rules.rules_of(connection, guest_uuids)
+
+
+class _ClusterTurns:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def turn(self, cluster: str, *, timeout_s: float) -> Iterator[None]:
+        with self._engine.connect() as connection:  # nothing is written: one that was ended meanwhile lost no more
+            try:
+                cluster_turns.take_turn(connection, cluster, timeout_s)
+            except OperationalError as error:
+                if not isinstance(error.orig, LockNotAvailable):
+                    raise
+                raise TimeoutError(f"others had the turn of {cluster} for {timeout_s:.0f} s") from error
+            yield

@@ -8,14 +8,21 @@ from bulkdeploy.drivers.records import Pool, TemplateImage
 
 
 class FixedDirectory:
-    """Some hosts, one pool and some templates."""
+    """Some hosts, one pool and some templates; the hosts are one cluster."""
+
+    hardware: frozenset[str | None] = frozenset({None})
 
     def __init__(self, hosts: Sequence[HostAddress], pool: Pool, *templates: TemplateImage) -> None:
         self._hosts, self._pool, self._templates = tuple(hosts), pool, {one.uuid: one for one in templates}
+        self.closed: set[UUID] = set()
 
     def hosts(self) -> Sequence[HostAddress]:
         """See Directory."""
         return self._hosts
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        """See Directory: those whose uuids are in ``closed``."""
+        return [host for host in self._hosts if host.uuid in self.closed]
 
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
         """See Directory."""
@@ -35,6 +42,11 @@ class FixedDirectory:
         """See Directory."""
         del volume_uuids
         return [self._pool]
+
+    def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
+        """See Directory."""
+        del host_uuid
+        return self.hardware
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """See Directory."""

@@ -36,7 +36,7 @@ DOMAIN = Domain(
     fence=65537,
     kind="kvm",
     machine="pc",
-    cpu_model=None,
+    cpu='<cpu mode="host-model"/>',
     cpu_number=4,
     cpu_mhz=2000,
     memory_mib=4096,
@@ -148,14 +148,14 @@ def test_texts_of_others_stay_texts() -> None:
     assert [log.get("file") for log in written.findall("devices/serial/log")] == [strange]
 
 
-@pytest.mark.parametrize(
-    ("kind", "model", "mode"), [("kvm", None, "host-model"), ("kvm", "Haswell", "custom"), ("qemu", None, None)]
-)
-def test_guests_that_move_have_a_model_that_all_hosts_have(kind: str, model: str | None, mode: str | None) -> None:
-    """Else they are as their host is; emulated ones as QEMU makes them."""
-    written = Tree.fromstring(write_domain(replace(DOMAIN, kind=kind, cpu_model=model)))  # noqa: S314
-    cpu = written.find("cpu")
-    assert (None if cpu is None else cpu.get("mode")) == mode
+def test_a_guest_has_the_cpu_that_its_cluster_can_give() -> None:
+    """Word for word, and the node that memory is plugged into."""
+    baseline = '<cpu mode="custom" match="exact"><model>Haswell</model><feature policy="disable" name="rtm"/></cpu>'
+    cpu = Tree.fromstring(write_domain(replace(DOMAIN, cpu=baseline, growth=2))).find("cpu")  # noqa: S314
+    assert cpu is not None
+    assert [node.get("memory") for node in cpu.findall("numa/cell")] == [str(DOMAIN.memory_mib)]
+    cpu.remove(cpu.findall("numa")[0])
+    assert Tree.tostring(cpu, encoding="unicode") == Tree.tostring(Tree.fromstring(baseline), encoding="unicode")  # noqa: S314
 
 
 def test_addresses_are_guarded_and_networks_tagged() -> None:

@@ -43,9 +43,18 @@ def address_of(host: LibvirtHost) -> HostAddress:
 
 @contextmanager
 def driver_on(
-    hosts: LibvirtHosts, engine: Engine, folder: Path, rules: FixedRules, **options: object
+    hosts: LibvirtHosts,
+    engine: Engine,
+    folder: Path,
+    rules: FixedRules,
+    *,
+    hardware: frozenset[str | None] = frozenset({None}),
+    **options: object,
 ) -> Iterator["LibvirtDriver"]:
-    """The driver, with the template in the pool, and the product's own records of fences."""
+    """The driver, with the template in the pool, and the product's own records of fences.
+
+    ``hardware``: what the hosts said of that of their guests.
+    """
     from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
     from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 
@@ -59,6 +68,7 @@ def driver_on(
     iso = replace(template, uuid=ISO, name="installer", image_format="ISO")
     kept = records_in(engine, lambda _: True)
     directory = FixedDirectory(addresses, pool, template, iso)
+    directory.hardware = hardware
     driver.use_records(replace(kept, directory=directory, security_rules=rules))
     driver.ensure_template(addresses[0], POOL, TEMPLATE, timeout_s=30)
     yield driver

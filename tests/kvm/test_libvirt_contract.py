@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from bulkdeploy.drivers.contract import (
     guests_of,
 )
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpec
+from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
@@ -51,6 +53,14 @@ from tests.support.runs.waiting import wait_for
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
+
+
+def starts_counted(variables: Path) -> int:
+    """How often UEFI firmware was started with these variables: the largest that MTC was, its monotonic counter."""
+    name = "MTC".encode("utf-16-le") + bytes(2)
+    content = variables.read_bytes()
+    found = [at + len(name) for at in range(len(content)) if content.startswith(name, at)]
+    return max(int.from_bytes(content[at : at + 4], "little") for at in found)
 
 
 SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, iso_uuid=ISO, memory_mib=32)
@@ -260,6 +270,45 @@ class TestLibvirtContract(
         caller.run(rig.hosts[1], guest)
         caller.remove(rig.hosts[1], guest)
         assert rig.volumes() == set()
+        assert [file.name for file in kvm_hosts.pool.iterdir() if str(guest.uuid) in file.name] == []
+
+    def test_firmware_keeps_its_variables(
+        self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts, fail_next: Callable[[str], None]
+    ) -> None:
+        """From start to start, on the same host and another, and over a move; they are removed with the guest.
+
+        The firmware counts its starts in a variable of its own.
+        """
+        if not any(Path("/usr/share/qemu/firmware").glob("*-edk2-*")):
+            pytest.skip("it needs UEFI firmware: install ovmf")
+        guest = dataclasses.replace(rig.subjects.new_guest(memory_mib=256), uefi=BootMode.LEGACY)
+        variables = kvm_hosts.pool / f"nvram-{guest.uuid}.fd"
+        counted = []
+        for host in (rig.hosts[0], rig.hosts[0], rig.hosts[1]):
+            (kvm_hosts.consoles / str(guest.uuid)).unlink(missing_ok=True)
+            caller.run(host, guest)
+            wait_for(lambda: "BdsDxe" in kvm_hosts.console(guest.uuid), "the console of UEFI firmware")
+            counted.append(starts_counted(variables))
+            if host is rig.hosts[1]:
+                caller.migrate(rig.hosts[1], rig.hosts[2], guest)
+                assert starts_counted(variables) == counted[-1]
+                caller.stop(rig.hosts[2], guest, forced=True)
+            else:
+                caller.stop(host, guest, forced=True)
+        assert counted == [counted[0], counted[0] + 1, counted[0] + 2]
+        fail_next("delete")
+        with pytest.raises(DriverError):
+            caller.remove(None, guest)
+        caller.remove(None, guest)
+        assert not variables.exists()
+
+    def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
+        """By calls that meet; all of them are there, with their content."""
+        files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]
+        with ThreadPoolExecutor(len(files)) as threads:
+            list(threads.map(lambda file: rig.driver.put_file(rig.hosts[0], file, timeout_s=60), files))
+        states = rig.driver.states_of_files(rig.hosts[0], [file.path for file in files], timeout_s=60)
+        assert states == {file.path: state_of(file.content, file.mode) for file in files}
 
     def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
         """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""

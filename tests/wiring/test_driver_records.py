@@ -81,6 +81,19 @@ def test_a_volume_is_held_by_one_guest(records: Records) -> None:
     assert claimed(records, other, HERE, [volume]) == HERE
 
 
+def test_one_of_many_guests_that_claim_a_volume_at_once_has_it(records: Records) -> None:
+    """The others are told that it is taken, and are on no host; another volume, claimed crosswise, hinders nobody."""
+    volumes = [uuid4(), uuid4()]
+
+    def claim(number: int) -> tuple[FencedGuest, frozenset[UUID]]:
+        return records.fences.claim(uuid4(), HERE, volumes[:: 1 - 2 * (number % 2)], 1)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        outcomes = list(threads.map(claim, range(THREADS)))
+    assert outcomes.count((FencedGuest(HERE), frozenset())) == 1
+    assert outcomes.count((FencedGuest(), frozenset(volumes))) == THREADS - 1
+
+
 def test_no_guest_takes_a_volume_that_is_being_removed(records: Records) -> None:
     """A claim waits until the removal has ended."""
     volume, order = uuid4(), []

@@ -13,8 +13,9 @@ from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt.hosts import capabilities_of, host_model, read_url, require_cpu_model
-from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.hardware import capabilities_of, require_cpu
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.options import HOST_MODEL, LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.libvirt.storage import LibvirtPool, pool_path
 from bulkdeploy.drivers.need import Need
@@ -84,7 +85,7 @@ def _trials(url: str, options: LibvirtOptions, path: str | None) -> Iterator[_Tr
     yield _Trial(
         "CPU of guests",
         "set driver.libvirt.cpu_model to a model that every host of the cluster can give",
-        lambda call: require_cpu_model(call, options),
+        lambda call: require_cpu(call, options),
     )
     if options.network == "bridge" and "{" not in options.bridge.replace("{label}", ""):
         bridge = options.bridge.format(label=options.default_label)
@@ -109,7 +110,7 @@ def _connection(call: HostCall) -> str:
 
 
 def _host(call: HostCall, url: str, options: LibvirtOptions) -> str:
-    plain = options.model_copy(update={"local_path": None, "cpu_model": None})
+    plain = options.model_copy(update={"local_path": None, "cpu_model": HOST_MODEL})
     model = host_model(call, access=HostAccess(url), options=plain)
     sizes = f"{model.cpu_cores} cores of {model.cpu_mhz} MHz, {model.memory_mib} MiB"
     uuid = Tree.fromstring(call.connection.getCapabilities()).findtext("host/uuid")  # noqa: S314 - our daemon's
@@ -117,7 +118,7 @@ def _host(call: HostCall, url: str, options: LibvirtOptions) -> str:
 
 
 def _emulator(call: HostCall, options: LibvirtOptions) -> str:
-    return Tree.fromstring(capabilities_of(call, options)).findtext("path", "")  # noqa: S314 - our daemon's
+    return capabilities_of(call, options).findtext("path", "")
 
 
 def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:

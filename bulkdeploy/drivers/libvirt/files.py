@@ -1,13 +1,14 @@
-"""Files of a host through libvirt's storage API: their folder becomes a pool for as long as they are looked at.
+"""Files of a host through libvirt's storage API: their folder becomes a pool, which the daemon forgets as it ends.
 
 A folder that is not there is made. What is read and written is the daemon's, so root's with ``qemu:///system``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.host_files import LARGEST, FileState, HostFile, state_of
@@ -18,7 +19,11 @@ from bulkdeploy.drivers.libvirt.storage import pool_path
 CHUNK = 64 * 1024
 PERMISSIONS = 0o777
 PASSING = "bulkdeploy-files-"
-"""How pools begin that are there for as long as files are looked at."""
+"""How pools begin that are there for files of the host."""
+
+LOOKS_S = 0.1
+TAKEN = (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_FAILED)
+"""Codes where another call makes a pool of the same folder."""
 
 
 def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]:
@@ -26,35 +31,34 @@ def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]
     found = {}
     for path in paths:
         at = PurePosixPath(path)
-        with _folder(call, str(at.parent)) as folder:
-            volume = _find(folder, at.name)
-            if volume is not None:
-                found[path] = state_of(_read(call, volume), _mode(volume))
+        volume = _find(_folder(call, str(at.parent)), at.name)
+        if volume is not None:
+            found[path] = state_of(_read(call, volume), _mode(volume))
     return found
 
 
 def write_file(call: HostCall, file: HostFile) -> None:
     """See HypervisorDriver.put_file."""
     at = PurePosixPath(file.path)
-    with _folder(call, str(at.parent)) as folder:
-        before = _find(folder, at.name)
-        if before is not None:
-            call.go_on("files")
-            before.delete()
-        root = Tree.Element("volume")
-        Tree.SubElement(root, "name").text = at.name
-        Tree.SubElement(root, "capacity").text = str(len(file.content))
-        target = Tree.SubElement(root, "target")
-        Tree.SubElement(target, "format", type="raw")
-        Tree.SubElement(Tree.SubElement(target, "permissions"), "mode").text = f"{file.mode:04o}"
+    folder = _folder(call, str(at.parent))
+    before = _find(folder, at.name)
+    if before is not None:
         call.go_on("files")
-        volume = folder.createXML(Tree.tostring(root, encoding="unicode"))
-        stream = call.connection.newStream()
-        volume.upload(stream, 0, len(file.content))
-        left = file.content
-        while left:
-            left = left[stream.send(left[:CHUNK]) :]
-        stream.finish()
+        before.delete()
+    root = Tree.Element("volume")
+    Tree.SubElement(root, "name").text = at.name
+    Tree.SubElement(root, "capacity").text = str(len(file.content))
+    target = Tree.SubElement(root, "target")
+    Tree.SubElement(target, "format", type="raw")
+    Tree.SubElement(Tree.SubElement(target, "permissions"), "mode").text = f"{file.mode:04o}"
+    call.go_on("files")
+    volume = folder.createXML(Tree.tostring(root, encoding="unicode"))
+    stream = call.connection.newStream()
+    volume.upload(stream, 0, len(file.content))
+    left = file.content
+    while left:
+        left = left[stream.send(left[:CHUNK]) :]
+    stream.finish()
 
 
 def _find(folder: Any, name: str) -> Any | None:
@@ -84,20 +88,23 @@ def _mode(volume: Any) -> int:
     return int(document.findtext("target/permissions/mode", "0"), 8) & PERMISSIONS
 
 
-@contextmanager
-def _folder(call: HostCall, path: str) -> Iterator[Any]:
-    """A folder as a pool: one that is there already, or one that goes again, without its files."""
-    for known in call.connection.listAllStoragePools():
-        if known.isActive() and pool_path(known) == path:
-            known.refresh()
-            yield known
-            return
-    root = Tree.Element("pool", type="dir")
-    Tree.SubElement(root, "name").text = f"{PASSING}{uuid4()}"
-    Tree.SubElement(Tree.SubElement(root, "target"), "path").text = path
-    xml = Tree.tostring(root, encoding="unicode")
-    passing = call.connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
-    try:
-        yield passing
-    finally:
-        passing.destroy()
+def _folder(call: HostCall, path: str) -> Any:
+    """A folder as a pool: one that is there already, or one that stays, for calls that look at it meanwhile."""
+    while True:
+        for known in call.connection.listAllStoragePools():
+            if known.isActive() and pool_path(known) == path:
+                with suppress(libvirt.libvirtError):  # the folder is gone, or a file is being written there
+                    known.refresh()
+                    return known
+        root = Tree.Element("pool", type="dir")
+        uuid = uuid5(NAMESPACE_URL, PurePosixPath(path).as_uri())
+        Tree.SubElement(root, "name").text = f"{PASSING}{uuid}"
+        Tree.SubElement(root, "uuid").text = str(uuid)
+        Tree.SubElement(Tree.SubElement(root, "target"), "path").text = path
+        xml = Tree.tostring(root, encoding="unicode")
+        try:
+            return call.connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+        except libvirt.libvirtError as error:
+            if not is_code(error, *TAKEN) or call.deadline.left_s() < LOOKS_S:
+                raise
+        time.sleep(LOOKS_S)

@@ -2,13 +2,13 @@
 
 import socket
 from urllib.parse import urldefrag, urlsplit
-from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostModel
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.hardware import capabilities_of, describe, join_cluster, require_cpu
+from bulkdeploy.drivers.libvirt.options import BASELINE, LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import pool_path, pool_xml
 from bulkdeploy.drivers.records import Pool
 
@@ -34,13 +34,19 @@ def read_url(url: str) -> None:
         raise DriverError("connect", url.replace(str(parts.password), "..."), reason, transient=False)
 
 
-def host_model(call: HostCall, *, access: HostAccess, options: LibvirtOptions) -> HostModel:
+def host_model(
+    call: HostCall, *, access: HostAccess, options: LibvirtOptions, cluster_hardware: frozenset[str] = frozenset()
+) -> HostModel:
     """What the host has: the cores that its scheduler sees; as local disks the file system of ``local_path``.
 
     Raises:
-        DriverError: guests could not have the CPU that the options name.
+        DriverError: guests could not have the CPU that the options name; or none that they could have on the other
+            hosts of its cluster as well.
     """
-    require_cpu_model(call, options)
+    require_cpu(call, options)
+    guest_hardware = describe(call, options) if options.cpu_model == BASELINE else None
+    if guest_hardware is not None:
+        join_cluster(call, options, cluster_hardware, guest_hardware)
     _, memory_mib, cpus, mhz, nodes, sockets, *_ = call.connection.getInfo()
     version = call.connection.getVersion()
     return HostModel(
@@ -52,33 +58,8 @@ def host_model(call: HostCall, *, access: HostAccess, options: LibvirtOptions) -
         memory_mib=memory_mib,
         local_disk_bytes=_local_bytes(call, options),
         hypervisor_version=f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}",
+        guest_hardware=guest_hardware,
     )
-
-
-def require_cpu_model(call: HostCall, options: LibvirtOptions) -> str:
-    """Check that guests can have the CPU that the options name; what they have, in words.
-
-    All hosts of a cluster have it then, and guests move between them.
-
-    Raises:
-        DriverError: names those that they can have here.
-    """
-    if options.cpu_model is None:
-        return "as the host's is: guests move to hosts with the same CPU, or a newer one of its kind"
-    usable = usable_cpu_models(capabilities_of(call, options))
-    if options.cpu_model not in usable:
-        reason = (
-            f"guests can not have CPU model {options.cpu_model} (driver.libvirt.cpu_model) there; they can have "
-            f"{', '.join(sorted(usable)) or 'none by name'}"
-        )
-        raise DriverError("connect", call.host.name, reason, transient=False)
-    return options.cpu_model
-
-
-def usable_cpu_models(capabilities: str) -> frozenset[str]:
-    """The models that a host's guests can have, of what libvirt says that they could."""
-    named = Tree.fromstring(capabilities).findall("cpu/mode[@name='custom']/model")  # noqa: S314 - our daemon's
-    return frozenset(str(model.text) for model in named if model.get("usable") != "no")
 
 
 def require_uefi(call: HostCall, options: LibvirtOptions) -> None:
@@ -87,15 +68,10 @@ def require_uefi(call: HostCall, options: LibvirtOptions) -> None:
     Raises:
         DriverError: it has none; says what to install.
     """
-    firmware = Tree.fromstring(capabilities_of(call, options)).findall("os/enum[@name='firmware']/value")  # noqa: S314
+    firmware = capabilities_of(call, options).findall("os/enum[@name='firmware']/value")
     if "efi" not in {value.text for value in firmware}:
         reason = f"it has no UEFI firmware for machine type {options.machine}: install ovmf, or edk2-ovmf, there"
         raise DriverError("boot", call.host.name, reason, transient=False)
-
-
-def capabilities_of(call: HostCall, options: LibvirtOptions) -> str:
-    """What libvirt says that guests of our kind and machine type can have."""
-    return str(call.connection.getDomainCapabilities(None, "x86_64", options.machine, options.virtualization, 0))
 
 
 def _ip_address(url: str) -> str:

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from bulkdeploy.drivers.options import DriverOptions
 
+BASELINE, HOST_MODEL = "baseline", "host-model"
+"""CPUs of guests that are no model's name."""
+
 
 class LibvirtOptions(DriverOptions):
     """Options of ``[driver.libvirt]``."""
@@ -13,10 +16,16 @@ class LibvirtOptions(DriverOptions):
     virtualization: Literal["kvm", "qemu"] = Field(
         default="kvm", description="kvm, or qemu: emulation, many times slower, for machines without KVM."
     )
-    machine: str = Field(default="pc", description="Machine type of guests; the same on all hosts of a cluster.")
-    cpu_model: str | None = Field(
-        default=None,
-        description="CPU model of guests, so that they can move; hosts must have it. Unset: as each host is.",
+    machine: str = Field(
+        default="pc",
+        description="Machine type of guests. With cpu_model baseline an alias such as pc "
+        "is the one that it means on the host of the cluster with the oldest QEMU.",
+    )
+    cpu_model: str = Field(
+        default=BASELINE,
+        min_length=1,
+        description="CPU of guests: baseline, what all hosts of the cluster can give, so that guests can move; "
+        "host-model, what the host that starts them can; or a model's name, which all hosts must be able to give.",
     )
     growth: int = Field(
         default=4,

@@ -1,8 +1,9 @@
 """Pools, volumes and templates through libvirt's storage API: nothing else runs on a host.
 
 A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
-where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``. Daemons that
-share a pool see each other's new volumes after a refresh only.
+where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and
+the variables of its firmware ``nvram-<guest>.fd``. Daemons that share a pool see each other's new volumes after a
+refresh only.
 """
 
 import re
@@ -44,6 +45,11 @@ def volume_name(volume_uuid: UUID) -> str:
 def seed_name(guest_uuid: UUID) -> str:
     """The file of a guest's seed."""
     return f"seed-{guest_uuid}.iso"
+
+
+def nvram_name(guest_uuid: UUID) -> str:
+    """The file of what a guest keeps in its firmware's variables."""
+    return f"nvram-{guest_uuid}.fd"
 
 
 def copy_name(template_uuid: UUID, attempt: int) -> str:

@@ -128,6 +128,7 @@ def hardware(model: HostModel) -> dict[str, Any]:
         "cpu_mhz": model.cpu_mhz,
         "memory_mib": model.memory_mib,
         "hypervisor_version": model.hypervisor_version,
+        "guest_hardware": model.guest_hardware,
     }
 
 

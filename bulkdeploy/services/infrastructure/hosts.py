@@ -92,12 +92,14 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
         ResourceUnavailable: a host does not answer.
     """
     rows = find_clusters(connection, batch)
+    hardware_of = host_rows.guest_hardware(connection, [row["id"] for row in rows])
     requested = [
         NewHost(
             uuid4(),
             row["hypervisor"],
             HostAccess(given["url"], given.get("username"), given.get("password")),
             HostPromise(row["cpu_overcommit"], row["memory_overcommit"], vms_limit(row["hypervisor"])),
+            hardware_of.get(row["id"], frozenset()),
         )
         for given, row in zip(batch, rows, strict=True)
     ]
@@ -211,7 +213,10 @@ def reach_again(connection: Connection, system: System, host: EntityRef) -> Host
         raise InvalidParameter("id", str(host.uuid), why)
     _require_not_evacuated(connection, host)
     promise = HostPromise(facts["cpu_overcommit"], facts["memory_overcommit"], facts["vms_limit"])
-    (model,) = reach(system, [NewHost(host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise)])
+    cluster = facts["cluster_id"]
+    of_others = host_rows.guest_hardware(connection, [cluster], without=host.id).get(cluster, frozenset())
+    known = NewHost(host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise, of_others)
+    (model,) = reach(system, [known])
     return HostReachedAgain(model, facts["fenced"])
 
 

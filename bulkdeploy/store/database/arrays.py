@@ -8,13 +8,11 @@ from sqlalchemy import (
     BigInteger,
     CollectionAggregate,
     ColumnElement,
-    Select,
     Text,
     any_,
     bindparam,
     cast,
     func,
-    select,
 )
 
 
@@ -30,15 +28,6 @@ def int_array(numbers: Iterable[int]) -> str:
 def any_of(name: str) -> CollectionAggregate[Any]:
     """What an id column is compared with: any number of the parameter ``name``, an ``int_array``."""
     return any_(cast(bindparam(name, type_=Text), ARRAY(BigInteger)))
-
-
-def each_of(name: str) -> Select[Any]:
-    """The numbers of the parameter ``name``, an ``int_array``, as rows: for ``column.in_(...)``.
-
-    ``= ANY (array)`` compares every row with every number unless an index is used; a join with the numbers
-    never does. Use it where the planner may prefer another way in than the index of the column.
-    """
-    return select(func.unnest(cast(bindparam(name, type_=Text), ARRAY(BigInteger))))
 
 
 def is_live(column: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -265,6 +265,16 @@ def read_only(engine: Engine) -> Iterator[Connection]:
                 raise
 
 
+@contextmanager
+def one_statement(engine: Engine) -> Iterator[Connection]:
+    """A connection for one statement that is a transaction of its own, at a third of the cost of one around it.
+
+    Only for what may be repeated: where the connection breaks it is not known whether it was done.
+    """
+    with engine.connect() as connection:
+        yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+
 def run_transaction(
     engine: Engine,
     work: Callable[[Connection], T],

@@ -10,6 +10,17 @@ _HOSTS = text(
     "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM hosts h WHERE h.removed IS NULL ORDER BY h.id"
 )
 
+_CLOSED_HOSTS = text(
+    "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM hosts h WHERE h.removed IS NULL"
+    " AND (h.state <> 'Up' OR h.resource_state <> 'Enabled') ORDER BY h.id"
+)
+
+
+def closed_hosts(connection: Connection) -> Sequence[Row[Any]]:
+    """Hosts that are not Up, or not Enabled, with the columns of ``hosts``."""
+    return connection.execute(_CLOSED_HOSTS).all()
+
+
 _HOSTS_OF_POOL = text(
     "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM storage_pools p JOIN hosts h"
     " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
@@ -60,6 +71,17 @@ def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row
     if host_uuid is None:
         return connection.execute(_POOLS).all()
     return connection.execute(_POOLS_OF_HOST, {"host": host_uuid}).all()
+
+
+_HARDWARE_OF_CLUSTER = text(
+    "SELECT DISTINCT o.guest_hardware FROM hosts h JOIN hosts o ON o.cluster_id = h.cluster_id"
+    " WHERE h.uuid = :host AND o.removed IS NULL"
+)
+
+
+def hardware_of_cluster(connection: Connection, host_uuid: UUID) -> frozenset[str | None]:
+    """What the hosts of this host's cluster say of the hardware of their guests, each once."""
+    return frozenset(connection.execute(_HARDWARE_OF_CLUSTER, {"host": host_uuid}).scalars())
 
 
 _TEMPLATE = text(

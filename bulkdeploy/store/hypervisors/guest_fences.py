@@ -1,4 +1,4 @@
-"""Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one statement a step.
+"""Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one call a step.
 
 Taking volumes, and removing them, holds their advisory locks.
 """
@@ -40,17 +40,25 @@ def fenced(connection: Connection, guest_uuids: Collection[UUID], fence: int) ->
 
 
 _CLAIM = text(
-    "UPDATE guest_fences SET host_uuid = :host, volume_uuids = CAST(:volumes AS uuid[]), updated = now()"
-    " WHERE guest_uuid = :guest AND fence = :fence AND (host_uuid IS NULL OR host_uuid = :host)"
+    "SELECT host_uuid, destination_uuid, details, taken"
+    " FROM claim_guest(:guest, :host, CAST(:volumes AS uuid[]), :fence, :space, CAST(:keys AS integer[]))"
 )
 
 
 def claim(
     connection: Connection, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
-) -> None:
-    """A guest that is on no host, or on this one, is on this one, with these volumes."""
-    given = {"guest": guest_uuid, "host": host_uuid, "volumes": list(volume_uuids), "fence": fence}
-    connection.execute(_CLAIM, given)
+) -> Row[Any] | None:
+    """Raise a guest's fence; where it is on no host it is on this one from now on, with these volumes.
+
+    Unless others hold some of them (``taken``). For a connection without a transaction: the call is one.
+
+    Returns:
+        host_uuid, destination_uuid, details, taken; None: a higher fence was seen.
+    """
+    volumes = list(volume_uuids)
+    given = {"guest": guest_uuid, "host": host_uuid, "volumes": volumes, "fence": fence}
+    locks = {"space": Lock.GUEST_VOLUMES.value, "keys": sorted(set(map(_key, volumes)))}
+    return connection.execute(_CLAIM, {**given, **locks}).first()
 
 
 _ADOPT = text(

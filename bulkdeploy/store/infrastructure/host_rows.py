@@ -41,6 +41,22 @@ def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
     )
 
 
+def set_memory(connection: Connection, memory_mib: Mapping[int, int]) -> None:
+    """Let hosts have so much memory for guests of ours, in MiB by internal id; what is claimed stays claimed."""
+    ordered = sorted(memory_mib)
+    given = {"hosts": int_array(ordered), "memory": int_array([memory_mib[host] for host in ordered])}
+    connection.execute(_LOCK_CLAIMS[0], {"hosts": given["hosts"]})
+    connection.execute(_SET_MEMORY, given)
+    refresh_limits(connection, ordered)
+
+
+_SET_MEMORY = text(
+    "UPDATE hosts h SET memory_mib = given.mib"
+    " FROM unnest(CAST(:hosts AS bigint[]), CAST(:memory AS bigint[])) AS given (id, mib)"
+    " WHERE h.id = given.id AND h.removed IS NULL"
+)
+
+
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
     """How a live host is reached, what it may promise of itself, and since when it is fenced."""
     query = (
@@ -48,6 +64,7 @@ def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | 
             hosts.c.fenced,
             hosts.c.url,
             hosts.c.hypervisor,
+            hosts.c.cluster_id,
             clusters.c.cpu_overcommit,
             clusters.c.memory_overcommit,
             host_capacity.c.vms_limit,
@@ -58,6 +75,26 @@ def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | 
     )
     row = connection.execute(query).mappings().first()
     return None if row is None else dict(row)
+
+
+def guest_hardware(
+    connection: Connection, cluster_ids: Sequence[int], *, without: int | None = None
+) -> dict[int, frozenset[str]]:
+    """What the hosts of these clusters, ``without`` one, said of the hardware of their guests, each once.
+
+    Clusters without any are left out.
+    """
+    query = (
+        select(hosts.c.cluster_id, func.array_agg(hosts.c.guest_hardware.distinct()).label("hardware"))
+        .where(
+            id_in(hosts.c.cluster_id, cluster_ids),
+            hosts.c.removed.is_(None),
+            hosts.c.guest_hardware.is_not(None),
+            hosts.c.id.is_distinct_from(without),
+        )
+        .group_by(hosts.c.cluster_id)
+    )
+    return {row.cluster_id: frozenset(row.hardware) for row in connection.execute(query)}
 
 
 def lock_claims(connection: Connection, host_ids: Sequence[int]) -> dict[int, tuple[int, int]]:

@@ -109,6 +109,12 @@ hosts = Table(
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("url", Text, comment="where addHost reached it; NULL: an inventory brought it"),
     Column(
+        "guest_hardware",
+        Text,
+        comment="machine types and CPU that its guests can have, in its driver's own words; NULL: it was not asked,"
+        " or has none",
+    ),
+    Column(
         "fenced",
         DateTime(timezone=True),
         comment="since when nothing runs on it, for its VMs were started elsewhere; NULL: it may run guests",

@@ -13,7 +13,7 @@ from sqlalchemy import ARRAY, ColumnElement, Connection, Select, Text, func, lit
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.database.arrays import any_of, each_of, int_array, is_live
+from bulkdeploy.store.database.arrays import any_of, int_array, is_live
 from bulkdeploy.store.database.json_objects import Fields, array, columns_of, members
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
@@ -68,14 +68,16 @@ def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, 
 
 
 def _running_jobs() -> Select[Any]:
+    # "status = 0" alone would let the planner take the index of unfinished jobs, of which it expects next to
+    # nothing until statistics are taken: after a bulk call of 30,000 VMs a page of 500 took 0.7 s.
     return select(
         async_jobs.c.instance_id.label("vm_id"),
         async_jobs.c.uuid.label("jobid"),
         async_jobs.c.status.label("jobstatus"),
     ).where(
-        async_jobs.c.instance_id.in_(each_of(VM_IDS)),
+        async_jobs.c.instance_id == _any_vm(),
         async_jobs.c.instance_type == VM_INSTANCE_TYPE,
-        async_jobs.c.status == JobStatus.IN_PROGRESS,
+        async_jobs.c.status + 0 == JobStatus.IN_PROGRESS,
     )
 
 

@@ -19,6 +19,9 @@ from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 PROGRAM = "libvirtd"
 NOBODY = 65534
 PATIENCE_S = 60.0
+RUNS = 20
+"""Daemons that take each other's ports fail to start guests, so runs at the same time have ports of their own."""
+
 REALLY = "BULKDEPLOY_REAL_GUESTS"
 """Variable that says that what real guests need is installed."""
 
@@ -55,10 +58,12 @@ class LibvirtHost:
         (self.folder / "libvirtd.conf").write_text(f'host_uuid = "{uuid4()}"\nmax_client_requests = 20\n')
         config = self.folder / "config" / "libvirt"
         config.mkdir()
+        screens = 5900 + 1000 * (os.getpid() % RUNS) + 200 * number
+        migrations = 49152 + 800 * (os.getpid() % RUNS) + 100 * number
         (config / "qemu.conf").write_text(
             'stdio_handler = "file"\n'
-            f"remote_display_port_min = {5900 + 200 * number}\nremote_display_port_max = {6099 + 200 * number}\n"
-            f"migration_port_min = {49152 + 100 * number}\nmigration_port_max = {49251 + 100 * number}\n"
+            f"remote_display_port_min = {screens}\nremote_display_port_max = {screens + 199}\n"
+            f"migration_port_min = {migrations}\nmigration_port_max = {migrations + 99}\n"
         )
 
     @property

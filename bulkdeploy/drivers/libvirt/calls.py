@@ -1,0 +1,214 @@
+"""What calls about one guest have in common: one at a time, fenced, with pools as their host has them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence, VolumeSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
+from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, LibvirtPool, copy_name
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.turns import Turns
+
+T = TypeVar("T")
+UNDEFINE = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+)
+
+
+class GuestCalls:
+    """Calls about guests, one after the other for each guest. Safe to share between threads.
+
+    Attributes:
+        records: given with the driver's.
+    """
+
+    records: Records
+
+    def __init__(self, options: LibvirtOptions, links: Links) -> None:
+        self.options, self.links = options, links
+        self.turns = Turns()
+        self._pools: dict[UUID, Pool] = {}
+        self._copies: dict[tuple[UUID, UUID], Backing] = {}
+
+    def of_guest(
+        self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
+    ) -> T:
+        """Work on one guest at one host; calls for one guest come one after the other, late ones included."""
+        deadline = Deadline(timeout_s)
+
+        def alone(call: HostCall) -> T:
+            with self.turns.of(guest_uuid, step, host.name, timeout_s=deadline.left_s()):
+                return work(call)
+
+        return self.links.run(step, host, deadline, alone)
+
+    def raise_fence(self, step: str, host: str, guest_uuid: UUID, fence: int) -> FencedGuest:
+        """Let no lower fence be accepted for a guest; where it is."""
+        with overtaken_at(step, host):
+            return self.records.fences.raise_fence(guest_uuid, fence)
+
+    def fenced_here(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> FencedGuest:
+        """Raise the guest's fence; a guest that is on another host is not this one's."""
+        fenced = self.raise_fence(step, call.host.name, guest_uuid, fence)
+        if fenced.host_uuid is not None and call.host.uuid not in fenced.host_uuids:
+            raise elsewhere(step, call.host)
+        return fenced
+
+    def claim(
+        self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
+    ) -> FencedGuest:
+        """Raise the guest's fence; it is on this host from now on, with these volumes.
+
+        Raises:
+            DriverError: it is on another host, or other guests use the volumes.
+        """
+        with overtaken_at(step, call.host.name):
+            fenced, taken = self.records.fences.claim(guest.uuid, call.host.uuid, list(volume_uuids), fence)
+        if fenced.host_uuids - {call.host.uuid}:
+            raise elsewhere(step, call.host)
+        if taken:
+            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
+            raise DriverError(step, call.host.name, reason, transient=False)
+        return fenced
+
+    def keep(self, call: HostCall, step: str, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        """Remember details of a guest in place of those before."""
+        with overtaken_at(step, call.host.name):
+            self.records.fences.keep(guest_uuid, details, fence)
+
+    def known_pool(self, pool_uuid: UUID) -> Pool:
+        """A pool that some host reaches."""
+        if pool_uuid not in self._pools:
+            self._pools |= {pool.uuid: pool for pool in self.records.directory.pools()}
+        if pool_uuid not in self._pools:
+            raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
+        return self._pools[pool_uuid]
+
+    def pool(self, call: HostCall, pool_uuid: UUID) -> LibvirtPool:
+        """A pool as this host's daemon has it."""
+        return LibvirtPool(call, self.known_pool(pool_uuid), self.options)
+
+    def at_any_host(
+        self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T], *others: UUID
+    ) -> T:
+        """Work at the first host that answers of those that reach a pool, and these others."""
+        failed: DriverError | None = None
+        reach = [{host.uuid for host in self.records.directory.hosts_of_pool(other)} for other in others]
+        for host in self.records.directory.hosts_of_pool(pool_uuid):
+            if not all(host.uuid in reaching for reaching in reach):
+                continue
+            try:
+                return self.links.call(step, host, deadline, work)
+            except DriverError as error:
+                if error.step != "connect" and not error.unanswered:
+                    raise
+                failed = error
+        if failed is not None:
+            raise failed
+        raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
+
+    def ensure_volume(self, call: HostCall, volume: VolumeSpec) -> str:
+        """Let a volume be there, over its template's copy where it has one; its path."""
+        pool = self.pool(call, volume.pool_uuid)
+        return pool.ensure(volume, self._backing(call, pool, volume))
+
+    def require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
+        """Go on only where no higher fence of the guest was seen."""
+        if not self.records.fences.is_highest(guest_uuid, fence):
+            raise StaleFence(step, call.host.name, f"fence {fence} was overtaken", transient=False)
+
+    def _backing(self, call: HostCall, pool: LibvirtPool, volume: VolumeSpec) -> Backing | None:
+        if volume.template_uuid is None:
+            return None
+        copy = self.find_copy(volume.template_uuid, volume.pool_uuid)
+        if copy is None:
+            reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return copy
+
+    def find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
+        """A pool's copy of a template; one that is there once stays, and is not looked for again."""
+        found = self._copies.get((template_uuid, pool_uuid))
+        if found is not None:
+            return found
+        attempt = self.records.copies.find(template_uuid, pool_uuid)
+        image = None if attempt is None else self.records.directory.template(template_uuid)
+        if attempt is None or image is None:
+            return None
+        found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return self._copies.setdefault((template_uuid, pool_uuid), found)
+
+    def iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+        """The ISO that is to be in a guest's drive, in the pool of its root volume."""
+        if guest.iso_uuid is None:
+            return None
+        pool = self.pool(call, guest.volumes[0].pool_uuid)
+        copy = self.find_copy(guest.iso_uuid, pool.pool.uuid)
+        if copy is None:
+            reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return f"{pool.path}/{copy.name}"
+
+
+def elsewhere(step: str, host: HostAddress) -> DriverError:
+    """A guest that is not this host's."""
+    return DriverError(step, host.name, "the guest is on another host", transient=False)
+
+
+@contextmanager
+def overtaken_at(step: str, host: str) -> Iterator[None]:
+    """A higher fence that was seen is an error of this step at this host."""
+    try:
+        yield
+    except Overtaken as error:
+        raise StaleFence(step, host, str(error), transient=False) from error
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """What is to be gone may be gone already."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+            raise
+
+
+def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
+    """A guest as this host's daemon has it; None: it does not."""
+    try:
+        return call.connection.lookupByUUID(guest_uuid.bytes)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN):
+            raise
+        return None
+
+
+def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:
+    """A guest that runs here, and what it has."""
+    domain = find_domain(call, guest_uuid)
+    seen = read_domain(domain.XMLDesc()) if domain is not None and domain.isActive() else None
+    if seen is None:
+        raise DriverError(step, call.host.name, "the guest does not run here", transient=False)
+    return domain, seen
+
+
+def undefine(domain: Any) -> None:
+    """Undefine a guest. The variables of its firmware stay, as its volumes do."""
+    with suppress_gone():
+        if domain.isPersistent():
+            domain.undefineFlags(UNDEFINE)
+
+
+def affected(domain: Any) -> int:
+    """Flags of a change of a guest that runs: it itself, and its definition."""
+    live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    return int(live | config if domain.isPersistent() else live)

@@ -1,0 +1,105 @@
+"""Devices of guests that run: volumes, nics, and what is in the drive."""
+
+import time
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt.calls import GuestCalls, affected, running_guest
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.domain import (
+    Disk,
+    read_domain,
+    target_name,
+    write_disk,
+    write_drive,
+    write_interface,
+)
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.filters import filter_name
+from bulkdeploy.drivers.libvirt.host_filters import find_filter
+from bulkdeploy.drivers.libvirt.networks import Networks
+
+LOOKS_S = 0.1
+
+
+class Devices:
+    """Plugs devices into guests, and takes them out."""
+
+    def __init__(self, calls: GuestCalls, networks: Networks) -> None:
+        self._calls, self._networks = calls, networks
+
+    def ensure(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
+        self._calls.of_guest(
+            "devices", host, guest.uuid, timeout_s, lambda call: self._change_devices(call, guest, fence)
+        )
+
+    def _change_devices(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._calls.fenced_here(call, "devices", guest.uuid, fence)
+        domain, seen = running_guest(call, "devices", guest.uuid)
+        wanted = {volume.uuid for volume in guest.volumes}
+        self._calls.claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
+        flags = affected(domain)
+        kept = wanted | {nic.uuid for nic in guest.nics}
+        for device in seen.devices.keys() - kept:
+            _detach(call, domain, device, seen.devices[device], flags)
+        taken = set(seen.targets)
+        for volume in guest.volumes:
+            if volume.uuid not in seen.disks:
+                target = next(name for name in map(target_name, range(1000)) if name not in taken)
+                taken.add(target)
+                with call.failing("devices"):
+                    disk = Disk(volume.uuid, self._calls.ensure_volume(call, volume))
+                    _attach(call, domain, write_disk(disk, target), flags)
+        is_filtered = self._networks.can_filter and find_filter(call, guest.uuid) is not None
+        self._networks.ensure_leases(call, guest)
+        for nic in guest.nics:
+            if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
+                named = filter_name(guest.uuid) if is_filtered else None
+                _attach(call, domain, write_interface(self._networks.interface(nic, named)), flags)
+        self._calls.claim(call, "devices", guest, wanted, fence)
+
+    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. An ISO goes when the guest lets it go; else the call fails."""
+        self._calls.of_guest(
+            "devices", host, guest.uuid, timeout_s, lambda call: self._change_iso(call, guest, fence)
+        )
+
+    def _change_iso(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._calls.fenced_here(call, "devices", guest.uuid, fence)
+        domain, seen = running_guest(call, "devices", guest.uuid)
+        path = self._calls.iso_path(call, guest)
+        if path == seen.iso_path:
+            return
+        if seen.drive is None:
+            reason = "the guest was started without a drive: stop and start it"
+            raise DriverError("devices", call.host.name, reason, transient=False)
+        call.go_on("devices")
+        domain.updateDeviceFlags(write_drive(seen.drive, path), affected(domain))
+
+
+def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
+    call.go_on("devices")
+    domain.attachDeviceFlags(device, flags)
+
+
+def _detach(call: HostCall, domain: Any, uuid: UUID, device: str, flags: int) -> None:
+    """Take a device from a guest; wait until it has let it go."""
+    call.go_on("devices")
+    try:
+        domain.detachDeviceFlags(device, flags)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED):
+            raise
+    while uuid in _devices(domain):
+        if call.deadline.left_s() < LOOKS_S:
+            reason = f"the guest does not let go of device {uuid}"
+            raise DriverError("devices", call.host.name, reason, transient=True)
+        time.sleep(LOOKS_S)
+
+
+def _devices(domain: Any) -> dict[UUID, str]:
+    seen = read_domain(domain.XMLDesc())
+    return {} if seen is None else seen.devices

@@ -1,0 +1,176 @@
+"""Calls about snapshots of guests, running or not, and what is kept of them; they are made by ``snapshots``."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt import snapshots
+from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time
+from bulkdeploy.drivers.libvirt.domain import Disk
+from bulkdeploy.drivers.libvirt.storage import volume_name
+from bulkdeploy.drivers.records import FencedGuest
+
+SNAPSHOTS = "snapshots"
+"""Key of what is kept of them (``Fences.keep``)."""
+
+
+SnapshotChange = Callable[[Any, Mapping[str, str | None]], Mapping[str, str | None]]
+"""Changes snapshots of a domain; what is kept of them, by their uuids: before, and from now on.
+
+That is the definition that the guest ran with; None: it did not run.
+"""
+
+
+class GuestSnapshots:
+    """Changes the snapshots of guests."""
+
+    def __init__(self, calls: GuestCalls) -> None:
+        self._calls = calls
+
+    def ensure(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. With memory, a guest that runs stands still until that is written."""
+
+        def take(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            definition = None
+            if str(snapshot.uuid) in kept:
+                return kept
+            if host is None:
+                snapshots.take(domain, snapshot.uuid)
+            elif snapshot.with_memory:
+                definition = snapshots.take_with_memory(domain, snapshot.uuid)
+            else:
+                volumes = [volume.uuid for volume in snapshot.volumes_of(guest)]
+                snapshots.take_of_running(domain, snapshot.uuid, volumes)
+            return {**kept, str(snapshot.uuid): definition}
+
+        self._of_snapshot("snapshot", host, guest, snapshot, fence, timeout_s, take)
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. A guest that runs gets another process: consoles must be opened anew."""
+        name = str(snapshot.uuid)
+        named = ANY_HOST if host is None else host.name
+
+        def revert(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            definition = kept.get(name)
+            if name not in kept or (definition is None) is not (host is None):
+                reason = f"the guest has no snapshot {name} to go back to in its state"
+                raise DriverError("revert", named, reason, transient=False)
+            if definition is None:
+                snapshots.revert(domain, snapshot.uuid)
+            else:
+                snapshots.revert_with_memory(domain, definition)
+            return kept
+
+        self._of_snapshot("revert", host, guest, snapshot, fence, timeout_s, revert)
+
+    def ensure_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        name = str(snapshot.uuid)
+
+        def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            if host is not None and not snapshot.with_memory:
+                snapshots.remove_of_running(domain, snapshot.uuid)
+            else:
+                snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
+            return {other: definition for other, definition in kept.items() if other != name}
+
+        self._of_snapshot("delete_snapshot", host, guest, snapshot, fence, timeout_s, remove)
+
+    def _of_snapshot(
+        self,
+        step: str,
+        host: HostAddress | None,
+        guest: GuestSpec,
+        snapshot: SnapshotSpec,
+        fence: int,
+        timeout_s: float,
+        change: SnapshotChange,
+    ) -> None:
+        """Change the snapshots of a guest that runs on ``host`` (None: does not run), and remember what is kept."""
+        if host is None:
+            self._of_stopped(step, guest, snapshot.volumes_of(guest), fence, timeout_s, change)
+            return
+
+        def work(call: HostCall) -> None:
+            fenced = self._calls.fenced_here(call, step, guest.uuid, fence)
+            domain, _ = running_guest(call, step, guest.uuid)
+            self._change_snapshots(call, step, guest, fence, fenced, domain, change)
+
+        self._calls.of_guest(step, host, guest.uuid, timeout_s, work)
+
+    def _of_stopped(
+        self,
+        step: str,
+        guest: GuestSpec,
+        volumes: Sequence[VolumeSpec],
+        fence: int,
+        timeout_s: float,
+        change: SnapshotChange,
+    ) -> None:
+        """The same in these volumes of a guest that does not run, and that is not started meanwhile."""
+        fenced = self._calls.raise_fence(step, ANY_HOST, guest.uuid, fence)
+        if fenced.host_uuids:
+            raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
+        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in volumes}
+
+        def work(call: HostCall) -> None:
+            disks = [
+                Disk(one.uuid, f"{self._calls.pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
+                for one in volumes
+            ]
+            with (
+                _settled_here(step, call.host),
+                call.failing(step),
+                snapshots.shut_off(call, guest.uuid, disks, self._calls.options) as domain,
+            ):
+                self._change_snapshots(call, step, guest, fence, fenced, domain, change)
+
+        def alone() -> None:
+            uuids = [volume.uuid for volume in volumes]
+            with (
+                self._calls.turns.of(guest.uuid, step, ANY_HOST, timeout_s=deadline.left_s()),
+                self._calls.records.fences.volumes_in_use(uuids) as used,
+            ):
+                if used:
+                    raise DriverError(step, ANY_HOST, "a guest uses a volume of it", transient=True)
+                first, *others = pools
+                self._calls.at_any_host(step, first, deadline, work, *others)
+
+        in_time(step, ANY_HOST, deadline, alone)
+
+    def _change_snapshots(
+        self,
+        call: HostCall,
+        step: str,
+        guest: GuestSpec,
+        fence: int,
+        fenced: FencedGuest,
+        domain: Any,
+        change: SnapshotChange,
+    ) -> None:
+        kept = fenced.details.get(SNAPSHOTS, {})
+        call.go_on(step)
+        self._calls.require_highest(call, step, guest.uuid, fence)
+        changed = change(domain, kept)
+        if changed != kept:
+            self._calls.keep(call, step, guest.uuid, {**fenced.details, SNAPSHOTS: changed}, fence)
+
+
+@contextmanager
+def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
+    """What a host may have begun is asked for at no other host in the same call: both would write into one file."""
+    try:
+        yield
+    except DriverError as error:
+        if not error.unanswered:
+            raise
+        raise DriverError(step, host.name, error.reason, transient=True) from error

@@ -1,0 +1,213 @@
+"""What the hardware of guests is where hosts differ: machine type and CPU that all hosts of a cluster can give.
+
+Each host is asked when it is added or reconnected (``describe``); what it says is kept with it, and read when
+guests start (docs/adr/0060-cpus-of-clusters.md). Libvirt does the arithmetic.
+"""
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+from xml.etree import ElementTree as Tree
+
+import structlog
+
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.options import BASELINE, HOST_MODEL, LibvirtOptions
+from bulkdeploy.drivers.records import Directory
+
+log = structlog.get_logger(__name__)
+
+ARCHITECTURE = "x86_64"
+LOOKS_S = 10.0
+"""For so many seconds a process goes on with what a cluster's hosts said: a guest that starts meanwhile is no worse
+off than those that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestHardware:
+    """A machine type, and a CPU as domains have it."""
+
+    machine: str
+    cpu: str
+
+
+def capabilities_of(call: HostCall, options: LibvirtOptions) -> Tree.Element:
+    """What libvirt says that guests of our kind and machine type can have."""
+    return Tree.fromstring(call.connection.getDomainCapabilities(*_platform(options), 0))  # noqa: S314 - our daemon's
+
+
+def _platform(options: LibvirtOptions, machine: str | None = None) -> tuple[None, str, str, str]:
+    """What libvirt wants to know first in questions about guests."""
+    return None, ARCHITECTURE, machine or options.machine, options.virtualization
+
+
+def describe(call: HostCall, options: LibvirtOptions) -> str:
+    """What a host's guests can have: the machine type that ours is here, those that it knows, and its CPU.
+
+    The CPU is the one of ``host-model``: what migrates of the host's own with KVM, QEMU's with emulation.
+
+    Raises:
+        DriverError: libvirt knows no CPU that its guests could have.
+    """
+    capabilities = capabilities_of(call, options)
+    cpu = capabilities.find("cpu/mode[@name='host-model']")
+    if cpu is None or cpu.find("model") is None:
+        reason = "libvirt does not know its CPU: set driver.libvirt.cpu_model to a model that all hosts can give"
+        raise DriverError("connect", call.host.name, reason, transient=False)
+    cpu.tag, cpu.attrib = "cpu", {}
+    root = Tree.Element("hardware", machine=capabilities.findtext("machine", options.machine))
+    known = Tree.fromstring(call.connection.getCapabilities())  # noqa: S314 - of the daemon that we drive
+    for machine in known.findall(f"guest/arch[@name='{ARCHITECTURE}']/machine"):
+        Tree.SubElement(root, "knows", machine=str(machine.text))
+    root.append(cpu)
+    return Tree.tostring(root, encoding="unicode")
+
+
+def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]) -> GuestHardware:
+    """What guests can have on all hosts that ``described`` themselves so.
+
+    Raises:
+        DriverError: there is nothing that all of them can give.
+    """
+    hosts = [Tree.fromstring(one) for one in sorted(described)]  # noqa: S314 - written by ``describe``
+    machine = _machine(call, hosts)
+    cpus = [Tree.tostring(host[-1], encoding="unicode") for host in hosts]
+    try:
+        flags = libvirt.VIR_CONNECT_BASELINE_CPU_MIGRATABLE
+        cpu = call.connection.baselineHypervisorCPU(*_platform(options, machine), cpus, flags)
+    except libvirt.libvirtError as error:
+        models = ", ".join(sorted({host.findtext("cpu/model", "") for host in hosts}))
+        reason = (
+            f"no CPU is one that guests can have on all hosts of the cluster ({models}): {error}. Hosts of other "
+            "processors need a cluster of their own; or set driver.libvirt.cpu_model"
+        )
+        raise DriverError("connect", call.host.name, reason, transient=False) from error
+    return GuestHardware(machine, str(cpu))
+
+
+def _machine(call: HostCall, hosts: Iterable[Tree.Element]) -> str:
+    """Of the machine types that our guests have on some hosts, one that all know: that of the oldest QEMU."""
+    known = [{one.get("machine") for one in host.findall("knows")} | {host.get("machine")} for host in hosts]
+    chosen = [str(host.get("machine")) for host in hosts]
+    for machine in chosen:
+        if all(machine in machines for machines in known):
+            return machine
+    reason = (
+        f"no machine type is one that all hosts of the cluster know ({', '.join(sorted(set(chosen)))}): give hosts "
+        "of other distributions a cluster of their own, or set driver.libvirt.machine"
+    )
+    raise DriverError("connect", call.host.name, reason, transient=False)
+
+
+class Hardware:
+    """What guests get by the options, and by their hosts' cluster where these leave it to that."""
+
+    def __init__(self, options: LibvirtOptions) -> None:
+        self._options = options
+        self._found: dict[UUID, tuple[float, GuestHardware]] = {}
+
+    def of(self, call: HostCall, directory: Directory) -> GuestHardware:
+        """What a guest gets that starts at this host.
+
+        Raises:
+            DriverError: there is nothing that all hosts of the cluster can give.
+        """
+        found = self._found.get(call.host.uuid)
+        if found is None or found[0] < time.monotonic():
+            found = time.monotonic() + LOOKS_S, self._look(call, directory)
+            self._found[call.host.uuid] = found
+        return found[1]
+
+    def _look(self, call: HostCall, directory: Directory) -> GuestHardware:
+        model = self._options.cpu_model
+        if model not in (BASELINE, HOST_MODEL):
+            return GuestHardware(self._options.machine, _named(model))
+        described = directory.hardware_of_cluster(call.host.uuid) if model == BASELINE else frozenset({None})
+        known = {one for one in described if one is not None}
+        if len(known) < len(described):  # hosts of before there were descriptions, until they are reconnected
+            return GuestHardware(self._options.machine, '<cpu mode="host-model"/>')
+        return baseline(call, self._options, known)
+
+
+def _named(model: str) -> str:
+    cpu = Tree.Element("cpu", mode="custom", match="exact")
+    Tree.SubElement(cpu, "model", fallback="forbid").text = model
+    return Tree.tostring(cpu, encoding="unicode")
+
+
+def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
+    """Check that guests can have the CPU that the options say; what they have, in words.
+
+    Raises:
+        DriverError: names those that they can have here.
+    """
+    model = options.cpu_model
+    if model == HOST_MODEL:
+        return "as the host's is: guests move to hosts with the same CPU, or a newer one of its kind"
+    if model == BASELINE:
+        described = Tree.fromstring(describe(call, options))  # noqa: S314 - written a moment ago
+        return f"{described.findtext('cpu/model')}, as far as all hosts of the cluster have what it has"
+    usable = usable_cpu_models(capabilities_of(call, options))
+    if model not in usable:
+        reason = (
+            f"guests can not have CPU model {model} (driver.libvirt.cpu_model) there; they can have "
+            f"{', '.join(sorted(usable)) or 'none by name'}"
+        )
+        raise DriverError("connect", call.host.name, reason, transient=False)
+    return model
+
+
+def usable_cpu_models(capabilities: Tree.Element) -> frozenset[str]:
+    """The models that a host's guests can have, of what libvirt says that they could."""
+    named = capabilities.findall("cpu/mode[@name='custom']/model")
+    return frozenset(str(model.text) for model in named if model.get("usable") != "no")
+
+
+def join_cluster(call: HostCall, options: LibvirtOptions, of_others: Collection[str], described: str) -> None:
+    """Check that a host that is added has something in common with the ``of_others`` of its cluster.
+
+    Where it lowers what guests get from now on it is added all the same: the log says what those that run there
+    have and it has not.
+
+    Raises:
+        DriverError: there is nothing that all of them can give.
+    """
+    if not of_others:
+        return
+    baseline(call, options, {*of_others, described})
+    lacking = _lacking(call, options, baseline(call, options, of_others).cpu)
+    if lacking is not None:
+        log.warning("cluster_cpu_lowered", host=call.host.name, lacking=lacking)
+
+
+def require_same_cpu(call: HostCall, options: LibvirtOptions, domain: Any) -> None:
+    """Check, before a running guest is sent here, that it can go on with the CPU that it has.
+
+    Raises:
+        DriverError: says what is missing.
+    """
+    cpu = Tree.fromstring(domain.XMLDesc()).find("cpu")  # noqa: S314 - of the daemon that we drive
+    if cpu is None:
+        return
+    for numa in cpu.findall("numa"):
+        cpu.remove(numa)
+    lacking = _lacking(call, options, Tree.tostring(cpu, encoding="unicode"))
+    if lacking is not None:
+        reason = f"{lacking}. Stopped and started, the guest gets what all hosts of its cluster have"
+        raise DriverError("migrate", call.host.name, reason, transient=False)
+
+
+def _lacking(call: HostCall, options: LibvirtOptions, cpu: str) -> str | None:
+    """Why guests can not have a CPU at a host, in libvirt's words; None: they can."""
+    flags = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
+    try:
+        call.connection.compareHypervisorCPU(*_platform(options), cpu, flags)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_CPU_INCOMPATIBLE):
+            raise
+        return str(error)
+    return None

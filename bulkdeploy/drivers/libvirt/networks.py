@@ -1,0 +1,117 @@
+"""Nics of guests, and what they may send and receive: interfaces, filters of security groups, DHCP leases."""
+
+import ipaddress
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, NicSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt.calls import GuestCalls
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall
+from bulkdeploy.drivers.libvirt.domain import Interface
+from bulkdeploy.drivers.libvirt.filters import GUARD, is_guarded, write_filter
+from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
+from bulkdeploy.drivers.libvirt.leases import ensure_lease
+
+UNFILTERED = ("user", "openvswitch")
+
+
+class Networks:
+    """Joins guests to networks as the options say."""
+
+    def __init__(self, calls: GuestCalls) -> None:
+        self._calls = calls
+
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
+        """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
+        if not self.can_filter:
+            return guest_uuids
+
+        def filter_guests(call: HostCall) -> list[UUID]:
+            rules = self._calls.records.security_rules.of(guest_uuids)
+            filtered, errors = [], []
+            for guest_uuid in guest_uuids:
+                try:
+                    if self._filter_again(call, guest_uuid, rules.get(guest_uuid, frozenset())):
+                        filtered.append(guest_uuid)
+                except DriverError as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+            return filtered
+
+        return self._calls.links.run("filter", host, Deadline(timeout_s), filter_guests)
+
+    def _filter_again(self, call: HostCall, guest_uuid: UUID, rules: Collection[Rule]) -> bool:
+        """Give a guest that has a filter these rules; False: it has none, and gets one only when it is started."""
+        left_s = call.deadline.left_s()
+        with self._calls.turns.of(guest_uuid, "filter", call.host.name, timeout_s=left_s), call.failing("filter"):
+            found = find_filter(call, guest_uuid)
+            if found is None:
+                return False
+            define_filter(call, write_filter(guest_uuid, rules, guarded=is_guarded(found.XMLDesc())))
+            return True
+
+    @property
+    def can_filter(self) -> bool:
+        """Libvirt's filters are for bridges."""
+        return self._calls.options.network not in UNFILTERED
+
+    def ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:
+        """Before a start: whether the guest is in security groups, and so has a filter."""
+        if not self.can_filter:
+            return False
+        rules = self._calls.records.security_rules.of([guest.uuid]).get(guest.uuid)
+        if rules is None:
+            return False
+        guarded = all(self._guarded_address(nic) is not None for nic in guest.nics)
+        define_filter(call, write_filter(guest.uuid, rules, guarded=guarded))
+        return True
+
+    def copy_filter(self, source: HostCall, destination: HostCall, guest_uuid: UUID) -> None:
+        """Before a move: the destination has the guest's filter, too."""
+        found = find_filter(source, guest_uuid) if self.can_filter else None
+        if found is not None:
+            define_filter(destination, found.XMLDesc())
+
+    def remove_filter(self, call: HostCall, guest_uuid: UUID) -> None:
+        """Let a host have no filter of a guest that is not on it."""
+        if self.can_filter:
+            remove_filter(call, guest_uuid)
+
+    def interface(self, nic: NicSpec, named: str | None) -> Interface:
+        """A nic with the filter that is ``named``, or with no more than a guard against spoofing."""
+        options, kind = self._calls.options, self._calls.options.network
+        label = nic.label or options.default_label
+        source = options.bridge.format(label=label, vlan=nic.vlan or "")
+        address = self._guarded_address(nic)
+        return Interface(
+            nic_uuid=nic.uuid,
+            mac_address=nic.mac_address,
+            kind={"openvswitch": "bridge", "libvirt": "network"}.get(kind, kind),
+            source=None if kind == "user" else source,
+            vlan=nic.vlan if kind == "openvswitch" else None,
+            mtu=None if kind == "user" else nic.mtu,
+            address=address,
+            filter_name=named or (None if address is None else GUARD),
+            network_uuid=nic.network_uuid,
+            ip_address=nic.ip_address,
+        )
+
+    def ensure_leases(self, call: HostCall, guest: GuestSpec) -> None:
+        """DHCP of libvirt's networks gives a guest's nics the addresses that they have."""
+        with call.failing("network"):
+            for nic in guest.nics:
+                ensure_lease(call.connection, self.interface(nic, None))
+
+    def _guarded_address(self, nic: NicSpec) -> str | None:
+        """The only address that a nic may send with; None: any."""
+        is_guarded = self.can_filter and self._calls.options.anti_spoofing and _is_ipv4(nic.ip_address)
+        return nic.ip_address if is_guarded else None
+
+
+def _is_ipv4(address: str | None) -> bool:
+    return address is not None and ipaddress.ip_address(address).version == 4

@@ -1,0 +1,92 @@
+"""Volumes of guests, running or not, and other files of guests in pools: resized, measured, removed."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, VolumeSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time
+from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.storage import volume_name
+from bulkdeploy.drivers.records import Pool
+
+
+class Volumes:
+    """Changes the files that volumes are."""
+
+    def __init__(self, calls: GuestCalls) -> None:
+        self._calls = calls
+
+    def ensure_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        deadline = Deadline(timeout_s)
+
+        def remove() -> None:
+            with self._calls.records.fences.volumes_in_use([volume_uuid]) as used:
+                if used:
+                    reason = f"guest {used[volume_uuid]} uses volume {volume_uuid}"
+                    raise DriverError("delete", ANY_HOST, reason, transient=True)
+                self.remove_files(self._calls.known_pool(pool_uuid), None, [volume_name(volume_uuid)], deadline)
+
+        in_time("delete", ANY_HOST, deadline, remove)
+
+    def remove_files(self, pool: Pool, host: HostAddress | None, names: Sequence[str], deadline: Deadline) -> None:
+        """Remove files from a pool, through ``host`` or, where that does not reach it, through any that does."""
+
+        def remove(call: HostCall) -> None:
+            found = self._calls.pool(call, pool.uuid)
+            for name in names:
+                found.remove(name)
+
+        if host is not None and pool.host_uuid in (None, host.uuid):
+            self._calls.links.call("delete", host, deadline, remove)
+        else:
+            self._calls.at_any_host("delete", pool.uuid, deadline, remove)
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+
+        def resize(call: HostCall) -> None:
+            self._calls.fenced_here(call, "resize", guest_uuid, fence)
+            domain, seen = running_guest(call, "resize", guest_uuid)
+            target = seen.disks.get(volume.uuid)
+            if target is None:
+                raise DriverError(
+                    "resize", call.host.name, f"the guest has no volume {volume.uuid}", transient=False
+                )
+            size = domain.blockInfo(target)[0]
+            if size > volume.size_bytes:
+                raise DriverError("resize", call.host.name, "a running guest's volume only grows", transient=False)
+            if size < volume.size_bytes:
+                call.go_on("resize")
+                domain.blockResize(target, volume.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+        if host is not None:
+            self._calls.of_guest("resize", host, guest_uuid, timeout_s, resize)
+            return
+        if self._calls.raise_fence("resize", ANY_HOST, guest_uuid, fence).host_uuids:
+            raise DriverError("resize", ANY_HOST, "the guest is on a host", transient=False)
+        deadline, pool = Deadline(timeout_s), volume.pool_uuid
+
+        def resize_file() -> None:
+            with self._calls.records.fences.volumes_in_use([volume.uuid]) as used:
+                if used:
+                    raise DriverError("resize", ANY_HOST, "a guest uses the volume", transient=True)
+                self._calls.at_any_host(
+                    "resize", pool, deadline, lambda call: self._calls.pool(call, pool).resize(volume)
+                )
+
+        in_time("resize", ANY_HOST, deadline, resize_file)
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver."""
+        self._calls.raise_fence("look", ANY_HOST, guest_uuid, fence)
+        deadline, pool = Deadline(timeout_s), volume.pool_uuid
+
+        def look(call: HostCall) -> int | None:
+            return self._calls.pool(call, pool).size_of(volume.uuid)
+
+        return in_time("look", ANY_HOST, deadline, lambda: self._calls.at_any_host("look", pool, deadline, look))
