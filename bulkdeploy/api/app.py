@@ -52,7 +52,7 @@ def create_app(
 
     def answer() -> Response:
         try:
-            requested = _read(request, trusted)
+            requested = _read(request._get_current_object(), trusted)  # type: ignore[attr-defined] # not its proxy
         except RequestEntityTooLarge:
             return refused(errors.RequestTooLarge("bytes", MOST_BODY_BYTES))
         except errors.RequestTooLarge as error:

@@ -6,19 +6,22 @@ judged by them, whatever cookies come with it.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection
 
 from bulkdeploy.api import sessions
+from bulkdeploy.api.authorise import require_permission
 from bulkdeploy.api.wire import WireRequest
+from bulkdeploy.declare.command import Command
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.call_guards import LONGEST_EXPIRY_MINUTES, CallGuards
 from bulkdeploy.domain.errors import CredentialsRefused, SessionRefused
 from bulkdeploy.signature import verify
-from bulkdeploy.store.accounts.callers import caller_by_api_key
+from bulkdeploy.store.accounts.callers import KeyHolder, caller_by_api_key
 from bulkdeploy.store.accounts.sessions import session_by_token
 
 PLAUSIBLE_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -29,12 +32,13 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 class Identity:
     """Who calls, and what is asked of the account's calls at the moment.
 
-    ``due_token``: the token of the caller's session if that is to be prolonged.
+    ``due_token``: the token of the caller's session if that is to be prolonged. ``found``: see Call.
     """
 
     caller: Caller
     guards: CallGuards
     due_token: str | None = None
+    found: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_signed(request: WireRequest) -> bool:
@@ -45,10 +49,8 @@ def is_signed(request: WireRequest) -> bool:
 def by_signature(
     connection: Connection,
     request: WireRequest,
+    command: Command,
     decrypt: Callable[[bytes], str],
-    require_permission: Callable[[Caller], None],
-    *,
-    changes_state: bool,
 ) -> Identity:
     """The user whose secret key signed the request.
 
@@ -56,20 +58,30 @@ def by_signature(
 
     Raises:
         CredentialsRefused: key, signature, expiry or source is not good, or user or account not enabled.
-        CommandNotAvailable: from ``require_permission``, which is asked before the signature is compared.
+        CommandNotAvailable: the user may not use the command, whatever the signature.
     """
     api_key, signature = request.in_any_case("apikey"), request.in_any_case("signature")
     if not api_key or not signature or not PLAUSIBLE_KEY.fullmatch(api_key) or _is_expired(request):
         raise CredentialsRefused
-    holder = caller_by_api_key(connection, api_key)
+    holder, found = _holder(connection, request, command, api_key)
     if holder is None or not holder.enabled or not holder.guards.admits(request.address):
         raise CredentialsRefused
-    if changes_state and holder.guards.post_with_timestamp and not _expires_soon(request):
+    if command.changes_state and holder.guards.post_with_timestamp and not _expires_soon(request):
         raise CredentialsRefused
-    require_permission(holder.caller)
+    require_permission(holder.caller, command)
     if not verify(request.parameters, decrypt(holder.secret_key_encrypted), signature):
         raise CredentialsRefused
-    return Identity(holder.caller, holder.guards)
+    return Identity(holder.caller, holder.guards, found=found)
+
+
+def _holder(
+    connection: Connection, request: WireRequest, command: Command, api_key: str
+) -> tuple[KeyHolder | None, Mapping[str, Any]]:
+    """Who has an API key, and what the command finds together with that."""
+    found = None
+    if command.find_with_caller is not None:
+        found = command.find_with_caller(connection, api_key, request.in_any_case)
+    return (caller_by_api_key(connection, api_key), {}) if found is None else found
 
 
 def by_session(connection: Connection, request: WireRequest) -> Identity:

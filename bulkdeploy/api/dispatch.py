@@ -168,19 +168,20 @@ class Dispatcher:
             caller = progress.caller = identity.caller
             if endpoint is None:
                 raise NoCommand if request.command is None else unknown_command(caller, request.command)
-            require_permission(caller, endpoint.command)
-            if identity.guards.post_with_timestamp and endpoint.command.changes_state and request.method != "POST":
-                raise ChangeByGet(endpoint.command.name)
+            command = endpoint.command
+            require_permission(caller, command)
+            if identity.guards.post_with_timestamp and command.changes_state and request.method != "POST":
+                raise ChangeByGet(command.name)
             if identity.guards.throttled and not caller.is_root_admin:
                 self._count_call(connection, caller)
             warning = _check_unknown(connection, request, endpoint)
             lookup = partial(resolve_known, connection, caller)
             arguments = endpoint.binder.bind(request.parameters, caller.role_type, lookup)
             call = Call(
-                endpoint.command, caller, arguments, self._system, connection, request.method, request.origin
+                command, caller, arguments, self._system, connection, request.method, request.origin, identity.found
             )
             handler = _handler(call)
-            if not endpoint.command.changes_state:
+            if not command.changes_state:
                 return _rendered(endpoint, request, handler(connection), caller, warning=warning)
         return _rendered(endpoint, request, self._commit(handler), caller, warning=warning)
 
@@ -194,9 +195,7 @@ class Dispatcher:
     def _identify(self, connection: Connection, progress: Progress) -> Identity:
         request, endpoint = progress.request, progress.endpoint
         if is_signed(request) and endpoint is not None:
-            permission = partial(require_permission, command=endpoint.command)
-            changes_state = endpoint.command.changes_state
-            return by_signature(connection, request, self._decrypt, permission, changes_state=changes_state)
+            return by_signature(connection, request, endpoint.command, self._decrypt)
         try:
             identity = by_session(connection, request)
         except SessionRefused:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,7 @@ class Call:
             is committed when the handler returns; otherwise, and for ``Command.prepare``, it can only read.
         method: GET or POST; user data has other limits by GET.
         origin: scheme, host and port of this API as the caller names it; empty where it does not.
+        found: what ``Command.find_with_caller`` found already.
     """
 
     command: Command
@@ -36,6 +37,7 @@ class Call:
     connection: Connection
     method: str = "GET"
     origin: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
 
     def ref(self, name: str) -> EntityRef | None:
         """The entity named by a UUID parameter, or None if it was not given."""

@@ -39,6 +39,9 @@ class Command:
         prepare: does what must neither hold locks nor be repeated, such as hashing a password or asking a
             hypervisor. It takes the call before the transaction, with a connection for reads; the handler gets
             what it returns as a second argument.
+        find_with_caller: for what is wanted thousands of times a second: takes a connection, an API key and the
+            parameters, not checked yet, by name in any case, and looks up together the key's holder and, by
+            parameters, what the handler will look for (``Call.found``). None: it can not tell from these.
     """
 
     name: str
@@ -58,6 +61,9 @@ class Command:
     post_only: bool = False
     changes_state: bool = False
     prepare: Callable[[Any], Any] | None = None
+    find_with_caller: (
+        Callable[[Any, str, Callable[[str], str | None]], tuple[Any, Mapping[str, Any]] | None] | None
+    ) = None
 
     @property
     def is_async(self) -> bool:

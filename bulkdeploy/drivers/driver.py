@@ -283,6 +283,18 @@ class HypervisorDriver(ABC):
         """
         return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
 
+    def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
+        """The memory in MiB that guests of ours may have now of those of these hosts where that changes by itself.
+
+        As ``HostModel.memory_mib`` says it when a host is added; hosts whose memory stays, or is not known now, are
+        left out.
+
+        Raises:
+            DriverError: it is not known of any.
+        """
+        del hosts, timeout_s
+        return {}
+
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Guests of these hosts that are said to have ended since the last call; answers at once.
 

@@ -70,6 +70,9 @@ class Directory(Protocol):
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """A template's image; None: there is no such template."""
 
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        """Hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
+
 
 class Overtaken(Exception):
     """A higher fence of the guest was seen."""
@@ -246,6 +249,23 @@ class Counterparts(Protocol):
         """All of them, by our uuids."""
 
 
+class ClusterTurns(Protocol):
+    """One caller at a time, over all processes, decides something about a hypervisor's cluster."""
+
+    def turn(self, cluster: str, *, timeout_s: float) -> AbstractContextManager[None]:
+        """Wait for the others; within the context no other one is in a turn of the same cluster.
+
+        A turn may take TURN_SECONDS; then others may begin theirs. It ends with the process.
+
+        Raises:
+            TimeoutError: others took longer than ``timeout_s``.
+        """
+
+
+TURN_SECONDS = 60.0
+"""PostgreSQL ends a session whose transaction has been idle for so long."""
+
+
 class SecurityRules(Protocol):
     """The rules of VMs' security groups, as rows have them now; read-only."""
 
@@ -267,6 +287,7 @@ class Records:
     orders: Orders
     counterparts: Counterparts
     security_rules: SecurityRules
+    clusters: ClusterTurns
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]

@@ -38,6 +38,8 @@ def explain(
             nodes_by_reason[answer.reason].append(answer.host_id)
     if not nodes_by_reason:
         return "the cluster has no nodes"
+    if len(nodes_by_reason) > 1:  # where others were asked for, those that were not say nothing
+        nodes_by_reason.pop("elsewhere", None)
     hosts = snapshot.hosts
     free_memory = hosts.memory_limit + 1 - hosts.memory_used
     parts = []

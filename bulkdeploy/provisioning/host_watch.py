@@ -41,11 +41,15 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import watching as store
+from bulkdeploy.store.infrastructure.host_rows import set_memory
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
 log = structlog.get_logger(__name__)
+
+MEMORY_EVERY_S = 30.0
+"""How often drivers are asked how much memory is left for guests of ours."""
 
 PATIENCE_S = 10.0
 """How long one host may take to answer."""
@@ -117,6 +121,7 @@ class HostWatch:
         self._engine, self._drivers, self._clock = engine, drivers, clock
         self._timeout_s = min(timeout_s, PATIENCE_S)
         self._silent_since: dict[int, float] = {}
+        self._memory_next = clock()
         self._missing_since: dict[tuple[UUID, UUID], float] = {}
         """Of VMs that had no running guest in the last look at their host, by both uuids: the first such look."""
         self._withheld: frozenset[int] = frozenset()
@@ -139,6 +144,10 @@ class HostWatch:
                 seen, [one for one in down if Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities]
             )
         self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before, telling)
+        if self._clock() >= self._memory_next:
+            self._memory_next = self._clock() + MEMORY_EVERY_S
+            for kind, driver in drivers.items():
+                self._follow_memory(driver, kind, hosts)
 
     def look_after_ends(self) -> None:
         """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
@@ -180,6 +189,22 @@ class HostWatch:
             log.warning("hosts_not_seen", hypervisor=kind, why=str(error))
             return []
         return [_seen(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
+
+    def _follow_memory(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> None:
+        """Write how much memory hosts have for guests of ours where that changes by itself."""
+        try:
+            memory = driver.memory_of_hosts(_addresses(kind, hosts), timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("memory_not_seen", hypervisor=kind, why=str(error))
+            return
+        changed = {
+            host.id: memory[host.uuid]
+            for host in hosts
+            if memory.get(host.uuid, host.memory_mib) != host.memory_mib
+        }
+        if changed:
+            run_transaction(self._engine, partial(set_memory, memory_mib=changed), Failpoint.SWEEP_GUESTS)
+            log.info("host_memory", hosts=len(changed))
 
     def _set_states(self, seen: Sequence[Seen], waits: Waits) -> list[Seen]:
         """Write what changed, with alerts; the silent hosts that are Down now."""

@@ -80,6 +80,9 @@ class Lock(Enum):
     GUEST_VOLUMES = 4213
     """Volumes that guests take or that are removed, by uuid, where the hypervisor does not compare fences."""
 
+    CLUSTER_TURNS = 4215
+    """Deciding what a hypervisor's cluster reserves for no one, by a hash of its uuid; alone."""
+
     @property
     def rank(self) -> int:
         """Its place in the order."""

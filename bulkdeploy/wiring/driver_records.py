@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
+from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
@@ -22,6 +24,7 @@ from bulkdeploy.drivers.records import (
 )
 from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
+    cluster_turns,
     counterparts,
     directory,
     guest_fences,
@@ -40,6 +43,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
         _Orders(engine),
         _Counterparts(engine),
         _SecurityRules(engine),
+        _ClusterTurns(engine),
     )
 
 
@@ -54,6 +58,10 @@ class _Directory:
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
         with read_only(self._engine) as connection:
             return self._hosts(directory.hosts(connection, pool_uuid))
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        with read_only(self._engine) as connection:
+            return self._hosts(directory.closed_hosts(connection))
 
     def _hosts(self, rows: Sequence[Row[Any]]) -> list[HostAddress]:
         return [address_of(row) for row in rows if self._serves(row.hypervisor)]
@@ -249,3 +257,19 @@ class _SecurityRules:
     def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
         with read_only(self._engine) as connection:
             return security_rules.rules_of(connection, guest_uuids)
+
+
+class _ClusterTurns:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def turn(self, cluster: str, *, timeout_s: float) -> Iterator[None]:
+        with self._engine.connect() as connection:  # nothing is written: one that was ended meanwhile lost no more
+            try:
+                cluster_turns.take_turn(connection, cluster, timeout_s)
+            except OperationalError as error:
+                if not isinstance(error.orig, LockNotAvailable):
+                    raise
+                raise TimeoutError(f"others had the turn of {cluster} for {timeout_s:.0f} s") from error
+            yield

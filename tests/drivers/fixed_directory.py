@@ -14,10 +14,15 @@ class FixedDirectory:
 
     def __init__(self, hosts: Sequence[HostAddress], pool: Pool, *templates: TemplateImage) -> None:
         self._hosts, self._pool, self._templates = tuple(hosts), pool, {one.uuid: one for one in templates}
+        self.closed: set[UUID] = set()
 
     def hosts(self) -> Sequence[HostAddress]:
         """See Directory."""
         return self._hosts
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        """See Directory: those whose uuids are in ``closed``."""
+        return [host for host in self._hosts if host.uuid in self.closed]
 
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
         """See Directory."""

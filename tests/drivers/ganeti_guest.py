@@ -22,6 +22,7 @@ GUEST = GuestSpec(UUID("00000000-0000-4000-8000-0000000000c1"), "i-2-1-VM", 1, 5
 ADDRESSES = tuple(
     HostAddress(UUID(int=0xD0 + n), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)
 )
+THREE = (*ADDRESSES, HostAddress(UUID(int=0xD3), "node3", "192.0.2.13", "KVM", "ganeti://node3"))
 PATIENCE_S = 300.0
 PAIR = tuple(
     replace(
@@ -57,3 +58,26 @@ def start_together(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
     for answer in driver.begin(calls, timeout_s=PATIENCE_S):
         answer()
     yield "started together", sorted(driver.list_guests(), key=lambda guest: guest.uuid)
+
+
+def mirrored_life(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
+    """Two that are made with secondaries; one moves to each other node, stops, and starts on its secondary."""
+    yield from start_together(driver)
+    guest, homes = PAIR[0], {host.name: host for host in THREE}
+    at, fence = THREE[0], 2
+    for name in ("node2", "node3", "node1"):
+        driver.ensure_migrated(at, homes[name], guest, fence=fence, timeout_s=PATIENCE_S)
+        at, fence = homes[name], fence + 1
+        yield f"migrated to {name}", _where(driver, guest)
+    driver.ensure_stopped(at, guest.uuid, forced=True, fence=fence, timeout_s=PATIENCE_S)
+    yield "stopped", list(_where(driver, guest))
+    driver.ensure_running(homes["node3"], guest, fence=fence + 1, timeout_s=PATIENCE_S)
+    yield "started on another node", _where(driver, guest)
+    yield "memory", driver.memory_of_hosts(THREE, timeout_s=PATIENCE_S)
+    for one in PAIR:
+        driver.ensure_absent(None, one.uuid, [one.volumes[0].uuid], fence=fence + 2, timeout_s=PATIENCE_S)
+    yield "removed", list(driver.list_volumes())
+
+
+def _where(driver: BatchDriver, guest: GuestSpec) -> list[tuple[UUID, Any]]:
+    return [(one.host_uuid, one.power) for one in driver.list_guests() if one.uuid == guest.uuid]

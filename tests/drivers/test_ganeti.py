@@ -15,19 +15,29 @@ from typing import Any
 
 import pytest
 import requests
-from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, PAIR, VOLUME, life, start_together
+from tests.drivers.ganeti_guest import (
+    ADDRESSES,
+    GUEST,
+    PAIR,
+    THREE,
+    VOLUME,
+    life,
+    mirrored_life,
+    start_together,
+)
 from tests.support.processes.certificates import self_signed
 
 FOLDER = Path(__file__).parent
 EXCHANGES = json.loads((FOLDER / "ganeti_exchanges.json").read_bytes())
+DRBD_EXCHANGES = json.loads((FOLDER / "ganeti_drbd_exchanges.json").read_bytes())
 BULK_EXCHANGES = json.loads((FOLDER / "ganeti_bulk_exchanges.json").read_bytes())
 PATIENCE_S = 60.0
 
@@ -35,12 +45,15 @@ PATIENCE_S = 60.0
 class Replay:
     """What comes next: each request is answered as it was recorded, a look at jobs as often as it is asked for.
 
-    ``lost``: the first creation is done, and its answer lost.
+    ``lost``: the first creation is done, and its answer lost. ``lost_path``: so is the first request to such a
+    path, and its job is not asked for by number.
     """
 
-    def __init__(self, exchanges: Sequence[Mapping[str, Any]] = EXCHANGES, *, lost: bool = False) -> None:
+    def __init__(
+        self, exchanges: Sequence[Mapping[str, Any]] = EXCHANGES, *, lost: bool = False, lost_path: str = ""
+    ) -> None:
         self._left = [one for one in exchanges if "step" not in one]
-        self._lost = lost
+        self._lost, self._lost_path = lost, lost_path
         self._again: Mapping[str, Any] | None = None
         self.unexpected: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
@@ -61,6 +74,11 @@ class Replay:
             self._lost = False
             there = next(one for one in self._left if one["method"] == "GET" and "c1.bulkdeploy" in one["path"])
             self._left[0] = there  # instead of the job, whose number nobody heard
+            return None
+        if self._lost_path and path.endswith(self._lost_path):
+            self._lost_path = ""
+            while "opresult" in ((self._left[0]["request"] or {}).get("fields") or ()):
+                self._left.pop(0)
             return None
         return found["status"], found["answer"]
 
@@ -116,7 +134,14 @@ def cluster(replay: Replay, directory: Path, port: int = 0) -> Iterator[tuple[st
         server.server_close()
 
 
-def driver_for(engine: Engine, *urls: str, fingerprint: str, nic_mode: str = "bridged") -> GanetiDriver:
+def driver_for(
+    engine: Engine,
+    *urls: str,
+    fingerprint: str,
+    nic_mode: str = "bridged",
+    disk_template: str = "sharedfile",
+    hosts: Sequence[HostAddress] = ADDRESSES,
+) -> GanetiDriver:
     """A driver of the recorded cluster."""
     options = GanetiOptions.model_validate(
         {
@@ -125,14 +150,14 @@ def driver_for(engine: Engine, *urls: str, fingerprint: str, nic_mode: str = "br
             "password": "secret",
             "fingerprint": fingerprint,
             "hypervisor": "fake",
-            "disk_template": "sharedfile",
+            "disk_template": disk_template,
             "nic_mode": nic_mode,
             "nic_link": "br0",
         }
     )
     driver = GanetiDriver.from_options(options)
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(VOLUME.pool_uuid))))
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(VOLUME.pool_uuid))))
     return driver
 
 
@@ -183,12 +208,43 @@ def test_guests_that_start_together_are_made_by_one_request(engine: Engine, tmp_
     ]
 
 
-def test_a_template_with_two_nodes_is_refused() -> None:
-    """DRBD needs a secondary node, which is not planned."""
-    with pytest.raises(ValidationError, match="disk_template"):
-        GanetiOptions.model_validate(
-            {"urls": ["https://node1:5080"], "username": "u", "password": "p", "disk_template": "drbd"}
-        )
+def moved(bodies: Sequence[Any]) -> list[Any]:
+    """What Ganeti was asked about nodes of instances that there are."""
+    return [body for body in bodies if body and {"remote_node", "allow_failover", "ignore_consistency"} & set(body)]
+
+
+def test_mirrored_guests_live_as_recorded(engine: Engine, tmp_path: Path) -> None:
+    """Made by one request that names both nodes; moved to the secondary, and by way of a new one elsewhere."""
+    replay = Replay(DRBD_EXCHANGES)
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint, disk_template="drbd", hosts=THREE)
+        seen = dict(mirrored_life(driver))
+        driver.close()
+    assert replay.unexpected == []
+    assert replay.is_over
+    (wanted,) = (body["instances"] for body in replay.bodies if body and "instances" in body)
+    assert [(one["pnode"], one["snode"]) for one in wanted] == [("node1", "node2"), ("node2", "node3")]
+    for name, host in (("node2", THREE[1]), ("node3", THREE[2]), ("node1", THREE[0])):
+        assert seen[f"migrated to {name}"] == [(host.uuid, PowerState.RUNNING)]
+    assert (seen["stopped"], seen["removed"]) == ([], [])
+    assert seen["started on another node"] == [(THREE[2].uuid, PowerState.RUNNING)]
+    live, at_rest = {"allow_failover": False, "cleanup": False}, {"ignore_consistency": False}
+    third, first = ({"mode": "replace_new_secondary", "remote_node": name} for name in ("node3", "node1"))
+    assert moved(replay.bodies) == [live, third, live, first, live, at_rest]
+    memory = [seen["memory"][host.uuid] for host in THREE]
+    assert (memory[1] - memory[0], memory[0]) == (PAIR[0].memory_mib, memory[2])
+
+
+@pytest.mark.parametrize("lost", ["replace-disks", "migrate", "failover"])
+def test_a_mirrored_guest_moves_though_an_answer_is_lost(engine: Engine, tmp_path: Path, lost: str) -> None:
+    """What Ganeti did all the same is seen, and not asked for again."""
+    replay = Replay(DRBD_EXCHANGES, lost_path=lost)
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint, disk_template="drbd", hosts=THREE)
+        seen = dict(mirrored_life(driver))
+        driver.close()
+    assert replay.unexpected == []
+    assert seen["started on another node"] == [(THREE[2].uuid, PowerState.RUNNING)]
 
 
 def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 # Runs a command beside a virtual Ganeti cluster: nodes as directories, fake hypervisor, in namespaces of its own.
 # Usage: cluster.sh NODES DIRECTORY COMMAND...   Needs root and the packages of run.sh.
 set -Eeuo pipefail
-nodes=$1 root=$2; shift 2
+nodes=$1 root=$2 here=$(realpath "$(dirname "$0")"); shift 2
 
 if [ -z "${GANETI_NAMESPACE:-}" ]; then  # all that runs here ends with this process
     exec env GANETI_NAMESPACE=1 unshare --net --mount --pid --fork --kill-child --mount-proc "$0" "$nodes" "$root" "$@"
@@ -36,6 +36,12 @@ if [ -n "${GANETI_ALLOCATOR:-}" ]; then  # one more allocator program, in this n
     ln -sfn "$GANETI_ALLOCATOR" "$root.allocators/"
     mount --bind "$root.allocators" /usr/lib/ganeti/iallocators
 fi
+# Where the kernel has no DRBD: what stands in for it is read by the daemons of this namespace only.
+storage=$(realpath /usr/share/ganeti/default)/ganeti/storage
+cp --archive "$storage" "$root.storage"
+cp "$here/files_for_drbd.py" "$root.storage/"
+echo "from ganeti.storage import files_for_drbd" >> "$root.storage/bdev.py"
+mount --bind "$root.storage" "$storage"
 mkdir -p "$root.bin" "$root.tmp"
 cat > "$root.bin/ssh" <<'END'
 #!/bin/bash

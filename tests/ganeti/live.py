@@ -4,6 +4,9 @@ import hashlib
 import os
 import ssl
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,6 +30,19 @@ def gnt(*arguments: str) -> str:
     done = subprocess.run([f"{CLUSTER}/node1/cmd", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout
+
+
+@contextmanager
+def mirrored_cluster() -> Iterator[None]:
+    """DRBD is among the cluster's disk templates, of files (``files_for_drbd.py``)."""
+    both = "diskless,sharedfile"
+    modify = partial(gnt, "gnt-cluster", "modify")
+    modify(f"--enabled-disk-templates=drbd,{both}", "--vg-name=mirrored", "--drbd-usermode-helper=/bin/true")
+    modify("--disk-parameters=drbd:metavg=mirrored")
+    modify(f"--ipolicy-disk-templates=drbd,{both}")
+    yield
+    modify(f"--ipolicy-disk-templates={both}")
+    modify(f"--enabled-disk-templates={both}", "--vg-name=", "--drbd-usermode-helper=")
 
 
 def address(node: int) -> HostAddress:

@@ -1,6 +1,6 @@
 """The sweeper's look at hosts: states of hosts and VMs follow what is seen, and alerts tell of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,12 @@ class Window(OneDriver):
     def __init__(self, driver: Any) -> None:
         super().__init__(driver)
         self.looked: list[list[UUID]] = []
+        self.memory: dict[UUID, int] = {}
+
+    def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
+        """What a test says."""
+        del hosts, timeout_s
+        return self.memory
 
     def driver_for(self, hypervisor: str) -> Any:
         """Itself."""
@@ -165,6 +171,33 @@ def test_waits_are_settings(fleet: Fleet, watch: HostWatch, clock: Clock) -> Non
     join_again(fleet.control, "a-1-1")
     watch.watch_hosts()
     assert state_of(fleet, "a-1-1") == "Up"
+
+
+def test_memory_of_hosts_follows_what_drivers_say(
+    fleet: Fleet, guest_watch: HostWatch, window: Window, clock: Clock
+) -> None:
+    """Of those that they know it of, every half a minute; what is claimed stays so."""
+
+    def memory() -> dict[str, tuple[int, int]]:
+        rows = fleet.zone.rows(
+            "SELECT h.name, h.memory_mib, c.memory_mib_limit FROM hosts h JOIN host_capacity c ON c.host_id = h.id"
+        )
+        return {row.name: (row.memory_mib, row.memory_mib_limit) for row in rows}
+
+    before = memory()
+    host = fleet.zone.rows("SELECT uuid, name FROM hosts ORDER BY id LIMIT 1")[0]
+    window.memory = {host.uuid: 4096}
+    guest_watch.watch_hosts()
+    factor = before[host.name][1] / before[host.name][0]
+    assert memory() == before | {host.name: (4096, int(4096 * factor))}
+    window.memory = {host.uuid: 2048}
+    later(fleet, clock, 29)
+    guest_watch.watch_hosts()
+    assert memory()[host.name][0] == 4096
+    later(fleet, clock, 1)
+    guest_watch.watch_hosts()
+    assert memory()[host.name][0] == 2048
+    fleet.assert_intact()
 
 
 @pytest.mark.parametrize("state", list(HostState))

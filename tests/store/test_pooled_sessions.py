@@ -1,11 +1,27 @@
 """What the service leaves in a session of the database: nothing, for behind a pooler it is somebody else's next."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
+import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Integer,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    func,
+    literal,
+    null,
+    select,
+    text,
+)
 
+from bulkdeploy.store.database.compiled_query import CompiledQuery, TwoQueries
 from bulkdeploy.store.database.engine import (
     Plans,
     WriteWhereReading,
@@ -99,3 +115,46 @@ def test_connections_for_reading_let_queries_through_alone(database_url: str, st
     with engine.connect() as connection, pytest.raises(WriteWhereReading):
         connection.exec_driver_sql(statement)
     engine.dispose()
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+def test_compiled_queries_read_what_sqlalchemy_reads(database_url: str, prepares: bool) -> None:
+    """Past SQLAlchemy the rows are the same to the type, plans kept or not, however often it is run."""
+    some = select(
+        bindparam("text", "", Text).label("given"),
+        literal("100 % of 'it'").label("quoted"),
+        cast(bindparam("text", "", Text) + literal("-0000-4000-8000-000000000000"), Uuid).label("uuid"),
+        func.jsonb_build_array(1, "two", null()).label("json"),
+        literal(datetime(2026, 1, 2, tzinfo=UTC)).label("moment"),
+        null().label("nothing"),
+    )
+    query, given = CompiledQuery(some), "0123abcd"
+    engine = create_reading_engine(database_url, pool_size=1, prepares=prepares)
+    try:
+        with engine.connect() as connection:
+            expected = [dict(connection.execute(some, {"text": given}).mappings().one())]
+            for _ in range(3):
+                assert query.rows(connection, text=given) == expected
+                assert query.rows(connection, text="4567abcd") != expected
+            with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+                query.rows(connection, text="%s")
+            assert query.rows(connection, text=given) == expected
+            kept = connection.execute(text(PREPARED)).scalar_one()
+            assert bool(kept) is prepares
+    finally:
+        engine.dispose()
+
+
+def test_two_queries_are_one_statement(engine: Engine) -> None:
+    """Each has its own rows, many or none."""
+    numbers = func.generate_series(1, cast(bindparam("most", "0", Text), Integer)).column_valued("n")
+    words = func.string_to_table(bindparam("words", "", Text), ",").column_valued("w")
+    both = TwoQueries(select(numbers.label("number")), select(words.label("word"), literal(7).label("number")))
+    with engine.connect() as connection:
+        reading = connection.execution_options(isolation_level="AUTOCOMMIT")
+        for most, given in ((0, ""), (2, ""), (0, "a,b"), (3, "a")):
+            numbered, worded = both.rows(reading, most=str(most), words=given)
+            assert [row["number"] for row in numbered] == list(range(1, most + 1))
+            assert [(row["word"], row["number"]) for row in worded] == [
+                (word, 7) for word in given.split(",") if word
+            ]

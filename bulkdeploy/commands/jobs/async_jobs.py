@@ -1,8 +1,12 @@
 """queryAsyncJobResult and listAsyncJobs (reference section 3)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
@@ -15,7 +19,10 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
 from bulkdeploy.services.virtual_machines import guest_passwords
+from bulkdeploy.store.accounts.callers import KeyHolder
+from bulkdeploy.store.accounts.callers_of_jobs import holder_and_job
 from bulkdeploy.store.jobs import async_jobs
+from bulkdeploy.store.jobs.async_jobs import FoundJob
 from bulkdeploy.store.known_entities import knows_owner
 from bulkdeploy.store.listing import Page
 
@@ -30,11 +37,14 @@ RESOURCE: tuple[Parameter, ...] = (
 NOBODY = 0
 """No account has this id."""
 
+CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+"""A uuid as answers have it."""
+
 
 def query_async_job_result(call: Call) -> Mapping[str, Any]:
     """One job, with its result once it is finished; by a VM, the job that was made for it last.
 
-    Thousands of clients ask this again and again, so it is one statement besides the caller's.
+    Thousands of clients ask this again and again, so it is looked up together with the caller.
 
     Raises:
         UnknownEntity: the job expired, or belongs to an account whose jobs the caller may not see.
@@ -42,11 +52,26 @@ def query_async_job_result(call: Call) -> Mapping[str, Any]:
     job_id = call.text("jobid")
     if job_id is None:
         return _newest_job(call)
-    by_number = job_id.isdecimal() and not call.caller.is_root_admin
-    job = None if by_number else _own(call, async_jobs.find_job(call.connection, job_id))
+    if job_id in call.found:
+        found = call.found[job_id]
+    elif job_id.isdecimal() and not call.caller.is_root_admin:
+        found = None
+    else:
+        found = async_jobs.find_job(call.connection, job_id)
+    job = _own(call, found)
     if job is None:
         raise UnknownEntity(call.command.name, "jobid", job_id)
     return job
+
+
+def _find_with_caller(
+    connection: Connection, api_key: str, sent: Callable[[str], str | None]
+) -> tuple[KeyHolder | None, Mapping[str, FoundJob | None]] | None:
+    job_id = sent("jobid")
+    if job_id is None or not CANONICAL.fullmatch(job_id):
+        return None
+    holder, job = holder_and_job(connection, api_key, UUID(job_id))
+    return holder, {job_id: job}
 
 
 def _newest_job(call: Call) -> Mapping[str, Any]:
@@ -57,7 +82,7 @@ def _newest_job(call: Call) -> Mapping[str, Any]:
     return job
 
 
-def _own(call: Call, found: tuple[int, Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
+def _own(call: Call, found: FoundJob | None) -> Mapping[str, Any] | None:
     """The job, where the caller may know of it; whether there is none or another's takes the same statements."""
     account_id, row = (NOBODY, None) if found is None else found
     mine = call.caller.is_root_admin or account_id == call.caller.owner.account_id
@@ -82,6 +107,7 @@ COMMANDS: tuple[Command, ...] = (
         response=replace(ASYNC_JOB, key="asyncjob"),
         parameters=(uuid("jobid", Entity.JOB, "the job", resolved=False), *RESOURCE),
         rules=(ExactlyOne(("jobid", "resourceid")), Needs("resourceid", "resourcetype")),
+        find_with_caller=_find_with_caller,
     ),
     Command(
         name="listAsyncJobs",

@@ -75,6 +75,15 @@ def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.
     """
+    return [(number, json.dumps(ops)) for number, ops in active_ops(rapi, timeout_s=timeout_s)]
+
+
+def active_ops(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:
+    """Jobs under way: number and opcodes.
+
+    Raises:
+        NotAnswered, JobFailed: as ``Rapi.query``.
+    """
     where = ["|", *(["=", "status", status] for status in ACTIVE)]
     active = rapi.query("job", ("id", "ops"), where, timeout_s=timeout_s)
-    return [(int(number), json.dumps(ops)) for number, ops in active]
+    return [(int(number), ops) for number, ops in active]

@@ -7,11 +7,13 @@ own default. Source: Ganeti's doc/rapi.rst, version 3.0, ``/2/instances``.
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.ganeti.options import DiskParameter, GanetiOptions
+from bulkdeploy.drivers.hosts import HostAddress
 
 ROUTED = "routed"
 MODES = {"ovs": "openvswitch"}
@@ -28,6 +30,11 @@ class NoRoute(Exception):
 
     def __init__(self) -> None:
         super().__init__("the mode is routed, and a nic without an address has no route")
+
+
+def node_of(host: HostAddress) -> str:
+    """The node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
+    return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 
 def mib(volume: VolumeSpec) -> int:

@@ -6,13 +6,15 @@ Fences are compared before an instance is asked for, and once it runs: a worker 
 what it made. Instances that start together are made by one request. Instances without our tag are never touched.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import urlsplit
 from uuid import UUID
+
+import structlog
 
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
@@ -28,6 +30,11 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.ganeti.cluster_state import (
+    MEMORY_FIELDS_OF_INSTANCES,
+    MEMORY_FIELDS_OF_NODES,
+    memory_for_guests,
+)
 from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.devices import (
     DEVICE_PARAMETERS,
@@ -35,16 +42,24 @@ from bulkdeploy.drivers.ganeti.devices import (
     disks_of,
     mib,
     nics_of,
+    node_of,
     operating_system,
 )
+from bulkdeploy.drivers.ganeti.mirrors import Mirrors, lacking
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.iallocator.refusal import Refusal
+
+log = structlog.get_logger(__name__)
 
 SUFFIX = ".bulkdeploy"
 TAG = "bulkdeploy:"
+MOST_STEPS = 6
+"""From primary and secondary anywhere to a given primary: three, and as many by others meanwhile."""
+
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
 
@@ -55,6 +70,7 @@ class _Instance:
 
     uuid: UUID
     node: str
+    secondary: str | None
     runs: bool
     wanted: bool
     vcpus: int
@@ -88,6 +104,7 @@ class GanetiDriver(BatchDriver):
         self._options, self._rapi = options, rapi
         self._slots = BoundedSemaphore(options.jobs_at_once)
         self._storage = NodeStorage(rapi, self._slots, options.disk_template)
+        self._mirrors = Mirrors(rapi, options, lambda: self._records)
 
     @classmethod
     def from_options(cls, options: GanetiOptions) -> Self:
@@ -112,18 +129,14 @@ class GanetiDriver(BatchDriver):
         if parts.scheme != "ganeti" or not name:
             raise DriverError("connect", "any host", "its url must be ganeti://NODE", transient=False)
         node = self._node(name, timeout_s)
-        theirs = sum(
-            int(row["beparams"]["maxmem"])
-            for row in self._rows(timeout_s)
-            if row["pnode"] == node["name"] and _tagged(row) is None
-        )
+        memory = self._memory("connect", timeout_s)
         return HostModel(
             name=node["name"],
             ip_address=node["pip"],
             cpu_sockets=node["csockets"] or 1,
             cpu_cores=node["ctotal"],
             cpu_mhz=self._options.cpu_mhz,
-            memory_mib=max(node["mtotal"] - self._options.reserved_memory_mib - theirs, 0),
+            memory_mib=memory.get(node["name"], 0),
             local_disk_bytes=(node["dtotal"] or 0) * MIB,
         )
 
@@ -137,7 +150,12 @@ class GanetiDriver(BatchDriver):
         except (NotAnswered, JobFailed) as error:
             raise failure("look", ANY_HOST, error) from error
         nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
-        return [_state_of(host, nodes.get(_node_of(host))) for host in hosts]
+        return [_state_of(host, nodes.get(node_of(host))) for host in hosts]
+
+    def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
+        """See HypervisorDriver: what others' instances, and the failure of another node, leave of each node's."""
+        memory = self._memory("look", timeout_s)
+        return {host.uuid: memory[node_of(host)] for host in hosts if node_of(host) in memory}
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
         """See BatchDriver: instances that are not there yet are made by one request, the rest call by call."""
@@ -175,14 +193,28 @@ class GanetiDriver(BatchDriver):
             new = [one for one in wanted if one[0].name not in there]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
-                definitions = [definition for _, _, definition in submitted]
-                creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
-                answers |= {
-                    call.guest: partial(self._wait_for, call, start, creations, position)
-                    for position, (call, start, _) in enumerate(submitted)
-                }
-        except (NotAnswered, JobFailed):
+                answers |= self._submit(submitted, timeout_s)
+        except (NotAnswered, JobFailed, DriverError):
             for _ in submitted:  # each looks for itself what became of it
+                self._slots.release()
+        return answers
+
+    def _submit(
+        self, wanted: Sequence[tuple["_Call", StartCall, dict[str, Any]]], timeout_s: float
+    ) -> dict[UUID, Answer]:
+        """One request for all of these that get the nodes they need; each has a slot."""
+        answers: dict[UUID, Answer] = {}
+        with self._mirrors.placed([definition for _, _, definition in wanted], timeout_s=timeout_s) as placed:
+            both = list(zip(wanted, placed, strict=True))
+            fitting = [(one, found) for one, found in both if not isinstance(found, DriverError)]
+            if fitting:
+                definitions = [definition for _, definition in fitting]
+                creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
+        for position, ((call, start, _), _) in enumerate(fitting):
+            answers[call.guest] = partial(self._wait_for, call, start, creations, position)
+        for (call, _, _), found in both:
+            if isinstance(found, DriverError):
+                answers[call.guest] = partial(_fail, found)
                 self._slots.release()
         return answers
 
@@ -214,12 +246,14 @@ class GanetiDriver(BatchDriver):
             found = None
         if found is None:
             call.make(guest)
-        elif found.node != _node_of(host):
+        elif found.node != node_of(host):
             call.bring_here(found)
         call.keep_or_undo()
         if found is not None and not found.runs:
             call.grow(guest.volumes, found, step="volume")
             call.run("boot", "PUT", "instances", call.name, "startup")
+        if found is not None and found.secondary is not None:
+            call.keep_mirrored()
 
     def _stop(self, call: "_Call", *, forced: bool, timeout_s: float) -> None:
         """The instance stays, and is on no host as far as others are told."""
@@ -249,7 +283,7 @@ class GanetiDriver(BatchDriver):
         if found is None or not (found.runs or found.wanted):
             call.let_go(where)
             return None
-        if found.node != _node_of(host):
+        if found.node != node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
 
@@ -274,14 +308,19 @@ class GanetiDriver(BatchDriver):
         found = call.look("migrate")
         if found is None or not found.runs:
             raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
-        if found.node != _node_of(destination):
+        if found.secondary is not None:
             fences.move(guest.uuid, source.uuid, destination.uuid, fence)
-            body = {"target_node": _node_of(destination), "allow_failover": False, "cleanup": False}
+            if not call.bring_mirrored("migrate").runs:
+                raise call.error("migrate", "the guest does not run any more")
+            call.keep_mirrored()
+        elif found.node != node_of(destination):
+            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+            body = {"target_node": node_of(destination), "allow_failover": False, "cleanup": False}
             try:
                 call.run("migrate", "PUT", "instances", call.name, "migrate", body=body)
             except DriverError:
                 found = call.look("migrate")  # another call may have moved it
-                if found is None or not found.runs or found.node != _node_of(destination):
+                if found is None or not found.runs or found.node != node_of(destination):
                     raise
         fences.move(guest.uuid, destination.uuid, None, fence)
 
@@ -292,7 +331,7 @@ class GanetiDriver(BatchDriver):
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.fenced_here("resize")
         found = call.look("resize")
-        if host is not None and (found is None or not found.runs or found.node != _node_of(host)):
+        if host is not None and (found is None or not found.runs or found.node != node_of(host)):
             raise call.error("resize", f"guest {guest_uuid} does not run there")
         if found is None or volume.uuid not in found.volumes:
             return
@@ -314,7 +353,7 @@ class GanetiDriver(BatchDriver):
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver: instances that run, or are to run."""
-        hosts = {_node_of(host): host.uuid for host in self._records.directory.hosts()}
+        hosts = {node_of(host): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances(LOOK_SECONDS):
             if (one.runs or one.wanted) and one.node in hosts:
                 power = PowerState.RUNNING if one.runs else PowerState.STOPPED
@@ -329,17 +368,17 @@ class GanetiDriver(BatchDriver):
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
         """See HypervisorDriver."""
-        return self._storage.units_of(_node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
+        return self._storage.units_of(node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
 
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
         """See HypervisorDriver: Ganeti stops allocation on physical volumes of LVM."""
         if unit.unit_type not in MODIFIABLE:
             super().set_allocatable(host, unit, allocatable=allocatable, timeout_s=timeout_s)
-        self._storage.modify(_node_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
+        self._storage.modify(node_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
 
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
         """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
-        self._storage.repair(_node_of(host), unit, timeout_s)
+        self._storage.repair(node_of(host), unit, timeout_s)
 
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
         if found.volumes and self._options.disk_template != "diskless":
@@ -361,6 +400,17 @@ class GanetiDriver(BatchDriver):
         if node["offline"] or not node["vm_capable"]:
             raise DriverError("connect", name, "the node is offline or not vm_capable", transient=True)
         return dict(node)
+
+    def _memory(self, step: str, timeout_s: float) -> dict[str, int]:
+        """The memory in MiB that our instances may have of each node that answers."""
+        try:
+            instances = self._rapi.query("instance", MEMORY_FIELDS_OF_INSTANCES, timeout_s=timeout_s)
+            nodes = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure(step, ANY_HOST, error) from error
+        return memory_for_guests(
+            nodes, instances, reserved_mib=self._options.reserved_memory_mib, tag=f"{TAG}uuid:"
+        )
 
     def _rows(self, timeout_s: float) -> list[dict[str, Any]]:
         try:
@@ -391,22 +441,44 @@ class _Call(FencedCall):
 
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
         """A job, of which Ganeti keeps who wanted it."""
-        query["reason"] = f"{TAG}{self.guest}:{self.fence}"
-        rapi = self._driver._rapi
         with self._driver._slots:
             try:
-                return rapi.run(method, path_of(*path), body, timeout_s=self.left, **query)
-            except (NotAnswered, JobFailed) as error:
-                if step in ("stop", "delete") and isinstance(error, JobFailed) and error.code == "unknown_entity":
-                    return None  # what is absent neither runs nor exists
-                raise failure(step, self.host_name, error) from error
+                return self.wait(step, self.submit(step, method, *path, body=body, **query))
+            except _Gone:
+                return None  # what is absent neither runs nor exists
+
+    def submit(self, step: str, method: str, *path: str, body: object = None, **query: str) -> int:
+        """The number of a job that Ganeti was given."""
+        query["reason"] = f"{TAG}{self.guest}:{self.fence}"
+        try:
+            return self._driver._rapi.submit(method, path_of(*path), body, timeout_s=self.left, **query)
+        except (NotAnswered, JobFailed) as error:
+            raise self._failure(step, error) from error
+
+    def wait(self, step: str, number: int) -> Any:
+        """Wait for a job's end; what its last opcode gave."""
+        try:
+            return self._driver._rapi.wait(number, timeout_s=self.left)
+        except (NotAnswered, JobFailed) as error:
+            raise self._failure(step, error) from error
+
+    def _failure(self, step: str, error: Exception) -> DriverError:
+        found = failure(step, self.host_name, error)
+        if step in ("stop", "delete") and isinstance(error, JobFailed) and error.code == "unknown_entity":
+            return _Gone(step, self.host_name, found.reason, transient=False)
+        return found
 
     def make(self, guest: GuestSpec) -> None:
         """Make the instance, and start it; one that runs by now is fine."""
         wanted = self.definition(guest)
         self.check_fence("volume")
         try:
-            self.run("volume", "POST", "instances", body=wanted)
+            with self._driver._slots:
+                with self._driver._mirrors.placed([wanted], timeout_s=self.left) as (placed,):
+                    if isinstance(placed, DriverError):
+                        raise placed
+                    number = self.submit("volume", "POST", "instances", body=placed)
+                self.wait("volume", number)
         except DriverError as error:
             self.check_made(error)
 
@@ -417,7 +489,7 @@ class _Call(FencedCall):
             DriverError: ``error``, where it is not; or it can not be started.
         """
         found = self.look("volume")
-        if found is None or self.host is None or found.node != _node_of(self.host):
+        if found is None or self.host is None or found.node != node_of(self.host):
             raise error
         if not found.runs:
             self.keep_or_undo()
@@ -440,8 +512,92 @@ class _Call(FencedCall):
         if found.runs:
             text = f"guest {self.guest} runs on node {found.node}"
             raise DriverError("boot", self.host_name, text, transient=False)
-        body = {"target_node": _node_of(self.host), "ignore_consistency": False}
+        if found.secondary is not None:
+            self.bring_mirrored("boot")
+            return
+        body = {"target_node": node_of(self.host), "ignore_consistency": False}
         self.run("boot", "PUT", "instances", self.name, "failover", body=body)
+
+    def bring_mirrored(self, step: str) -> _Instance:
+        """Let an instance with a secondary be on the call's node, which becomes its secondary first if need be.
+
+        Each step follows from where the instance is then, so that a call goes on where another one has died. Where
+        its primary is offline it starts on its secondary, and comes here from there.
+
+        Raises:
+            DriverError: it is not here.
+        """
+        assert self.host is not None  # noqa: S101 - only starts and migrations bring
+        target = node_of(self.host)
+        found = self._settled(step)
+        for _ in range(MOST_STEPS):
+            if found.node == target:
+                return found
+            self.check_fence(step)
+            try:
+                if found.secondary == target or self._is_offline(step, found.node):
+                    self._exchange(step, found)
+                else:
+                    self._mirror_on(step, target)
+            except DriverError:
+                before, found = found, self._settled(step)
+                if (found.node, found.secondary) == (before.node, before.secondary):
+                    raise
+            else:
+                found = self._settled(step)
+        raise self.error(step, f"instance {self.name} is on node {found.node}, and others move it", transient=True)
+
+    def keep_mirrored(self) -> None:
+        """See to it that its secondary may stay where it is, or have Ganeti make another one.
+
+        That job is not waited for: the guest runs, and its disks are copied for as long as it takes. Where no node
+        takes it, it stays, which is logged.
+        """
+        try:
+            with self._driver._mirrors.plan("volume", timeout_s=self.left) as plan:
+                found = plan.new_secondary(self.name)
+                if isinstance(found, str):
+                    self.submit("volume", *self._replacing, body=_replacing(found))
+            why = found.reason if isinstance(found, Refusal) else None
+        except DriverError as error:
+            why = error.reason
+        if why is not None:
+            log.warning("secondary_stays", instance=self.name, why=why)
+
+    def _mirror_on(self, step: str, node: str) -> None:
+        with self._driver._slots:
+            with self._driver._mirrors.plan(step, timeout_s=self.left) as plan:
+                refusal = plan.moves_to(self.name, node)
+                if refusal is not None:
+                    raise lacking(step, self.host_name, refusal)
+                number = self.submit(step, *self._replacing, body=_replacing(node))
+            self.wait(step, number)
+
+    @property
+    def _replacing(self) -> tuple[str, ...]:
+        return "POST", "instances", self.name, "replace-disks"
+
+    def _exchange(self, step: str, found: _Instance) -> None:
+        """Let primary and secondary change places, live where the instance runs."""
+        if found.runs:
+            body = {"allow_failover": False, "cleanup": False}
+            self.run(step, "PUT", "instances", self.name, "migrate", body=body)
+        else:
+            self.run(step, "PUT", "instances", self.name, "failover", body={"ignore_consistency": False})
+
+    def _is_offline(self, step: str, node: str) -> bool:
+        try:
+            return self._driver._mirrors.is_offline(node, timeout_s=self.left)
+        except (NotAnswered, JobFailed) as error:
+            raise failure(step, self.host_name, error) from error
+
+    def _settled(self, step: str) -> _Instance:
+        """The instance once no job is under way that moves it."""
+        self.settle(step)
+        found = self._get(step)
+        if found is None:
+            raise self.error(step, "the instance is gone")
+        return found
 
     def grow(self, volumes: Sequence[VolumeSpec], found: _Instance, *, step: str) -> None:
         """Let disks that are smaller than wanted grow, to a size: asked for twice they are no larger."""
@@ -504,7 +660,7 @@ class _Call(FencedCall):
             DriverError: options lack its operating system; or a nic is to be routed and has no address.
         """
         assert self.host is not None  # noqa: S101 - only starts make
-        node = _node_of(self.host)
+        node = node_of(self.host)
         options = self._driver._options
         try:
             nics = nics_of(guest, options)
@@ -547,13 +703,12 @@ class _Call(FencedCall):
         return wanted["default"]
 
 
+class _Gone(DriverError):
+    """The instance that is to be stopped or removed is not there."""
+
+
 def _fail(error: DriverError) -> NoReturn:
     raise error
-
-
-def _node_of(host: HostAddress) -> str:
-    """The node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
-    return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 
 def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
@@ -567,6 +722,10 @@ def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Seque
         state = "drained" if drained else "not vm_capable"
         return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
     return []
+
+
+def _replacing(node: str) -> dict[str, Any]:
+    return {"mode": "replace_new_secondary", "remote_node": node}
 
 
 def _tag_of(volume: VolumeSpec) -> str:
@@ -598,6 +757,7 @@ def _read(row: dict[str, Any]) -> _Instance:
     return _Instance(
         uuid=uuid,
         node=row["pnode"],
+        secondary=next(iter(row["snodes"]), None),
         runs=bool(row["oper_state"]),
         wanted=row["admin_state"] == "up",
         vcpus=int(row["beparams"]["vcpus"]),

@@ -7,8 +7,8 @@ from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.options import DriverOptions
 
-DiskTemplate = Literal["blockdev", "diskless", "ext", "file", "gluster", "plain", "rbd", "sharedfile"]
-"""Disk templates whose instances need one node."""
+DiskTemplate = Literal["blockdev", "diskless", "drbd", "ext", "file", "gluster", "plain", "rbd", "sharedfile"]
+"""Ganeti's disk templates; instances with drbd need two nodes, of which we choose both."""
 
 DiskParameter = Literal["access", "metavg", "mode", "provider", "vg"]
 """Parameters of a disk that offerings, root admins and this driver's options may say."""
@@ -28,10 +28,7 @@ class GanetiOptions(DriverOptions):
     )
     group: str | None = Field(default=None, description="Hosts must be of this node group. Unset: of any.")
     hypervisor: str = Field(default="kvm", description="Ganeti's hypervisor of the instances.")
-    disk_template: DiskTemplate = Field(
-        default="plain",
-        description="Ganeti's disk template of the instances; drbd is not among them.",
-    )
+    disk_template: DiskTemplate = Field(default="plain", description="Ganeti's disk template of the instances.")
     disk_parameters: dict[DiskParameter, str] = Field(
         default_factory=dict,
         description="Parameters of all disks, such as vg; offerings say others. Unset: the cluster's own.",

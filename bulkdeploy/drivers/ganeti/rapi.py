@@ -93,10 +93,15 @@ class Rapi:
             JobFailed: see there; also where the thing that the path names is not there (``unknown_entity``).
         """
         end = time.monotonic() + timeout_s
+        number = self.submit(method, path, body, timeout_s=timeout_s, **query)
+        return self.wait(number, timeout_s=end - time.monotonic())
+
+    def submit(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> int:
+        """The number of a job; see ``run``."""
         number = self.send(method, path, body, timeout_s=timeout_s, **query)
         if number is None:
             raise JobFailed("unknown_entity", f"{path} is not there")
-        return self.wait(int(number), timeout_s=end - time.monotonic())
+        return int(number)
 
     def wait(self, number: int, *, timeout_s: float) -> Any:
         """Wait for a job's end; see ``run``."""

@@ -4,7 +4,7 @@ One statement each. Looking somebody up says nothing about whether the credentia
 whether the user is enabled: ``api.authenticate`` and ``services.accounts.sessions`` decide that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,11 +142,12 @@ def is_enabled(row: Mapping[Any, Any]) -> bool:
     return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
 
 
-BY_API_KEY = CompiledQuery(
+KEY_HOLDERS = (
     callers(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
     .join(api_keys, api_keys.c.user_id == users.c.id)
     .where(api_keys.c.api_key == func.any(func.string_to_array(bindparam("api_keys", "", Text), RECORD_SEPARATOR)))
 )
+BY_API_KEY = CompiledQuery(KEY_HOLDERS)
 
 BY_USERNAME = (
     callers(unlocked_password().label("password_hash"), users.c.firstname, users.c.lastname, users.c.timezone)
@@ -162,7 +163,11 @@ def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
 
 
 def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
-    rows = BY_API_KEY.rows(connection, api_keys=RECORD_SEPARATOR.join(keys))
+    return holders_of(BY_API_KEY.rows(connection, api_keys=RECORD_SEPARATOR.join(keys)))
+
+
+def holders_of(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, KeyHolder]:
+    """Rows of KEY_HOLDERS by their keys."""
     return {
         row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
         for row in rows

@@ -1,54 +1,122 @@
-"""Queries that are asked thousands of times a second, put together once and run without SQLAlchemy's part in it.
+"""Queries that are asked thousands of times a second, put together once and run on libpq, the client below psycopg.
 
-That part (looking the statement up, its parameters, a description of each column) costs more than the rest of such
-a statement in this process: docs/performance.md has the measurement.
+What SQLAlchemy and psycopg do around such a statement (looking it up, its parameters, a cursor, a description of
+each column) costs more than the rest of it in this process: docs/performance.md has the measurement.
 """
 
+import re
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.sql import Literal
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection, Select, false, select
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from bulkdeploy.store.database.copying import psycopg_connection
 
+PREPARED = "bulkdeploy_prepared"
+_PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
+
 
 class CompiledQuery:
-    """A query whose columns psycopg reads as they are; its parameters have defaults."""
+    """A query whose columns psycopg reads as they are; its parameters are texts, and have defaults."""
 
     def __init__(self, query: Select[Any]) -> None:
         self._query = query
 
     @cached_property
     def _compiled(self) -> tuple[bytes, tuple[str, ...]]:
-        """The SQL, with all values in it but those of the query's own parameters, and the columns' names."""
+        """The SQL, with all values in it but those of the query's own parameters, and the names of these."""
         compiled = self._query.compile(
             dialect=PGDialect_psycopg(),  # type: ignore[no-untyped-call]
             compile_kwargs={"render_postcompile": True},
         )
-        text = str(compiled)
-        own = {bind.key for bind in compiled.binds.values() if not bind.unique}
-        for name, value in compiled.params.items():
-            if name not in own:
-                plain = value.value if isinstance(value, Enum) else value
-                text = text.replace(f"%({name})s", Literal(plain).as_string().replace("%", "%%"))
-        return text.encode(), tuple(str(column.name) for column in self._query.selected_columns)
+        own = tuple(bind.key for bind in compiled.binds.values() if not bind.unique)
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name is None:
+                return "%"
+            if name in own:
+                return f"${own.index(name) + 1}"
+            constant = compiled.params[name]
+            return Literal(constant.value if isinstance(constant, Enum) else constant).as_string()
+
+        return _PLACEHOLDER.sub(value, str(compiled)).encode(), own
+
+    @cached_property
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(str(column.name) for column in self._query.selected_columns)
 
     def rows(self, connection: Connection, **parameters: str) -> list[dict[str, Any]]:
         """The rows by column name, for these values of the query's parameters."""
-        names = self._compiled[1]
-        return [dict(zip(names, row, strict=True)) for row in self.tuples(connection, **parameters)]
+        return [dict(zip(self._columns, row, strict=True)) for row in self.tuples(connection, **parameters)]
 
     def tuples(self, connection: Connection, **parameters: str) -> list[tuple[Any, ...]]:
-        """The rows as they are."""
-        sql, _ = self._compiled
+        """The rows as they are.
+
+        Raises:
+            psycopg.Error: the database refused the query, or cannot be reached.
+        """
         below = psycopg_connection(connection)
-        try:
-            with below.cursor() as cursor:
-                cursor.execute(sql, parameters)
-                return cursor.fetchall()
-        finally:
-            if below.closed:  # SQLAlchemy did not see it break, and would try to use it again
-                connection.invalidate()
+        if not below.autocommit:  # a transaction that psycopg has yet to begin
+            return [tuple(row) for row in connection.execute(self._query, parameters)]
+        sql, names = self._compiled
+        values = [parameters[name].encode() for name in names]
+        if below.prepare_threshold is None:
+            result = below.pgconn.exec_params(sql, values)
+        else:
+            prepared: dict[CompiledQuery, bytes] = connection.info.setdefault(PREPARED, {})
+            if self not in prepared:
+                name = b"bulkdeploy_%d" % len(prepared)
+                _require(below.pgconn.prepare(name, sql), below.pgconn, connection)
+                prepared[self] = name
+            result = below.pgconn.exec_prepared(prepared[self], values)
+        return _rows(_require(result, below.pgconn, connection), below)
+
+
+class TwoQueries:
+    """Two queries as one statement: one round trip, and both see the same moment."""
+
+    def __init__(self, first: Select[Any], second: Select[Any]) -> None:
+        left, right = first.subquery("first"), second.subquery("second")
+        both = left.join(right, false(), full=True)
+        self._both = CompiledQuery(select(*left.columns, *right.columns).select_from(both))
+        self._names = tuple(left.columns.keys()), tuple(right.columns.keys())
+
+    def rows(self, connection: Connection, **parameters: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The rows of each by column name; the first column of neither is ever NULL."""
+        first, second = self._names
+        of_first, of_second = [], []
+        for row in self._both.tuples(connection, **parameters):
+            if row[0] is not None:
+                of_first.append(dict(zip(first, row[: len(first)], strict=True)))
+            else:
+                of_second.append(dict(zip(second, row[len(first) :], strict=True)))
+        return of_first, of_second
+
+
+def _rows(result: PGresult, below: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    reader = Transformer(below)
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
+
+
+def _require(result: PGresult, session: PGconn, connection: Connection) -> PGresult:
+    """The result, where it is one.
+
+    Raises:
+        psycopg.Error: it says what went wrong.
+    """
+    if session.status == ConnStatus.BAD:  # SQLAlchemy did not see it break, and would try to use it again
+        connection.invalidate()
+        raise psycopg.OperationalError(result.get_error_message())
+    if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        raise error_from_result(result)
+    return result

@@ -10,6 +10,17 @@ _HOSTS = text(
     "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM hosts h WHERE h.removed IS NULL ORDER BY h.id"
 )
 
+_CLOSED_HOSTS = text(
+    "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM hosts h WHERE h.removed IS NULL"
+    " AND (h.state <> 'Up' OR h.resource_state <> 'Enabled') ORDER BY h.id"
+)
+
+
+def closed_hosts(connection: Connection) -> Sequence[Row[Any]]:
+    """Hosts that are not Up, or not Enabled, with the columns of ``hosts``."""
+    return connection.execute(_CLOSED_HOSTS).all()
+
+
 _HOSTS_OF_POOL = text(
     "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM storage_pools p JOIN hosts h"
     " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, text
 from bulkdeploy.store.database.arrays import int_array
 
 _WATCHED = text(
-    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id,"
+    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id, h.memory_mib,"
     " h.fenced IS NOT NULL AS fenced, w.answers,"
     " CAST(extract(epoch FROM now() - w.since) AS double precision) AS lasted_s"
     " FROM hosts h LEFT JOIN host_watches w ON w.host_id = h.id"
@@ -18,7 +18,7 @@ _WATCHED = text(
 
 
 def watched_hosts(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Hosts of these hypervisors: id, uuid, name, ip_address, hypervisor, url, state, zone_id, whether fenced.
+    """Hosts of these hypervisors: id, uuid, name, ip_address, hypervisor, url, state, zone_id, memory_mib, fenced.
 
     Where a host is, or was lately, silent: ``answers``, and for how many seconds (``lasted_s``); else None.
     """

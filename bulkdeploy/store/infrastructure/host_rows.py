@@ -41,6 +41,22 @@ def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
     )
 
 
+def set_memory(connection: Connection, memory_mib: Mapping[int, int]) -> None:
+    """Let hosts have so much memory for guests of ours, in MiB by internal id; what is claimed stays claimed."""
+    ordered = sorted(memory_mib)
+    given = {"hosts": int_array(ordered), "memory": int_array([memory_mib[host] for host in ordered])}
+    connection.execute(_LOCK_CLAIMS[0], {"hosts": given["hosts"]})
+    connection.execute(_SET_MEMORY, given)
+    refresh_limits(connection, ordered)
+
+
+_SET_MEMORY = text(
+    "UPDATE hosts h SET memory_mib = given.mib"
+    " FROM unnest(CAST(:hosts AS bigint[]), CAST(:memory AS bigint[])) AS given (id, mib)"
+    " WHERE h.id = given.id AND h.removed IS NULL"
+)
+
+
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
     """How a live host is reached, what it may promise of itself, and since when it is fenced."""
     query = (

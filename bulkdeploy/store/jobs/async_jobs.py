@@ -1,8 +1,8 @@
 """Jobs as clients see them: one, or a page of them; expired ones are gone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import orjson
@@ -27,8 +27,6 @@ from sqlalchemy import (
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.configuration.configuration import global_value
-from bulkdeploy.store.database.compiled_query import CompiledQuery
-from bulkdeploy.store.database.request_coalescing import find_coalesced
 from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
 from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.tables.accounts import accounts, domains, users
@@ -105,30 +103,28 @@ def _jobs() -> Select[Any]:
     )
 
 
+FoundJob: TypeAlias = tuple[int, dict[str, Any]]
+"""The account that made a job, and the job by wire names."""
+
 JOBS = _jobs()
-BY_UUIDS = CompiledQuery(JOBS.where(async_jobs.c.uuid == any_(cast(bindparam("uuids", "{}", Text), ARRAY(Uuid)))))
+BY_UUIDS = JOBS.where(async_jobs.c.uuid == any_(cast(bindparam("uuids", "{}", Text), ARRAY(Uuid))))
 BY_NUMBER = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
-"""Built once: clients poll by it, and building it costs more than all the rest of the call in this process."""
+"""Built once: building it costs more than all the rest of the call in this process."""
 
 
-def find_job(connection: Connection, job_id: str) -> tuple[int, dict[str, Any]] | None:
-    """The account that made a job, and the job by wire names; None where it expired or never was.
-
-    ``job_id`` is a uuid or an internal number.
-    """
-    row: Mapping[Any, Any] | None
+def find_job(connection: Connection, job_id: str) -> FoundJob | None:
+    """The job with this uuid or internal number; None where it expired or never was."""
     if job_id.isdecimal():
-        row = connection.execute(BY_NUMBER, {"id": int(job_id)}).mappings().first()
+        found = connection.execute(BY_NUMBER, {"id": int(job_id)})
     else:
-        row = find_coalesced(connection, _jobs_by_uuid, UUID(job_id))
-    if row is None:
-        return None
+        found = connection.execute(BY_UUIDS, {"uuids": "{" + str(UUID(job_id)) + "}"})
+    row = found.mappings().first()
+    return None if row is None else found_job(row)
+
+
+def found_job(row: Mapping[Any, Any]) -> FoundJob:
+    """A row of JOBS."""
     return row["account_id"], _wire(dict(row))
-
-
-def _jobs_by_uuid(connection: Connection, uuids: Sequence[UUID]) -> Mapping[UUID, dict[str, Any]]:
-    rows = BY_UUIDS.rows(connection, uuids="{" + ",".join(map(str, uuids)) + "}")
-    return {row["jobid"]: row for row in rows}
 
 
 def newest_job_of(connection: Connection, instance_type: str, instance_id: int) -> int | None:

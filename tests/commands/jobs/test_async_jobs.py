@@ -1,6 +1,7 @@
 """queryAsyncJobResult and listAsyncJobs (reference section 3)."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,36 @@ def test_jobs_of_others_are_refused(fleet: Fleet, acme: ApiClient, client: ApiCl
     for seer in (client, ApiClient(api_url, *CUSTOMERS_ADMIN)):
         assert seer.call("queryAsyncJobResult", jobid=job_id)["jobid"] == job_id
     assert refused(ApiClient(api_url, *CUSTOMERS_ADMIN), "queryAsyncJobResult", jobid=mine).status == 431
+
+
+def test_a_poll_looks_up_caller_and_job_at_once_and_answers_as_one_after_the_other(
+    fleet: Fleet, acme: ApiClient, client: ApiClient, api_url: str
+) -> None:
+    """A job's id in capitals, which is looked up after the caller, has the same answers to the byte, and errors."""
+    mine = _deploy_for_acme(fleet, acme)
+    admins = ApiClient(api_url, *CUSTOMERS_ADMIN)
+    fleet.deploy(1)
+    theirs = str(fleet.jobs()[-1].uuid)
+    for finished in (False, True):
+        if finished:
+            fleet.run()
+        for caller in (acme, admins, client):
+            for job in (mine, theirs, UNKNOWN.replace("0", "a")):
+                together, apart = (caller.get("queryAsyncJobResult", jobid=one) for one in (job, job.upper()))
+                assert (together.status, together.text) == (apart.status, apart.text.replace(job.upper(), job))
+    wrong = (replace(acme, secret_key="wrong"), replace(acme, api_key="nobody's"))
+    for stranger in wrong:
+        assert refused(stranger, "queryAsyncJobResult", jobid=mine).status == 401
+
+
+def test_a_key_that_is_disabled_polls_no_more(fleet: Fleet, acme: ApiClient) -> None:
+    """The next poll is refused, whatever a process had looked up before."""
+    job_id = _deploy_for_acme(fleet, acme)
+    assert acme.call("queryAsyncJobResult", jobid=job_id)["jobid"] == job_id
+    fleet.zone.change("UPDATE users SET state = 'disabled' WHERE username = 'acme'")
+    assert refused(acme, "queryAsyncJobResult", jobid=job_id).status == 401
+    fleet.zone.change("UPDATE users SET state = 'enabled' WHERE username = 'acme'")
+    assert acme.call("queryAsyncJobResult", jobid=job_id)["jobid"] == job_id
 
 
 def test_unknown_and_expired_jobs_are_the_same(fleet: Fleet, client: ApiClient) -> None:

@@ -1,0 +1,36 @@
+"""Who polls, and the job that is polled: found together, for all who poll at the same moment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.store.accounts.callers import KEY_HOLDERS, KeyHolder, holders_of
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
+from bulkdeploy.store.database.compiled_query import TwoQueries
+from bulkdeploy.store.database.request_coalescing import find_coalesced
+from bulkdeploy.store.jobs.async_jobs import BY_UUIDS, FoundJob, found_job
+
+HOLDERS_AND_JOBS = TwoQueries(KEY_HOLDERS, BY_UUIDS)
+
+
+def holder_and_job(connection: Connection, api_key: str, uuid: UUID) -> tuple[KeyHolder | None, FoundJob | None]:
+    """The user of an API key and, whosever it is, a job: seen at one moment, by one statement.
+
+    Whether the key is good and the job may be shown is for others to decide.
+    """
+    found = find_coalesced(connection, _holders_and_jobs, (api_key, uuid))
+    holder, row = (None, None) if found is None else found
+    return holder, None if row is None else found_job(row)
+
+
+def _holders_and_jobs(
+    connection: Connection, wanted: Sequence[tuple[str, UUID]]
+) -> Mapping[tuple[str, UUID], tuple[KeyHolder | None, Mapping[str, Any] | None]]:
+    keys, uuids = {key for key, _ in wanted}, {str(uuid) for _, uuid in wanted}
+    holding, jobs = HOLDERS_AND_JOBS.rows(
+        connection, api_keys=RECORD_SEPARATOR.join(keys), uuids="{" + ",".join(uuids) + "}"
+    )
+    holders, by_uuid = holders_of(holding), {row["jobid"]: row for row in jobs}
+    return {(key, uuid): (holders.get(key), by_uuid.get(uuid)) for key, uuid in wanted}

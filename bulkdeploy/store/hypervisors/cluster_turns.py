@@ -1,0 +1,16 @@
+"""Turns of callers that decide something about a hypervisor's cluster, one at a time."""
+
+import hashlib
+
+from sqlalchemy import Connection, text
+
+from bulkdeploy.store.locks import Lock, take_lock
+
+_PATIENCE = text("SELECT set_config('lock_timeout', :timeout, true)")
+
+
+def take_turn(connection: Connection, cluster: str, timeout_s: float) -> None:
+    """Have the turn until the transaction ends; PostgreSQL's LockNotAvailable where that takes too long."""
+    connection.execute(_PATIENCE, {"timeout": f"{max(int(1000 * timeout_s), 1)}ms"})
+    key = int.from_bytes(hashlib.sha256(cluster.encode()).digest()[:4], signed=True)
+    take_lock(connection, Lock.CLUSTER_TURNS, key)
