@@ -33,6 +33,7 @@ ROWS = {
     16: "row_16_million",
     17: "row_17_log",
     18: "row_18_peers",
+    19: "row_19_callers",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 

@@ -1,10 +1,11 @@
 """Signed calls over kept-alive connections: one by one, and as fast as many clients can."""
 
 import http.client
+import itertools
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -80,14 +81,16 @@ class Load:
         return len(self.waits) / self.seconds
 
 
-def crowd(url: str, targets: Sequence[str], clients: int, going_on: Callable[[float], bool]) -> Load:
+def crowd(url: str, targets: Iterable[str], clients: int, going_on: Callable[[float], bool]) -> Load:
     """Let ``clients`` kept-alive connections GET the targets in turn, each at once after its answer.
+
+    A list is gone through again and again; anything else has enough of them.
 
     One thread and an event loop: the clients must cost less than the server that is measured.
     """
     host, port = urlsplit(url).hostname, urlsplit(url).port
-    requests = [f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for target in targets]
-    turn = _cycle(requests)
+    again = itertools.cycle(targets) if isinstance(targets, Sequence) else targets
+    turn = (f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for target in again)
     waits: list[float] = []
     with selectors.DefaultSelector() as selector:
         links = [_Link(socket.create_connection((host, port))) for _ in range(clients)]
@@ -104,13 +107,10 @@ def crowd(url: str, targets: Sequence[str], clients: int, going_on: Callable[[fl
                     link.send(next(turn))
         took = time.perf_counter() - began
         for link in links:
+            while not link.receive():  # what is under way must not burden what is measured next
+                pass
             link.socket.close()
     return Load(waits, took)
-
-
-def _cycle(requests: Sequence[bytes]) -> Iterator[bytes]:
-    while True:
-        yield from requests
 
 
 class _Link:

@@ -37,6 +37,9 @@ PLAN_SECONDS = Histogram(
 CLAIM_CONFLICTS = Counter(
     "bulkdeploy_claim_conflicts", "Transactions repeated because another one was faster", ["reason"]
 )
+SHARED_TRANSACTIONS = Histogram(
+    "bulkdeploy_shared_transaction_calls", "Deploy calls committed together", buckets=(1, 2, 5, 10, 20, 50)
+)
 LOCK_TIMEOUTS = Counter(
     "bulkdeploy_lock_timeouts", "Transactions begun anew, everything given back, because a host's lock was not free"
 )
@@ -69,7 +72,10 @@ class Program(StrEnum):
 
 
 OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
-    Program.API: (CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS, CLAIM_CONFLICTS, LOCK_TIMEOUTS),
+    Program.API: (
+        *(CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS),
+        *(SHARED_TRANSACTIONS, CLAIM_CONFLICTS, LOCK_TIMEOUTS),
+    ),
     Program.WORKER: (
         *(JOBS_FINISHED, JOBS_PAUSED, JOBS_REQUEUED, JOBS_IN_HAND, LEASES_LOST, BATCH_SECONDS),
         *(STEP_SECONDS, DRIVER_BATCH, DRIVER_ERRORS, PLAN_SECONDS, CLAIM_CONFLICTS, LOCK_TIMEOUTS),

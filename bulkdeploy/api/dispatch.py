@@ -19,6 +19,7 @@ from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_s
 from bulkdeploy.api.authorise import require_permission, unknown_command
 from bulkdeploy.api.envelope import REFUSED_ENVELOPE, Renderer, answer, refusal
 from bulkdeploy.api.errors import error_content
+from bulkdeploy.api.shared_calls import SharedCalls
 from bulkdeploy.api.wire import Cookie, WireAnswer, WireRequest
 from bulkdeploy.commands.accounts.session import SessionBegun, SessionEnded
 from bulkdeploy.commands.call import Call, OpenCall
@@ -87,9 +88,9 @@ class Dispatcher:
         self, system: System, commands: Mapping[str, Command], *, refuse_undeclared_fields: bool = False
     ) -> None:
         self._system = system
-        self._commands = commands
-        self._strict = refuse_undeclared_fields
+        self._commands, self._strict = commands, refuse_undeclared_fields
         self._endpoints: dict[str, Endpoint] = {}
+        self._shared = SharedCalls(system)
         # Keyed by the encrypted key itself: a key that was changed is never found under the old one.
         self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
 
@@ -183,7 +184,8 @@ class Dispatcher:
             handler = _handler(call)
             if not command.changes_state:
                 return _rendered(endpoint, request, handler(connection), caller, warning=warning)
-        return _rendered(endpoint, request, self._commit(handler), caller, warning=warning)
+        result = self._shared.answer(call) if self._shared.takes(call) else self._commit(handler)
+        return _rendered(endpoint, request, result, caller, warning=warning)
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
         """What the handler returns, once the transaction that it runs in is committed."""

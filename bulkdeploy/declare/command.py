@@ -4,7 +4,7 @@ The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the referen
 tests that walk all commands read this one declaration.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,29 @@ from bulkdeploy.declare.parameters import Parameter, Rule
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.errors import BulkDeployError
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How calls that come while others are being committed are then handled in one transaction (ADR 62).
+
+    Attributes:
+        by: takes a call; those of equal ``work`` and equal answers share. None: the call shares with none.
+        request: takes a call; what it asks for.
+        work: takes a connection, the system and what several calls ask for; a result for each, or
+            ``store.database.shared_transaction.Apart``.
+        answer: takes a call and its result; what the command's handler would return.
+    """
+
+    by: Callable[[Any], Hashable | None]
+    request: Callable[[Any], Any]
+    work: Callable[[Any, Any, Sequence[Any]], Sequence[Any]]
+    answer: Callable[[Any, Any], Any]
+
+    def handle(self, call: Any) -> Any:
+        """The handler of a command whose calls share."""
+        (result,) = self.work(call.connection, call.system, [self.request(call)])
+        return self.answer(call, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,7 @@ class Command:
         prepare: does what must neither hold locks nor be repeated, such as hashing a password or asking a
             hypervisor. It takes the call before the transaction, with a connection for reads; the handler gets
             what it returns as a second argument.
+        sharing: how its calls share a transaction; then ``handler`` is its ``handle``.
         find_with_caller: for what is wanted thousands of times a second: takes a connection, an API key and the
             parameters, not checked yet, by name in any case, and looks up together the key's holder and, by
             parameters, what the handler will look for (``Call.found``). None: it can not tell from these.
@@ -61,6 +85,7 @@ class Command:
     post_only: bool = False
     changes_state: bool = False
     prepare: Callable[[Any], Any] | None = None
+    sharing: Sharing | None = None
     find_with_caller: (
         Callable[[Any, str, Callable[[str], str | None]], tuple[Any, Mapping[str, Any]] | None] | None
     ) = None

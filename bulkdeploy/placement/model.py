@@ -5,7 +5,7 @@ columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledge
 ``ZoneSnapshot``, ``scheduling`` writes a ``Plan`` into the ledger.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -332,6 +332,30 @@ class Plan:
             pod_ids=self.pod_ids[vms],
             pool_ids=self.pool_ids[vms],
         )
+
+    def split(self, counts: Sequence[int]) -> list["Plan"]:
+        """Plans for the first so many of its VMs, the next, and so on, as if they were made one after the other.
+
+        Of a cluster's VMs the first goes where the owner has fewest at its turn, so it is taken before a second one
+        elsewhere: each part is dispersed as it would be alone. Who comes last goes without where some were refused.
+        """
+        spread = self.spread
+        order = np.argsort(spread.cluster_id, kind="stable")
+        at = order[np.searchsorted(spread.cluster_id, self.cluster_ids, sorter=order)]
+        by_cluster = np.argsort(at, kind="stable")
+        first = np.searchsorted(at[by_cluster], at[by_cluster])
+        turn = np.empty_like(at)
+        turn[by_cluster] = np.arange(len(at)) - first
+        queue = np.argsort(spread.before[at] + turn, kind="stable")
+        parts, taken, before, left = [], 0, spread.before, spread.capacity
+        for count in counts:
+            vms = queue[taken : taken + count]
+            added = np.bincount(at[vms], minlength=len(before))
+            own = replace(spread, before=before, capacity=left, added=added)
+            capacity = self.capacity - taken
+            parts.append(replace(self.of(vms), requested=count, capacity=capacity, spread=own))
+            taken, before, left = taken + len(vms), before + added, left - added
+        return parts
 
     @property
     def placed(self) -> int:

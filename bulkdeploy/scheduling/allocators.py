@@ -66,9 +66,10 @@ def allocate(
     requests: Sequence[PlacementRequest],
     catalog: PlacementCatalog,
     *,
+    account_id: int,
     vm_uuid: UUID | None = None,
 ) -> Allocation:
-    """Where the VMs of all requests go, by the first allocator of the zone's setting that places them.
+    """Where the VMs of an account's requests go, by the first allocator of the zone's setting that places them.
 
     ``vm_uuid``: the one VM's, where it exists already. Programs are not asked about VMs that are pinned to a host,
     nor about none.
@@ -92,7 +93,7 @@ def allocate(
                 configuration.number(TIMEOUT, Scope.ZONE, zone_id),
                 str(vm_uuid) if moves else None,
             )
-            key = (name, turn, zone_id, vm_uuid, tuple(request.count for request in requests))
+            key = (name, turn, zone_id, account_id, vm_uuid, tuple(request.count for request in requests))
             chosen = call_outside(connection, key, question.answer)
             if isinstance(chosen, str):
                 said.append(f"allocator {name}: {chosen}")

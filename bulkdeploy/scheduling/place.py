@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy import metrics
-from bulkdeploy.placement.batch import after
+from bulkdeploy.placement.batch import add_members, after, with_members
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
@@ -30,7 +30,7 @@ from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_hosts, claim_pools
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_place, write_pools
-from bulkdeploy.store.ledger.snapshot import read_snapshot
+from bulkdeploy.store.ledger.snapshot import read_snapshot, seen_by_another
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
 from bulkdeploy.tracing import span
 
@@ -112,36 +112,80 @@ def plan_kinds_in_zone(
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> list[Planned]:
-    """Where so many VMs of each kind, all of one owner's in one zone, would go now together; nothing is claimed.
+    """Where so many VMs of each kind, all in one zone, would go now together; nothing is claimed.
+
+    Those of several owners are planned owner by owner, each on what those before it leave.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
     """
+    by_owner: dict[int, list[int]] = {}
+    for at, (need, _) in enumerate(kinds):
+        by_owner.setdefault(need.owner.account_id, []).append(at)
+    planned: dict[int, Planned] = {}
     with (
         metrics.PLAN_SECONDS.time(),
         span("plan", facts=lambda: {"bulkdeploy.vms": sum(map(itemgetter(1), kinds))}),
     ):
-        snapshot, requests = zone_as_seen_by(
-            connection, configuration, kinds, seed=seed, avoid_host_ids=avoid_host_ids
-        )
-        limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
-        catalog = placement_catalog()
-        zone_id = kinds[0][0].zone_id
-        chosen = allocate(connection, configuration, zone_id, snapshot, requests, catalog, vm_uuid=vm_uuid)
-        made, by_planner = chosen.made, chosen.allocator == BUILTIN
-        return [
-            Planned(
-                part,
-                request,
-                limits,
-                _thresholds(snapshot, request, part),
-                HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
-                shortage(made.left, request, catalog) if part.refused and by_planner else None,
-                chosen.allocator,
-                chosen.said,
+        left: ZoneSnapshot | None = None
+        members: dict[int, Mapping[int, int]] = {}
+        for of_owner in by_owner.values():
+            snapshot, requests = zone_as_seen_by(
+                connection,
+                configuration,
+                [kinds[at] for at in of_owner],
+                seed=seed,
+                avoid_host_ids=avoid_host_ids,
+                beside=[need for at, (need, _) in enumerate(kinds) if at not in of_owner],
+                known=left,
             )
-            for request, part in zip(requests, made.plans, strict=True)
-        ]
+            requests = [with_members(request, members) for request in requests]
+            need = kinds[of_owner[0]][0]
+            made = _planned(connection, configuration, need, snapshot, requests, explain_host_ids, vm_uuid)
+            planned.update(zip(of_owner, made, strict=True))
+            left = snapshot
+            for each in made if len(planned) < len(kinds) else ():
+                left = after(left, each.request, each.plan)
+                add_members(with_members(each.request, members), each.plan, members)
+    return [planned[at] for at in range(len(kinds))]
+
+
+def _planned(
+    connection: Connection,
+    configuration: Configuration,
+    first: PlacementNeed,
+    snapshot: ZoneSnapshot,
+    requests: Sequence[PlacementRequest],
+    explain_host_ids: Sequence[int],
+    vm_uuid: UUID | None,
+) -> list[Planned]:
+    """The plans of one owner's requests; ``first``: the need of the first of them."""
+    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+    catalog = placement_catalog()
+    chosen = allocate(
+        connection,
+        configuration,
+        first.zone_id,
+        snapshot,
+        requests,
+        catalog,
+        account_id=first.owner.account_id,
+        vm_uuid=vm_uuid,
+    )
+    made, by_planner = chosen.made, chosen.allocator == BUILTIN
+    return [
+        Planned(
+            part,
+            request,
+            limits,
+            _thresholds(snapshot, request, part),
+            HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
+            shortage(made.left, request, catalog) if part.refused and by_planner else None,
+            chosen.allocator,
+            chosen.said,
+        )
+        for request, part in zip(requests, made.plans, strict=True)
+    ]
 
 
 def apply_in_zone(
@@ -202,11 +246,18 @@ def zone_as_seen_by(
     seed: int,
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
+    beside: Sequence[PlacementNeed] = (),
+    known: ZoneSnapshot | None = None,
 ) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
-    """The zone and a request for each kind; groups of several kinds are locked in one order first."""
+    """The zone and a request for each kind of one owner's; groups of several kinds are locked in one order first.
+
+    ``beside``: the needs of other owners that are planned in the same transaction; ``known``: the zone as it was
+    read for one of them.
+    """
     needs = [need for need, _ in kinds]
-    groups = sorted({group for need in needs for group in need.affinity_group_ids})
-    if lock and len(needs) > 1 and groups:
+    everybodys = [*needs, *beside]
+    groups = sorted({group for need in everybodys for group in need.affinity_group_ids})
+    if lock and len(everybodys) > 1 and groups:
         lock_affinity_groups(connection, groups)
     requests = [
         placement_request(
@@ -216,15 +267,20 @@ def zone_as_seen_by(
     ]
     catalog = placement_catalog()
     planners = {planner for need in needs for planner in (need.planner, need.offering_planner) if planner}
+    zone_id, owner = needs[0].zone_id, needs[0].owner
+    with_owner_hosts = any(HOST_ALGORITHMS[request.host_algorithm].needs_owner_vms for request in requests) or any(
+        catalog.strategy(planner).needs_owner_vms for planner in planners
+    )
+    if known is not None:
+        return seen_by_another(connection, known, zone_id, owner, with_owner_hosts=with_owner_hosts), requests
     snapshot = read_snapshot(
         connection,
-        needs[0].zone_id,
-        needs[0].owner,
+        zone_id,
+        owner,
         configuration,
-        with_tags=any(need.host_tags for need in needs),
-        with_local_storage=any(need.needs_local_storage for need in needs),
-        with_owner_hosts=any(HOST_ALGORITHMS[request.host_algorithm].needs_owner_vms for request in requests)
-        or any(catalog.strategy(planner).needs_owner_vms for planner in planners),
+        with_tags=any(need.host_tags for need in everybodys),
+        with_local_storage=any(need.needs_local_storage for need in everybodys),
+        with_owner_hosts=with_owner_hosts,
     )
     return snapshot, requests
 
@@ -240,7 +296,7 @@ class PlacedVms:
 
 
 def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Sequence[PlacedVms]) -> None:
-    """Write the claims of one owner's VMs in one zone: a host per VM, and per disk a pool per volume.
+    """Write the claims of VMs in one zone: a host per VM, and per disk a pool per volume.
 
     Raises:
         TransactionConflict: another transaction took the room since the snapshot; repeat the whole transaction.
@@ -248,19 +304,21 @@ def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Seque
     if len(parts) == 1:
         (part,) = parts
         host_ids, vm_uuids = part.plan.host_ids, part.vm_uuids
+        account_id: int | Ints = part.need.owner.account_id
         cpu_mhz: int | Ints = part.need.cpu_number * part.need.cpu_mhz
         memory_mib: int | Ints = part.need.memory_mib
     else:
         vms = [part.plan.placed for part in parts]
         host_ids = np.concatenate([part.plan.host_ids for part in parts])
         vm_uuids = [uuid for part in parts for uuid in part.vm_uuids]
+        account_id = np.repeat([part.need.owner.account_id for part in parts], vms)
         cpu_mhz = np.repeat([part.need.cpu_number * part.need.cpu_mhz for part in parts], vms)
         memory_mib = np.repeat([part.need.memory_mib for part in parts], vms)
     claim_hosts(
         connection,
         host_ids,
         vm_uuids,
-        account_id=parts[0].need.owner.account_id,
+        account_id=account_id,
         cpu_mhz=cpu_mhz,
         memory_mib=memory_mib,
         thresholds=reduce(Thresholds.joined, (each.thresholds for each in planned)),

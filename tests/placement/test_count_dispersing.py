@@ -1,8 +1,14 @@
 """Count dispersion over clusters and pods, as stories."""
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkdeploy.placement.batch import after
 from tests.placement.zone_builder import Zone, even_zone, per_cluster, per_host, plan, request
+from tests.support.runs.properties import examples
 
 
 def with_owner_vms(zone: Zone, **owner_vms: int) -> Zone:
@@ -119,3 +125,27 @@ def test_jobs_alternate_between_clusters_and_hosts() -> None:
     assert made.cluster_ids.tolist() == [1, 2] * 6
     assert made.host_ids.tolist() == [11, 21, 12, 22] * 3
     assert per_host(made) == {11: 3, 12: 3, 21: 3, 22: 3}
+
+
+@examples(50)
+@given(
+    before=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    counts=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+)
+def test_a_divided_plan_disperses_each_part_as_if_it_came_after_those_before_it(
+    before: list[int], counts: list[int]
+) -> None:
+    """After each part the clusters are as level as planning it on what the parts before it left would make them."""
+    numbered = {f"c{number}": vms for number, vms in enumerate(before, 1)}
+    snapshot = with_owner_vms(even_zone(clusters=len(before), hosts=2, slots=6), **numbered).snapshot()
+    whole = request(sum(counts))
+    made = plan(snapshot, whole)
+    parts = made.split(counts)
+    assert sorted(host for part in parts for host in part.host_ids.tolist()) == sorted(made.host_ids.tolist())
+    for part, count in zip(parts, counts, strict=True):
+        alone = plan(snapshot, replace(whole, count=count))
+        assert (part.requested, part.placed, part.capacity) == (count, alone.placed, alone.capacity)
+        assert sorted(each.before + each.added for each in part.spread if each.capacity) == sorted(
+            each.before + each.added for each in alone.spread
+        )
+        snapshot = after(snapshot, whole, part)

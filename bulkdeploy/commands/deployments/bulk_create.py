@@ -41,7 +41,7 @@ from bulkdeploy.domain.errors import (
     ResourceUnavailable,
 )
 from bulkdeploy.services.deployments.bulk_deployments import deployed_places, job_rows, planned_places
-from bulkdeploy.services.deployments.deploy import DryRun, deploy_batch
+from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_batch
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.services.deployments.list_entries import OF_THE_CALL, named_entry
 from bulkdeploy.store.entities import resolve_known
@@ -123,7 +123,7 @@ def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
     """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
     token = call.text("requesttoken")
     batch = DeployBatch(tuple(_requests(call, token)), listed=True, partial=call.flag("partial"))
-    result = deploy_batch(call.connection, call.system, call.caller, batch)
+    result = deploy_batch(call.connection, call.system, DeployCall.of_this_thread(call.caller, batch))
     if isinstance(result, DryRun):
         row = plan_row(call, result)
         places = planned_places(call.connection, result.parts)

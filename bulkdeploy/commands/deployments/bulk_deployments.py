@@ -14,14 +14,15 @@ from bulkdeploy.commands.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES,
 from bulkdeploy.commands.deployments.deploy_calls import (
     PLAN,
     PLAN_FIELDS,
-    deploy_or_plan,
+    deploy_call,
+    deploying,
     host_ids,
     require_root_admin,
 )
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.declare.command import Command, Instead
+from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
@@ -44,8 +45,9 @@ from bulkdeploy.services.deployments.bulk_deployments import (
     job_rows,
     list_bulk_deployments,
 )
+from bulkdeploy.services.deployments.deploy import DeployCall
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
-from bulkdeploy.store.deployments.deployments import ORDERS
+from bulkdeploy.store.deployments.deployments import ORDERS, DeployedVms
 from bulkdeploy.store.listing import Page, rows_of
 
 BULK_DEPLOYMENT = Response(
@@ -92,9 +94,8 @@ BULK_DEPLOYMENT = Response(
 )
 
 
-def bulk_deploy_virtual_machine(call: Call) -> Page | Instead:
-    """Deploy many alike VMs; answers their jobs in creation order, or the plan of a dry run."""
-    result = deploy_or_plan(
+def _request(call: Call) -> DeployCall:
+    return deploy_call(
         call,
         bulk=True,
         count=call.arguments["virtualmachinecount"],
@@ -102,10 +103,15 @@ def bulk_deploy_virtual_machine(call: Call) -> Page | Instead:
         name_prefix=call.text("nameprefix"),
         request_token=call.text("requesttoken"),
     )
-    if isinstance(result, Instead):
-        return result
-    count = len(result.job_uuids)
-    return Page(rows_of(range(count), partial(job_rows, call.caller, result)), count)
+
+
+def _answer(call: Call, deployed: DeployedVms) -> Page:
+    count = len(deployed.job_uuids)
+    return Page(rows_of(range(count), partial(job_rows, call.caller, deployed)), count)
+
+
+DEPLOYING = deploying(_request, _answer)
+"""Deploys many alike VMs; answers their jobs in creation order, or the plan of a dry run."""
 
 
 def _list(call: Call) -> Page:
@@ -154,7 +160,8 @@ COMMANDS: tuple[Command, ...] = (
             ResourceUnavailable,
             PlanStale,
         ),
-        handler=bulk_deploy_virtual_machine,
+        handler=DEPLOYING.handle,
+        sharing=DEPLOYING,
     ),
     Command(
         name="listBulkDeployments",

@@ -1,25 +1,26 @@
 """What both deploy commands do: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
-from bulkdeploy.declare.command import Instead
+from bulkdeploy.declare.command import Instead, Sharing
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic, Variant
+from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedDisk, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
-from bulkdeploy.services.deployments.deploy import DryRun, deploy
+from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_together
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
@@ -72,20 +73,50 @@ PLAN = Response(
 )
 
 
-def deploy_or_plan(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployedVms | Instead:
-    """Deploy what the call asks for, or answer the plan of a dry run; ``more``: what only one of the commands has.
+MOST_SHARING = 500
+"""VMs of a call that may share a transaction with others: nobody waits for more."""
+ONLY_ALONE = ("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID)
+"""Who gives one of these may have to wait for another call, or tries to a savepoint, or names ids."""
+PINS = ("podid", "clusterid", "hostid")
+
+
+def deploying(request: Callable[[Call], DeployCall], answer: Callable[[Call, DeployedVms], Any]) -> Sharing:
+    """How a command deploys what its calls ask for, several in one transaction.
+
+    Bulk calls share with bulk calls, and single ones with single ones, for the same zone or the same part of it
+    that they are pinned to: nobody waits who needs another part. ``answer``: what is answered of new VMs; a dry run
+    answers its plan.
+    """
+
+    def answer_or_plan(call: Call, result: DeployedVms | DryRun) -> Any:
+        return Instead(PLAN, plan_row(call, result)) if isinstance(result, DryRun) else answer(call, result)
+
+    return Sharing(_sharing, request, deploy_together, answer_or_plan)
+
+
+def _sharing(call: Call) -> Hashable | None:
+    arguments = call.arguments
+    count = arguments.get("virtualmachinecount")
+    if any(name in arguments for name in ONLY_ALONE) or (count or 1) > MOST_SHARING:
+        return None
+    return arguments["zoneid"].id, count is None, *(call.ref_id(name) for name in PINS)
+
+
+def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCall:
+    """What a call asks for; ``more``: what only one of the commands has.
 
     Raises:
+        PermissionDenied: parameters that only root admins may give.
         InvalidCombination: ``hostids`` without ``dryrun``.
-        BulkDeployError: as ``services.deployments.deploy``.
     """
     require_root_admin(call, "hostid", "podid", "clusterid", "hostids")
     if "hostids" in call.arguments and not call.flag("dryrun"):
         raise InvalidCombination(
             ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
         )
-    result = deploy(call.connection, call.system, call.caller, deploy_request(call, bulk=bulk, count=count, **more))
-    return Instead(PLAN, plan_row(call, result)) if isinstance(result, DryRun) else result
+    return DeployCall.of_this_thread(
+        call.caller, DeployBatch((deploy_request(call, bulk=bulk, count=count, **more),))
+    )
 
 
 def require_root_admin(call: Call, *names: str) -> None:

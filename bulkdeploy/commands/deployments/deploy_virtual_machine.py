@@ -3,9 +3,9 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, JOB_ID, JOB_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
-from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan, named_nics
+from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_call, deploying, named_nics
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
-from bulkdeploy.declare.command import Command, Instead, JobTicket
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.deployment import NamedVm
 from bulkdeploy.domain.entities import Entity
@@ -18,11 +18,12 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
+from bulkdeploy.services.deployments.deploy import DeployCall
+from bulkdeploy.store.deployments.deployments import DeployedVms
 
 
-def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
-    """Make one VM; answers its id and the job that starts it, or the plan of a dry run."""
-    result = deploy_or_plan(
+def _request(call: Call) -> DeployCall:
+    return deploy_call(
         call,
         bulk=False,
         count=1,
@@ -37,8 +38,14 @@ def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
         ),
         nics=named_nics(call),
     )
-    return result if isinstance(result, Instead) else JobTicket(result.job_uuids[0], result.vm_uuids[0])
 
+
+def _answer(_: Call, deployed: DeployedVms) -> JobTicket:
+    return JobTicket(deployed.job_uuids[0], deployed.vm_uuids[0])
+
+
+DEPLOYING = deploying(_request, _answer)
+"""Makes one VM; answers its id and the job that starts it, or the plan of a dry run."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -60,6 +67,7 @@ COMMANDS: tuple[Command, ...] = (
             ResourceUnavailable,
             PlanStale,
         ),
-        handler=deploy_virtual_machine,
+        handler=DEPLOYING.handle,
+        sharing=DEPLOYING,
     ),
 )

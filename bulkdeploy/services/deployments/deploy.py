@@ -8,44 +8,52 @@ the sweeper sends.
 """
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
 import structlog
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
 from bulkdeploy.domain.device_parameters import is_device_parameter
 from bulkdeploy.domain.errors import (
+    BulkDeployError,
     InsufficientAddresses,
     InsufficientCapacity,
     InvalidParameter,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
+from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.placement.model import Disk, HostAnswer, Ints
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
+from bulkdeploy.request_id import working_for
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.services.abilities import require_ability, require_device_parameters, require_driver
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
-from bulkdeploy.services.deployments.deployment_checks import check_deployments
+from bulkdeploy.services.deployments.deployment_checks import KnownSpecs, check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
 from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
 from bulkdeploy.services.deployments.list_entries import entry_of
 from bulkdeploy.services.deployments.shown_plans import places_of, shown_plan
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, most_within_limits
+from bulkdeploy.store.accounts.resource_counts import add_amounts_of, check_limits, most_within_limits
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.database.engine import after_commit
+from bulkdeploy.store.database.shared_transaction import Apart
 from bulkdeploy.store.deployments import deployment_rows as rows
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token, plan_hosts
 from bulkdeploy.store.deployments.plans import keep_plan
@@ -82,14 +90,25 @@ class _Fewer(Exception):
         self.vms, self.error = vms, error
 
 
+@dataclass(frozen=True, slots=True)
+class DeployCall:
+    """A deploy call: whose it is, and what it asks for."""
+
+    origin: rows.Origin
+    batch: DeployBatch
+
+    @classmethod
+    def of_this_thread(cls, caller: Caller, batch: DeployBatch) -> "DeployCall":
+        """A call that this thread answers."""
+        return cls(rows.Origin.of_this_thread(caller), batch)
+
+
 def deploy(connection: Connection, system: System, caller: Caller, request: DeployRequest) -> DeployedVms | DryRun:
     """Deploy a batch of one request: ``deploy_batch``."""
-    return deploy_batch(connection, system, caller, DeployBatch((request,)))
+    return deploy_batch(connection, system, DeployCall.of_this_thread(caller, DeployBatch((request,))))
 
 
-def deploy_batch(
-    connection: Connection, system: System, caller: Caller, batch: DeployBatch
-) -> DeployedVms | DryRun:
+def deploy_batch(connection: Connection, system: System, call: DeployCall) -> DeployedVms | DryRun:
     """Deploy all VMs of a call, or say why not; their jobs are sent after the commit.
 
     With ``minimum_count`` fewer are accepted: as many as fit, by room, addresses and limits; a ``partial`` batch
@@ -102,68 +121,159 @@ def deploy_batch(
         InsufficientCapacity, InsufficientAddresses: not all of them fit, or of a partial batch none.
         TransactionConflict: another transaction was faster; repeat the whole transaction.
     """
-    shared = batch.shared
+    batch, shared = call.batch, call.batch.shared
+    if shared.request_token is not None:
+        repeated = _repeated(connection, call.origin.caller, shared)
+        if repeated is not None:
+            return repeated
     if shared.minimum_count is None and not batch.partial and not shared.dry_run:
-        return _deploy(connection, system, caller, batch, [])
+        (result,) = _deploy(connection, system, [call], [])
+        return result
     without: list[_Fewer] = []
     while True:  # ends: each turn asks for fewer
         savepoint = connection.begin_nested()
         try:
-            result = _deploy(connection, system, caller, batch, without)
+            (result,) = _deploy(connection, system, [call], without)
         except _Fewer as fewer:
             without.append(fewer)
             savepoint.rollback()
         else:
             (savepoint.rollback if shared.dry_run else savepoint.commit)()
-            return keep_shown(connection, caller, shared, result) if isinstance(result, DryRun) else result
+            if isinstance(result, DryRun):
+                return keep_shown(connection, call.origin.caller, shared, result)
+            return result
+
+
+def deploy_together(
+    connection: Connection, system: System, calls: Sequence[DeployCall]
+) -> Sequence[DeployedVms | DryRun]:
+    """Deploy all VMs of several calls for one zone, each as ``deploy_batch`` would after those before it.
+
+    Of several calls each wants all of its VMs or none, without a token; all are bulk calls or none is, and all are
+    pinned to one part of the zone or none is.
+
+    Raises:
+        Apart: some of them are refused beside the others.
+        BulkDeployError, TransactionConflict: as ``deploy_batch``; of several calls it is not known whose it is.
+    """
+    if len(calls) == 1:
+        return [deploy_batch(connection, system, calls[0])]
+    return _deploy(connection, system, calls, [])
+
+
+class _Refusals:
+    """Which of the calls are refused; the error of a call that is alone is raised as it is."""
+
+    def __init__(self, calls: int) -> None:
+        self._calls, self._refused = calls, set[int]()
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """What is refused inside is the call of this number."""
+        try:
+            yield
+        except BulkDeployError:
+            if self._calls == 1:
+                raise
+            self._refused.add(number)
+
+    def note(self, number: int, is_refused: bool) -> None:
+        """Whether the call of this number is."""
+        if is_refused:
+            self._refused.add(number)
+
+    def check(self) -> None:
+        """End the transaction where there are any.
+
+        Raises:
+            Apart: there are.
+        """
+        if self._refused:
+            raise Apart(self._refused)
+
+
+@dataclass(slots=True, eq=False)
+class _Deploying:
+    """A call on its way; ``new`` has its VMs, ``of_parts`` those of each of ``parts``."""
+
+    call: DeployCall
+    wanted: Wanted
+    planned: list[Planned] | None = None
+    parts: Sequence[Part] = ()
+    new: rows.NewVms = rows.NO_VMS
+    of_parts: Sequence[rows.NewVms] = ()
+    addresses: Sequence[Sequence[Sequence[Address] | None]] = ()
 
 
 def _deploy(
-    connection: Connection, system: System, caller: Caller, batch: DeployBatch, without: Sequence[_Fewer]
-) -> DeployedVms | DryRun:
-    """The whole call, without VMs that were found to get no address.
+    connection: Connection, system: System, calls: Sequence[DeployCall], without: Sequence[_Fewer]
+) -> Sequence[DeployedVms | DryRun]:
+    """All of the calls, step by step; a call that is alone without VMs that were found to get no address.
 
     Lock order: zone, groups, clusters, hosts, pools, ranges, counts, rows.
     """
-    shared = batch.shared
-    if shared.request_token is not None:
-        repeated = _repeated(connection, caller, shared)
-        if repeated is not None:
-            return repeated
-    keep_zone_rules(connection, shared.zone_id)
+    zone_id, refusals = calls[0].batch.shared.zone_id, _Refusals(len(calls))
+    keep_zone_rules(connection, zone_id)
     configuration = read_configuration(connection)
-    specs = check_deployments(connection, configuration, caller, batch)
-    _check_drivers(system, specs)
-    if shared.bulk:
-        lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
-    wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
+    every = _checked(connection, system, configuration, calls, refusals)
+    if calls[0].batch.shared.bulk:
+        lock_plans(connection, zone_id, **_pins_of_all(calls[0].batch))
     for fewer in without:
-        wanted.leave_out(fewer.vms, fewer.error)
-    _keep_within_limits(connection, wanted)
-    planned = _plan(connection, configuration, caller, wanted) if shared.start_vm else None
-    parts = wanted.parts(wanted.kinds(), planned)
-    only = shared.vms[0] if shared.vms and batch.count == 1 else None
-    new = rows.reserve_identities(connection, int(wanted.kept.sum()), only)
-    of_parts = [new.of(part.at, len(part.spec.disks)) for part in parts]
-    if planned is not None and parts:
-        _claim(connection, planned, parts, of_parts)
-    if len(parts) > 1:
-        lock_ranges(connection, [network.id for part in parts for network in part.spec.networks])
-    addresses = [_addresses(connection, wanted, part) for part in parts]
-    of_parts = _with_names(connection, configuration, batch, parts, of_parts)
-    if shared.dry_run:
-        shown = planned or _look(
-            connection, configuration, wanted, [Kind(kind.need, kind.vms[:0]) for kind in wanted.kinds()]
-        )
-        record = plan_record(shown)
-        kinds = [places_of(each) for each in planned or ()]
-        return DryRun(record, batch.count, new.count, shown[0].hosts, parts, list(wanted.failures()), kinds)
-    new = new.named([(part.at, each.names) for part, each in zip(parts, of_parts, strict=True)])
-    add_amounts(connection, specs[0].owner, wanted.amounts())
-    deployed, messages = _write(connection, configuration, caller, wanted, planned, parts, of_parts, addresses, new)
-    after_commit(connection, lambda _: log.info("deployed", deployment=str(deployed.uuid), vms=new.count))
-    send_jobs(connection, system.job_queue, messages)
-    return deployed
+        every[0].wanted.leave_out(fewer.vms, fewer.error)
+    _keep_all_within_limits(connection, every, refusals)
+    _plan_all(connection, configuration, every, refusals)
+    _make_identities(connection, every)
+    _claim(connection, every)
+    _take_addresses(connection, every, refusals)
+    _name(connection, configuration, every, refusals)
+    if calls[0].batch.shared.dry_run:
+        return [_shown(connection, configuration, every[0])]
+    add_amounts_of(connection, [(each.wanted.specs[0].owner, each.wanted.amounts()) for each in every])
+    return _write(connection, system, configuration, every)
+
+
+def _checked(
+    connection: Connection,
+    system: System,
+    configuration: Configuration,
+    calls: Sequence[DeployCall],
+    refusals: _Refusals,
+) -> list[_Deploying]:
+    """The calls, none of which breaks a rule."""
+    known = KnownSpecs() if len(calls) > 1 else None
+    every = []
+    for number, call in enumerate(calls):
+        with refusals.of(number):
+            specs = check_deployments(connection, configuration, call.origin.caller, call.batch, known)
+            _check_drivers(system, specs)
+            needs = [placement_need(configuration, spec) for spec in specs]
+            every.append(_Deploying(call, Wanted.of(call.batch, specs, needs)))
+    refusals.check()
+    return every
+
+
+def _make_identities(connection: Connection, every: Sequence[_Deploying]) -> None:
+    wanted = []
+    for each in every:
+        shared = each.call.batch.shared
+        only = shared.vms[0] if shared.vms and each.call.batch.count == 1 else None
+        wanted.append((int(each.wanted.kept.sum()), only))
+    for each, new in zip(every, rows.reserve_identities(connection, wanted), strict=True):
+        each.parts = each.wanted.parts(each.wanted.kinds(), each.planned)
+        each.new, each.of_parts = new, [new.of(part.at, len(part.spec.disks)) for part in each.parts]
+
+
+def _shown(connection: Connection, configuration: Configuration, dry: _Deploying) -> DryRun:
+    """What a call would do."""
+    wanted = dry.wanted
+    planned = dry.planned or _look(connection, configuration, wanted.batch, _none_of(wanted.kinds()))
+    kinds = [places_of(each) for each in dry.planned or ()]
+    hosts, failures = planned[0].hosts, list(wanted.failures())
+    return DryRun(plan_record(planned), wanted.batch.count, dry.new.count, hosts, dry.parts, failures, kinds)
+
+
+def _none_of(kinds: Sequence[Kind]) -> list[Kind]:
+    return [Kind(kind.need, kind.vms[:0]) for kind in kinds]
 
 
 def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, shown: DryRun) -> DryRun:
@@ -173,34 +283,45 @@ def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, s
     return replace(shown, index=keep_plan(connection, caller.user_id, request.plan_fingerprint, shown.kinds))
 
 
-def _claim(
-    connection: Connection, planned: Sequence[Planned], parts: Sequence[Part], of_parts: Sequence[rows.NewVms]
-) -> None:
+def _claim(connection: Connection, every: Sequence[_Deploying]) -> None:
     placed = [
         PlacedVms(part.need, part.plan, new.uuids, new.volume_uuids)
-        for part, new in zip(parts, of_parts, strict=True)
+        for each in every
+        for part, new in zip(each.parts, each.of_parts, strict=True)
         if part.plan is not None
     ]
-    claim_plans(connection, planned, placed)
+    if placed:
+        claim_plans(connection, [planned for each in every for planned in each.planned or ()], placed)
 
 
-def _with_names(
-    connection: Connection,
-    configuration: Configuration,
-    batch: DeployBatch,
-    parts: Sequence[Part],
-    of_parts: Sequence[rows.NewVms],
-) -> list[rows.NewVms]:
-    """The parts' new VMs with names, which no two of the call share."""
-    given: set[str] = set()
-    named = []
-    for part, new in zip(parts, of_parts, strict=True):
+def _name(
+    connection: Connection, configuration: Configuration, every: Sequence[_Deploying], refusals: _Refusals
+) -> None:
+    """Give the VMs names, which no two of a call share, nor two in one network."""
+    by_network: dict[int, set[str]] = defaultdict(set)
+    for number, each in enumerate(every):
+        with refusals.of(number):
+            _name_one(connection, configuration, each, by_network)
+    refusals.check()
+
+
+def _name_one(
+    connection: Connection, configuration: Configuration, each: _Deploying, by_network: Mapping[int, set[str]]
+) -> None:
+    batch, of_call, named = each.call.batch, set[str](), []
+    for part, new in zip(each.parts, each.of_parts, strict=True):
+        given = of_call.union(*(by_network[network.id] for network in part.spec.networks))
         names = virtual_machine_names(
             connection, configuration, part.spec, part.named, new, given, listed=batch.listed
         )
-        given.update(name.lower() for name in names if batch.listed)
+        if batch.listed:
+            of_call.update(name.lower() for name in names)
         named.append(replace(new, names=names))
-    return named
+    for part, new in zip(each.parts, named, strict=True):
+        for network in part.spec.networks if part.spec.request.has_given_names else ():
+            by_network[network.id].update(name.lower() for name in new.names)
+    each.of_parts = named
+    each.new = each.new.named([(part.at, new.names) for part, new in zip(each.parts, named, strict=True)])
 
 
 def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
@@ -301,6 +422,26 @@ def placement_need(configuration: Configuration, spec: DeploySpec) -> PlacementN
     )
 
 
+def _keep_all_within_limits(connection: Connection, every: Sequence[_Deploying], refusals: _Refusals) -> None:
+    """Each call beside those of its owner that came before it; asked one by one only where not all of them fit."""
+    if len(every) == 1:
+        _keep_within_limits(connection, every[0].wanted)
+        return
+    of_owner: dict[int, list[tuple[int, Wanted]]] = defaultdict(list)
+    for number, each in enumerate(every):
+        of_owner[each.wanted.specs[0].owner.account_id].append((number, each.wanted))
+    for calls in of_owner.values():
+        owner = calls[0][1].specs[0].owner
+        so_far = list(accumulate((wanted.amounts() for _, wanted in calls), ResourceAmounts.plus))
+        try:
+            check_limits(connection, owner, so_far[-1])
+        except ResourceLimitExceeded:
+            for (number, _), amounts in zip(calls, so_far, strict=True):
+                with refusals.of(number):
+                    check_limits(connection, owner, amounts)
+    refusals.check()
+
+
 def _keep_within_limits(connection: Connection, wanted: Wanted) -> None:
     """Leave out VMs, the last ones first, that limits do not let the owner have, where the call accepts fewer."""
     batch, spec = wanted.batch, wanted.specs[0]
@@ -330,6 +471,34 @@ def _passes(connection: Connection, wanted: Wanted, most: int) -> bool:
     return False
 
 
+def _plan_all(
+    connection: Connection, configuration: Configuration, every: Sequence[_Deploying], refusals: _Refusals
+) -> None:
+    """Plan those that are to be started: what several calls want alike as one kind, which is then divided."""
+    starting = [each for each in every if each.call.batch.shared.start_vm]
+    if len(every) == 1:
+        for each in starting:
+            each.planned = _plan(connection, configuration, each.call.origin.caller, each.wanted)
+        return
+    alike: dict[PlacementNeed, list[tuple[_Deploying, Kind]]] = {}
+    for each in starting:
+        for kind in each.wanted.kinds():
+            alike.setdefault(kind.need, []).append((each, kind))
+    together = [Kind(need, np.arange(sum(len(kind.vms) for _, kind in wanted))) for need, wanted in alike.items()]
+    planned = _look(connection, configuration, starting[0].call.batch, together) if together else []
+    own: dict[tuple[int, PlacementNeed], Planned] = {}
+    for whole, (need, wanted) in zip(planned, alike.items(), strict=True):
+        plans = whole.plan.split([len(kind.vms) for _, kind in wanted])
+        own.update(
+            {(id(each), need): replace(whole, plan=plan) for (each, _), plan in zip(wanted, plans, strict=True)}
+        )
+    for number, each in enumerate(every):
+        if each in starting:
+            each.planned = [own[id(each), kind.need] for kind in each.wanted.kinds()]
+            refusals.note(number, any(part.plan.refused for part in each.planned))
+    refusals.check()
+
+
 def _plan(connection: Connection, configuration: Configuration, caller: Caller, wanted: Wanted) -> list[Planned]:
     """The plans of all kinds, or the refusal that says how many VMs would fit and what ruled hosts out.
 
@@ -338,7 +507,7 @@ def _plan(connection: Connection, configuration: Configuration, caller: Caller, 
     kinds = wanted.kinds()
     batch, shared = wanted.batch, wanted.batch.shared
     if shared.plan_index is None:
-        planned = _look(connection, configuration, wanted, kinds)
+        planned = _look(connection, configuration, batch, kinds)
     else:
         planned = shown_plan(connection, configuration, caller, shared, kinds)
     placed = sum(each.plan.placed for each in planned)
@@ -417,7 +586,7 @@ def _scope(spec: DeploySpec) -> str:
 
 
 def _look(
-    connection: Connection, configuration: Configuration, wanted: Wanted, kinds: Sequence[Kind]
+    connection: Connection, configuration: Configuration, batch: DeployBatch, kinds: Sequence[Kind]
 ) -> list[Planned]:
     seed = int.from_bytes(bytes.fromhex(rows.random_uuids(1)[0][:8]))
     return plan_kinds_in_zone(
@@ -425,19 +594,54 @@ def _look(
         configuration,
         [(kind.need, len(kind.vms)) for kind in kinds],
         seed=seed,
-        explain_host_ids=wanted.batch.shared.explain_host_ids,
+        explain_host_ids=batch.shared.explain_host_ids,
     )
 
 
-def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[Address] | None]:
+def _take_addresses(connection: Connection, every: Sequence[_Deploying], refusals: _Refusals) -> None:
+    parts = [part for each in every for part in each.parts]
+    if len(parts) > 1:
+        lock_ranges(connection, [network.id for part in parts for network in part.spec.networks])
+    of_network = _taken_together(connection, parts) if len(every) > 1 else {}
+    for number, each in enumerate(every):
+        with refusals.of(number):
+            each.addresses = [_addresses(connection, each.wanted, part, of_network) for part in each.parts]
+    refusals.check()
+
+
+def _taken_together(connection: Connection, parts: Sequence[Part]) -> dict[int, Iterator[Address]]:
+    """By network: an address for each VM of these parts that asks for none by name."""
+    names: dict[int, str] = {}
+    pods: dict[int, list[int | None]] = defaultdict(list)
+    for part in parts:
+        for position, network in enumerate(part.spec.networks):
+            if network.guest_type != L2 and part.spec.request.nic_in(position, network.id).ip_address is None:
+                names[network.id] = network.name
+                pods[network.id] += _pods_of(part)
+    return {
+        network_id: iter(take_addresses(connection, network_id, names[network_id], pods[network_id]))
+        for network_id in sorted(names)
+    }
+
+
+def _pods_of(part: Part) -> list[int | None]:
+    """The pod of each VM; of those that are not placed the one that is asked for."""
+    if part.plan is None:
+        return [part.spec.request.pod_id] * part.count
+    return list(part.plan.pod_ids.tolist())
+
+
+def _addresses(
+    connection: Connection, wanted: Wanted, part: Part, of_network: Mapping[int, Iterator[Address]]
+) -> list[list[Address] | None]:
     """Per network one address per VM of the part; None for L2 networks, which have none.
+
+    ``of_network``: addresses that were taken for several calls.
 
     Raises:
         _Fewer: there are too few, and the call accepts fewer VMs.
     """
     spec = part.spec
-    placed = None if part.plan is None else list(part.plan.pod_ids.tolist())
-    pods: list[int | None] = [spec.request.pod_id] * part.count if placed is None else placed
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)
@@ -447,9 +651,11 @@ def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[
             taken.append(None if address is None else [address])
         elif network.guest_type == L2:
             taken.append(None)
+        elif network.id in of_network:
+            taken.append(list(islice(of_network[network.id], part.count)))
         else:
             try:
-                taken.append(take_addresses(connection, network.id, network.name, pods))
+                taken.append(take_addresses(connection, network.id, network.name, _pods_of(part)))
             except InsufficientAddresses as error:
                 raise _fewer(wanted, part, error) from error
     return taken
@@ -468,87 +674,53 @@ def _fewer(wanted: Wanted, part: Part, error: InsufficientAddresses) -> Exceptio
 
 
 def _write(
-    connection: Connection,
-    configuration: Configuration,
-    caller: Caller,
-    wanted: Wanted,
-    planned: Sequence[Planned] | None,
-    parts: Sequence[Part],
-    of_parts: Sequence[rows.NewVms],
-    addresses: Sequence[list[list[Address] | None]],
-    new: rows.NewVms,
-) -> tuple[DeployedVms, Sequence[JobMessage]]:
-    """All rows of the call; the jobs to send. The first part's row is the call's, to which all jobs belong."""
-    whole: Row[Any] | None = None
-    more = list_config(wanted) if wanted.batch.listed else {}
-    for part, part_new, taken in zip(parts, of_parts, addresses, strict=True):
-        spec = part.spec
-        row = rows.write_deployment_row(
-            connection,
-            spec=spec,
-            caller=caller,
-            count=new.count if whole is None else part.count,
-            requested=wanted.batch.count if whole is None else part.count,
-            batch_id=None if whole is None else whole.id,
-            pinned=is_pinned(configuration, spec),
-            config={**shared_config(spec), **({} if whole is not None else more)},
-            plan=plan_record(planned if whole is None else None),
-        )
-        whole = whole or row
-        _write_part(connection, configuration, caller, part, part_new, taken, row.id)
-    if whole is None:
-        raise TypeError("a call that makes no VM is refused before")
-    deployed = DeployedVms(whole.uuid, whole.created, new.job_uuids, new.uuids, more)
-    return deployed, _write_jobs(connection, caller, wanted.specs[0], whole.id, new)
+    connection: Connection, system: System, configuration: Configuration, every: Sequence[_Deploying]
+) -> list[DeployedVms]:
+    """All rows of the calls; their jobs are sent after the commit."""
+    written, lists = [], []
+    for each in every:
+        more = list_config(each.wanted) if each.call.batch.listed else {}
+        parts = [_new_part(configuration, each, at, more if at == 0 else {}) for at in range(len(each.parts))]
+        if not parts:
+            raise TypeError("a call that makes no VM is refused before")
+        queue = bulk_queue(each.new.count) if each.call.batch.shared.bulk else INTERACTIVE
+        described = (DEPLOY.name, DEPLOY.command_class, DEPLOY.event_type, DEPLOY.describe(""))
+        written.append(rows.NewCall(parts, each.new, queue, *described))
+        lists.append(more)
+    deployed = []
+    for call, row, more in zip(written, rows.write_deployments(connection, written), lists, strict=True):
+        deployed.append(DeployedVms(row.uuid, row.created, call.new.job_uuids, call.new.uuids, more))
+        tell = partial(_tell, call.parts[0].origin, str(row.uuid), call.new.count)
+        after_commit(connection, tell)
+    messages = [JobMessage(job_id, DEPLOY.name, call.queue) for call in written for job_id in call.new.job_ids]
+    send_jobs(connection, system.job_queue, messages)
+    return deployed
 
 
-def _write_part(
-    connection: Connection,
-    configuration: Configuration,
-    caller: Caller,
-    part: Part,
-    new: rows.NewVms,
-    addresses: list[list[Address] | None],
-    deployment_id: int,
-) -> None:
-    """The rows of VMs that are configured alike."""
-    spec = part.spec
-    shown = (
-        [vm.display_name or name for vm, name in zip(part.named, new.names, strict=True)]
-        if part.named
-        else new.names
+def _tell(origin: rows.Origin, deployment: str, vms: int, _: object) -> None:
+    with working_for(origin.request_id):
+        log.info("deployed", deployment=deployment, vms=vms)
+
+
+def _new_part(configuration: Configuration, each: _Deploying, at: int, more: Mapping[str, Any]) -> rows.NewPart:
+    """VMs that are configured alike; the first part's row is the call's, with its plan and ``more``."""
+    part, new, is_first = each.parts[at], each.of_parts[at], at == 0
+    names = (
+        [vm.display_name or name for vm, name in zip(part.named, new.names, strict=True)] if part.named else None
     )
-    rows.write_vms(
-        connection,
-        spec=spec,
-        caller=caller,
-        deployment_id=deployment_id,
+    return rows.NewPart(
+        origin=each.call.origin,
+        spec=part.spec,
         new=new,
         placed=part.plan,
-        display_names=shown,
+        display_names=names or new.names,
         instance_suffix=configuration.text("instance.name"),
-        group_id=rows.ensure_instance_group(connection, spec.owner, spec.request.group),
+        addresses=each.addresses[at],
+        record={
+            "vm_count": each.new.count if is_first else part.count,
+            "asked_count": each.call.batch.count if is_first else part.count,
+            "pinned": is_pinned(configuration, part.spec),
+            "config": {**shared_config(part.spec), **more},
+            "plan": plan_record(each.planned if is_first else None),
+        },
     )
-    rows.write_volumes(connection, spec=spec, new=new, placed=part.plan)
-    rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
-    rows.write_groups(connection, spec=spec, new=new)
-
-
-def _write_jobs(
-    connection: Connection, caller: Caller, spec: DeploySpec, deployment_id: int, new: rows.NewVms
-) -> list[JobMessage]:
-    """One job per VM; their messages."""
-    queue = bulk_queue(new.count) if spec.request.bulk else INTERACTIVE
-    rows.write_jobs(
-        connection,
-        spec=spec,
-        caller=caller,
-        deployment_id=deployment_id,
-        new=new,
-        queue=queue,
-        kind=DEPLOY.name,
-        cmd=DEPLOY.command_class,
-        event_type=DEPLOY.event_type,
-        description=DEPLOY.describe(""),
-    )
-    return [JobMessage(job_id, DEPLOY.name, queue) for job_id in new.job_ids]

@@ -4,6 +4,8 @@ Checked in the order of reference sections 0.4 and 5.3; the first rule broken an
 (one exception: an owner's missing ``default`` security group is made, in the same transaction).
 """
 
+from dataclasses import replace
+
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner
@@ -38,10 +40,39 @@ from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
 
 
+class KnownSpecs:
+    """Specifications of a transaction's requests: those that differ only in names and numbers are checked once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Caller, DeployRequest, DeploySpec]] = []
+
+    def find(self, caller: Caller, request: DeployRequest) -> DeploySpec | None:
+        """What an earlier request of the same caller, like this one, was found to be."""
+        alike = _but_for_names(request)
+        for whose, known, spec in self._known:
+            if known == alike and whose == caller:
+                return replace(spec, request=request)
+        return None
+
+    def add(self, caller: Caller, spec: DeploySpec) -> None:
+        """Keep what was found."""
+        self._known.append((caller, _but_for_names(spec.request), spec))
+
+
+def _but_for_names(request: DeployRequest) -> DeployRequest:
+    return replace(request, count=1, vms=(), name_prefix=None, fingerprint=b"", plan_fingerprint=b"")
+
+
 def check_deployments(
-    connection: Connection, configuration: Configuration, caller: Caller, batch: DeployBatch
+    connection: Connection,
+    configuration: Configuration,
+    caller: Caller,
+    batch: DeployBatch,
+    known: KnownSpecs | None = None,
 ) -> list[DeploySpec]:
     """The specification of what will be made for each request, or the first rule that the call breaks.
+
+    ``known``: of other calls in the same transaction.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
@@ -51,8 +82,13 @@ def check_deployments(
     specs = []
     for request in batch.requests:
         check_host_names(request, listed=batch.listed)
-        with entry_of(batch, request):
-            specs.append(_check_request(connection, configuration, caller, request))
+        spec = None if known is None else known.find(caller, request)
+        if spec is None:
+            with entry_of(batch, request):
+                spec = _check_request(connection, configuration, caller, request)
+            if known is not None:
+                known.add(caller, spec)
+        specs.append(spec)
     return specs
 
 

@@ -5,6 +5,7 @@ domain of its lineage (ROOT too) are changed together. Limits bind the account a
 below ROOT; root admin accounts are never limited (reference section 7.2).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, text
@@ -77,11 +78,25 @@ def add_amounts(
     Raises:
         TransactionConflict: a limit would be exceeded: another transaction was faster since ``check_limits``.
     """
-    limits = effective_limit_rows(connection, owner) if enforce_limits and not owner.is_root_admin else {}
+    add_amounts_of(connection, [(owner, amounts)], enforce_limits=enforce_limits)
+
+
+def add_amounts_of(
+    connection: Connection, taken: Sequence[tuple[Owner, ResourceAmounts]], *, enforce_limits: bool = True
+) -> None:
+    """``add_amounts`` for several batches at once, those of one owner among them."""
+    limits: dict[tuple[str, int], Mapping[ResourceType, int]] = {}
+    for owner in {owner.account_id: owner for owner, _ in taken}.values():
+        if enforce_limits and not owner.is_root_admin:
+            limits |= effective_limit_rows(connection, owner)
+    together: Counter[tuple[str, int, ResourceType]] = Counter()
+    for owner, amounts in taken:
+        for holder in _holders(owner):
+            for resource, amount in amounts.by_type().items():
+                together[(*holder, resource)] += amount
     rows = [
         (kind, holder, resource.value, amount, limits.get((kind, holder), {}).get(resource, UNLIMITED))
-        for kind, holder in _holders(owner)
-        for resource, amount in amounts.by_type().items()
+        for (kind, holder, resource), amount in together.items()
     ]
     changed = connection.execute(
         text(

@@ -25,8 +25,9 @@ Why that is so in the cases that one would doubt:
 Room is checked where it is claimed, so nothing here can overcommit a host. ADR 16 has what else was thought of.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from threading import Lock
 
 import numpy as np
@@ -58,7 +59,7 @@ class CachedTable:
     name: str
     columns: Mapping[str, str]
     gone: str = "false"
-    scope: str = "%(scope)s::bigint IS NOT NULL"
+    scope: str = "%(scope)s IS NOT NULL"
 
     @property
     def key(self) -> str:
@@ -84,13 +85,22 @@ class ColumnCache:
 
     def read(self, connection: Connection, table: CachedTable, scope: int) -> Mapping[str, Ints]:
         """The table's columns as the connection sees them now, sorted by key. Not to be written into."""
+        (found,) = self.read_all(connection, [(table, scope)])
+        return found
+
+    def read_all(
+        self, connection: Connection, wanted: Sequence[tuple[CachedTable, int]]
+    ) -> list[Mapping[str, Ints]]:
+        """``read`` of several, all in one statement."""
         with self._lock:
-            kept = self._readings.get((table.name, scope))
-        found = _read(connection, table, scope, kept)
-        if found.may_be_kept:
-            with self._lock:
-                self._readings[(table.name, scope)] = found.reading
-        return found.reading.columns
+            requested = [_Wanted(table, scope, self._readings.get((table.name, scope))) for table, scope in wanted]
+        readings = []
+        for each, found in zip(requested, _read(connection, requested), strict=True):
+            if found.may_be_kept:
+                with self._lock:
+                    self._readings[(each.table.name, each.scope)] = found.reading
+            readings.append(found.reading.columns)
+        return readings
 
     def forget(self) -> None:
         """Read everything anew next time."""
@@ -99,9 +109,32 @@ class ColumnCache:
 
 
 @dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is wanted, and what is kept of it."""
+
+    table: CachedTable
+    scope: int
+    kept: _Reading | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     reading: _Reading
     may_be_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Rows that changed (all, with nothing kept) in any order, and what the snapshot was."""
+
+    columns: dict[str, Ints]
+    since: int
+    is_clean: bool
+    source: str
+
+    def can_follow(self, kept: _Reading | None) -> bool:
+        """Whether what is kept and these changes are all there is."""
+        return kept is None or (self.source == kept.source and self.since - kept.since <= MOST_TRANSACTIONS)
 
 
 _IDENTITY = """
@@ -113,38 +146,59 @@ _OWN = "coalesce(age(xmin) <= (SELECT age(pg_current_xact_id_if_assigned()::xid)
 """True of what this transaction wrote, and of what others did that began after it."""
 
 
-def _read(connection: Connection, table: CachedTable, scope: int, kept: _Reading | None) -> _Found:
-    changes, since, is_clean, source = _request(connection, table, scope, kept)
-    if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
-        kept = None
-        changes, since, is_clean, source = _request(connection, table, scope, kept)
-    gone = changes.pop(GONE)
-    before = {name: column[:0] for name, column in changes.items()} if kept is None else kept.columns
-    return _Found(_Reading(source, since, _merged(table.key, before, changes, gone)), is_clean)
+def _read(connection: Connection, wanted: Sequence[_Wanted]) -> list[_Found]:
+    changes = _request(connection, wanted)
+    if not all(found.can_follow(each.kept) for each, found in zip(wanted, changes, strict=True)):
+        wanted = [replace(each, kept=None) for each in wanted]
+        changes = _request(connection, wanted)
+    return [_followed(each, found) for each, found in zip(wanted, changes, strict=True)]
 
 
-def _request(
-    connection: Connection, table: CachedTable, scope: int, kept: _Reading | None
-) -> tuple[dict[str, Ints], int, bool, str]:
-    """Rows that changed (all, with nothing kept) in any order, and what the snapshot was, in one statement."""
-    names = [*table.columns, GONE]
-    values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
-    # A comparison with a subquery is one with a constant: the age of what is kept is taken once, not per row.
-    changed = "true" if kept is None else "age(xmin) <= (SELECT age(%(since)s::xid))"
-    arrays = ", ".join(f"array_agg({name})" for name in names)
-    statement = (
-        f"{_IDENTITY.format(table=table.name, life=LIFE_BEGAN)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
-        f" WHERE {table.scope} AND {changed}) AS q({', '.join(names)}, own)"
+def _followed(requested: _Wanted, changes: _Changes) -> _Found:
+    gone = changes.columns[GONE]
+    changed = {name: column for name, column in changes.columns.items() if name != GONE}
+    before = (
+        {name: column[:0] for name, column in changed.items()} if requested.kept is None else requested.kept.columns
     )
-    parameters = {"scope": scope, "since": None if kept is None else str(kept.since % XIDS)}
+    merged = _merged(requested.table.key, before, changed, gone)
+    return _Found(_Reading(changes.source, changes.since, merged), changes.is_clean)
+
+
+def _request(connection: Connection, wanted: Sequence[_Wanted]) -> list[_Changes]:
+    """What changed of each, in one statement."""
+    readings: list[str] = []
+    parameters: dict[str, object] = {}
+    for number, each in enumerate(wanted):
+        readings.append(f"({_statement(each, number)}) AS reading_{number}")
+        parameters[f"scope_{number}"] = each.scope
+        parameters[f"since_{number}"] = None if each.kept is None else str(each.kept.since % XIDS)
+    found = []
     with psycopg_connection(connection).cursor(binary=True) as cursor:
-        cursor.execute(statement.encode(), parameters)
+        cursor.execute(f"SELECT * FROM {', '.join(readings)}".encode(), parameters)  # noqa: S608 - our own names
         result = cursor.pgresult
         if result is None:
             raise TypeError("the query answers no rows")
-        since, clean, source = (result.get_value(0, position) or b"" for position in range(3))
-        columns = {name: array_of_numbers(result.get_value(0, 3 + at)) for at, name in enumerate(names)}
-    return columns, int(since), clean == b"\x01", source.decode()
+        values = (result.get_value(0, at) for at in range(result.nfields))
+        for each in wanted:
+            since, clean, source = (value or b"" for value in islice(values, 3))
+            columns = {name: array_of_numbers(next(values)) for name in (*each.table.columns, GONE)}
+            found.append(_Changes(columns, int(since), clean == b"\x01", source.decode()))
+    return found
+
+
+def _statement(requested: _Wanted, number: int) -> str:
+    """One row: what the snapshot is, and the columns of the rows that changed."""
+    table = requested.table
+    names = [*table.columns, GONE]
+    values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
+    # A comparison with a subquery is one with a constant: the age of what is kept is taken once, not per row.
+    changed = "true" if requested.kept is None else f"age(xmin) <= (SELECT age(%(since_{number})s::xid))"
+    arrays = ", ".join(f"array_agg({name})" for name in names)
+    scope = table.scope.replace("%(scope)s", f"%(scope_{number})s::bigint")
+    return (
+        f"{_IDENTITY.format(table=table.name, life=LIFE_BEGAN)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
+        f" WHERE {scope} AND {changed}) AS q({', '.join(names)}, own)"
+    )
 
 
 def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:

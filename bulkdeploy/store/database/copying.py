@@ -6,20 +6,22 @@ parameter per value (docs/performance.md has the measurement).
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Table
+from sqlalchemy import Sequence as SqlSequence
 
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 from bulkdeploy.store.database.hidden_values import hide_values
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]")
-_NUMBERS_PER_CHUNK = 2000
+_ROWS_PER_CHUNK = 2000
 
 
 class PerRow:
@@ -77,8 +79,31 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
 
     Columns that are not named get their database default.
     """
-    if count == 0:
-        return
+    copy_row_sets(connection, table, [(count, columns)])
+
+
+def copy_row_sets(connection: Connection, table: Table, sets: Iterable[tuple[int, Mapping[str, object]]]) -> None:
+    """``copy_rows`` for several sets of rows, in one COPY where they name the same columns."""
+    alike: dict[tuple[str, ...], list[tuple[int, Mapping[str, object]]]] = {}
+    for count, columns in sets:
+        if count:
+            alike.setdefault(tuple(columns), []).append((count, columns))
+    for names, same in alike.items():
+        quoted = ", ".join(f'"{name}"' for name in names)
+        try:
+            with (
+                psycopg_connection(connection).cursor() as cursor,
+                cursor.copy(f"COPY {table.name} ({quoted}) FROM STDIN".encode()) as copy,
+            ):
+                for chunk in _chunks(line for count, columns in same for line in _lines(count, columns)):
+                    copy.write(chunk)
+        except psycopg.Error as error:
+            hide_values(error)
+            raise
+
+
+def _lines(count: int, columns: Mapping[str, object]) -> Iterator[str]:
+    """Rows in COPY's text format."""
     cells: list[str] = []
     varying: list[Sequence[object]] = []
     for value in columns.values():
@@ -89,22 +114,13 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
             cells.append(_text(value).replace("%", "%%"))
     line = "\t".join(cells) + "\n"
     rows: Iterable[tuple[object, ...]] = zip(*varying, strict=True) if varying else ((),) * count
-    names = ", ".join(f'"{name}"' for name in columns)
-    try:
-        with (
-            psycopg_connection(connection).cursor() as cursor,
-            cursor.copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy,
-        ):
-            chunk: list[str] = []
-            for row in rows:
-                chunk.append(line % row)
-                if len(chunk) == _NUMBERS_PER_CHUNK:
-                    copy.write("".join(chunk))
-                    chunk.clear()
-            copy.write("".join(chunk))
-    except psycopg.Error as error:
-        hide_values(error)
-        raise
+    return map(line.__mod__, rows)
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[str]:
+    waiting = iter(lines)
+    while chunk := "".join(islice(waiting, _ROWS_PER_CHUNK)):
+        yield chunk
 
 
 def read_columns(
@@ -141,19 +157,35 @@ _ARRAY_HEADER_BYTES = 20
 
 
 def array_of_numbers(data: bytes | None) -> NDArray[np.int64]:
-    """A one-dimensional bigint[] from PostgreSQL's binary format; NULL (of no rows) is empty."""
-    if data is None:
+    """A one-dimensional bigint[] from PostgreSQL's binary format; NULL (of no rows) counts as empty."""
+    if data is None or len(data) < _ARRAY_HEADER_BYTES:
         return np.zeros(0, dtype=np.int64)
     return np.frombuffer(data, dtype=_ELEMENT, offset=_ARRAY_HEADER_BYTES)["value"].astype(np.int64)
 
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
     """``count`` fresh ids of a table's identity column, ascending."""
+    (ids,) = reserve_numbers(connection, [(table, count)])
+    return ids
+
+
+def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSequence, int]]) -> list[list[int]]:
+    """So many fresh numbers of each, ascending, in one statement: of a sequence, or ids of a table."""
     # The subquery has the sequence looked up once, not for each number.
-    with psycopg_connection(connection).cursor() as cursor:
-        cursor.execute(
-            "SELECT nextval((SELECT CAST(pg_get_serial_sequence(%s, 'id') AS regclass)))"
-            " FROM generate_series(1, %s)",
-            (table.name, count),
-        )
-        return [row[0] for row in cursor.fetchall()]
+    arrays = ", ".join(
+        f"ARRAY(SELECT nextval((SELECT CAST({_sequence(source)} AS regclass)))"  # noqa: S608 - our own names
+        " FROM generate_series(1, %s))"
+        for source, _ in wanted
+    )
+    with psycopg_connection(connection).cursor(binary=True) as cursor:
+        cursor.execute(f"SELECT {arrays}".encode(), [count for _, count in wanted])
+        result = cursor.pgresult
+        if result is None:
+            raise TypeError("the query answers no rows")
+        return [array_of_numbers(result.get_value(0, at)).tolist() for at in range(len(wanted))]
+
+
+def _sequence(source: Table | SqlSequence) -> str:
+    return (
+        f"'{source.name}'" if isinstance(source, SqlSequence) else f"pg_get_serial_sequence('{source.name}', 'id')"
+    )

@@ -75,9 +75,11 @@ _CLAIM_HOSTS = text(
     "   FROM w WHERE c.host_id = w.host_id AND cpu_mhz_used + w.cpu <= cpu_mhz_limit"
     "   AND memory_mib_used + w.memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
     "   AND w.cluster_id NOT IN (SELECT cluster_id FROM crowded)"
-    "   RETURNING w.cluster_id, w.vms),"
+    "   RETURNING w.host_id, w.cluster_id),"
     " counted AS (INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
-    "   SELECT CAST(:account AS bigint), cluster_id, sum(vms) FROM claimed GROUP BY cluster_id ORDER BY cluster_id"
+    "   SELECT o.account_id, cluster_id, sum(o.vms) FROM claimed JOIN unnest(CAST(:accounts AS bigint[]),"
+    "     CAST(:account_hosts AS bigint[]), CAST(:account_vms AS bigint[])) AS o(account_id, host_id, vms)"
+    "     USING (host_id) GROUP BY 1, 2 ORDER BY 1, 2"
     "   ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms)"
     " SELECT count(*) FROM claimed"
 )
@@ -88,14 +90,15 @@ def claim_hosts(
     host_ids: Ints,
     consumers: Sequence[UUID | str],
     *,
-    account_id: int,
+    account_id: int | Ints,
     cpu_mhz: int | Ints,
     memory_mib: int | Ints,
     thresholds: Thresholds = NO_THRESHOLDS,
 ) -> None:
-    """Claim one host per VM of an account, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+    """Claim one host per VM, all or nothing; entry i of ``host_ids`` belongs to consumer i.
 
-    ``cpu_mhz``, ``memory_mib``: what each VM claims, an entry per VM where they differ.
+    ``account_id``, ``cpu_mhz``, ``memory_mib``: whose each VM is and what it claims, an entry per VM where they
+    differ.
 
     ``thresholds``: those of the hosts' clusters, where the claim is bound by them.
 
@@ -104,6 +107,10 @@ def claim_hosts(
             pass a threshold.
     """
     hosts, position, vms = np.unique(host_ids, return_inverse=True, return_counts=True)
+    if isinstance(account_id, int):
+        accounts, account_hosts, account_vms = np.full_like(hosts, account_id), hosts, vms
+    else:
+        (accounts, account_hosts), account_vms = np.unique((account_id, host_ids), axis=1, return_counts=True)
     _lock_clusters(connection, thresholds)
     lock_hosts(connection, hosts)
     changed = connection.execute(
@@ -113,7 +120,9 @@ def claim_hosts(
             "vms": int_array(vms.tolist()),
             "cpu": int_array(_summed(position, vms, cpu_mhz)),
             "memory": int_array(_summed(position, vms, memory_mib)),
-            "account": account_id,
+            "accounts": int_array(accounts.tolist()),
+            "account_hosts": int_array(account_hosts.tolist()),
+            "account_vms": int_array(account_vms.tolist()),
             "clusters": int_array(thresholds.cluster_ids.tolist()),
             "cpu_shares": thresholds.cpu.tolist(),
             "memory_shares": thresholds.memory.tolist(),
@@ -129,11 +138,15 @@ def claim_hosts(
             "consumer": PerRow(consumers),
             "host_id": PerRow(host_ids.tolist()),
             "consumer_kind": ConsumerKind.VM.value,
-            "account_id": account_id,
-            "cpu_mhz": cpu_mhz if isinstance(cpu_mhz, int) else PerRow(cpu_mhz.tolist()),
-            "memory_mib": memory_mib if isinstance(memory_mib, int) else PerRow(memory_mib.tolist()),
+            "account_id": _column(account_id),
+            "cpu_mhz": _column(cpu_mhz),
+            "memory_mib": _column(memory_mib),
         },
     )
+
+
+def _column(values: int | Ints) -> int | PerRow:
+    return values if isinstance(values, int) else PerRow(values.tolist())
 
 
 def _summed(host: Ints, vms: Ints, amount: int | Ints) -> list[int]:
@@ -159,9 +172,10 @@ def claim_pools(
     for pool_id, size in zip(pool_ids, sizes, strict=True):
         wanted[pool_id] = wanted.get(pool_id, 0) + size
     pools = sorted(wanted)
-    connection.execute(
-        text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"), {"ids": pools}
-    )
+    if len(pools) > 1:
+        connection.execute(
+            text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"), {"ids": pools}
+        )
     changed = connection.execute(
         text(
             "UPDATE storage_pools p SET allocated_bytes = allocated_bytes + w.size FROM (SELECT"

@@ -6,6 +6,7 @@ thresholds are applied here, so that placement knows limits and nothing of setti
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Connection, text
@@ -24,7 +25,7 @@ from bulkdeploy.placement.model import (
 )
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.database.copying import read_columns
-from bulkdeploy.store.ledger.zone_numbers import read_hosts, read_pools
+from bulkdeploy.store.ledger.zone_numbers import pools_of, positions, read_numbers
 
 
 def read_snapshot(
@@ -38,13 +39,12 @@ def read_snapshot(
     with_owner_hosts: bool,
 ) -> ZoneSnapshot:
     """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
-    hosts = read_hosts(connection, zone_id)
+    hosts, of_pools = read_numbers(connection, zone_id)
     clusters, position = _read_clusters(connection, zone_id, owner, configuration, hosts)
     host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
-    foreign, own = _read_dedication(connection, zone_id, owner, hosts)
-    pools, tag_sets = _read_pools(
-        connection, zone_id, configuration, clusters.id, hosts["id"], tag_sets, with_local=with_local_storage
-    )
+    foreign, own = _read_dedication(connection, zone_id, owner, hosts["id"], hosts["cluster_id"], hosts["pod_id"])
+    there = pools_of(of_pools, clusters.id, hosts["id"], with_local=with_local_storage)
+    pools, tag_sets = _pool_columns(connection, zone_id, configuration, tag_sets, *there)
     return ZoneSnapshot(
         clusters=clusters,
         hosts=HostColumns(
@@ -70,6 +70,30 @@ def read_snapshot(
     )
 
 
+def seen_by_another(
+    connection: Connection, zone: ZoneSnapshot, zone_id: int, owner: Owner, *, with_owner_hosts: bool
+) -> ZoneSnapshot:
+    """The same zone, with the VMs that it has in the snapshot, as another owner's request sees it."""
+    clusters, of_host = zone.clusters, zone.hosts.cluster
+    foreign, own = _read_dedication(
+        connection, zone_id, owner, zone.hosts.id, clusters.id[of_host], clusters.pod_id[of_host]
+    )
+    counted, _ = read_columns(connection, _OWNER_VMS, {"account": owner.account_id}, ("cluster_id", "vms"))
+    owner_vms = np.zeros(len(clusters.id), dtype=np.int64)
+    at = positions(clusters.id, counted["cluster_id"])
+    owner_vms[at[at >= 0]] = counted["vms"][at >= 0]
+    by_host = _owner_vms_by_host(connection, zone_id, owner, zone.hosts.id, enabled=with_owner_hosts)
+    seen = replace(
+        zone,
+        clusters=replace(clusters, owner_vms=owner_vms),
+        hosts=replace(zone.hosts, foreign=foreign, own=own, owner_vms=by_host),
+    )
+    if np.array_equal(foreign, zone.hosts.foreign) and np.array_equal(own, zone.hosts.own):
+        seen.lasting.update(zone.lasting)
+    return seen
+
+
+_OWNER_VMS = "SELECT cluster_id, vms::bigint FROM account_clusters WHERE account_id = %(account)s"
 _CLUSTERS = """
     SELECT c.id, c.pod_id, (c.allocation_state = 'Enabled' AND c.managed_state = 'Managed')::int::bigint,
     (p.allocation_state = 'Enabled')::int::bigint, coalesce(a.vms, 0)::bigint,
@@ -145,11 +169,14 @@ def _read_tags(
 
 
 def _read_dedication(
-    connection: Connection, zone_id: int, owner: Owner, hosts: Mapping[str, Ints]
+    connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, cluster_ids: Ints, pod_ids: Ints
 ) -> tuple[Flags, Flags]:
-    """Which hosts are dedicated to others, and which to the owner (its account or its domain)."""
-    foreign = np.zeros(len(hosts["id"]), dtype=bool)
-    own = np.zeros(len(hosts["id"]), dtype=bool)
+    """Which hosts are dedicated to others, and which to the owner (its account or its domain).
+
+    ``cluster_ids``, ``pod_ids``: of each host.
+    """
+    foreign = np.zeros(len(host_ids), dtype=bool)
+    own = np.zeros(len(host_ids), dtype=bool)
     rows = connection.execute(
         text(
             "SELECT r.zone_id, r.pod_id, r.cluster_id, r.host_id, r.account_id, d.lineage"
@@ -158,11 +185,11 @@ def _read_dedication(
     )
     for row in rows:
         if row.host_id is not None:
-            mask = hosts["id"] == row.host_id
+            mask = host_ids == row.host_id
         elif row.cluster_id is not None:
-            mask = hosts["cluster_id"] == row.cluster_id
+            mask = cluster_ids == row.cluster_id
         elif row.pod_id is not None:
-            mask = hosts["pod_id"] == row.pod_id
+            mask = pod_ids == row.pod_id
         else:
             mask = np.full(len(own), row.zone_id == zone_id)
         mine = row.account_id == owner.account_id or (
@@ -189,30 +216,19 @@ def _owner_vms_by_host(
     return counts
 
 
-def _read_pools(
+def _pool_columns(
     connection: Connection,
     zone_id: int,
     configuration: Configuration,
-    cluster_ids: Ints,
-    host_ids: Ints,
     tag_sets: tuple[frozenset[str], ...],
-    *,
-    with_local: bool,
+    rows: Mapping[str, Ints],
+    cluster: Ints,
+    host: Ints,
 ) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
     """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
-    rows, cluster, host = read_pools(connection, zone_id, cluster_ids, host_ids, with_local=with_local)
-    ids = rows["id"]
-    pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=True)
-    restricted = {
-        row.id: row.hypervisor
-        for row in connection.execute(
-            text(
-                "SELECT id, hypervisor FROM storage_pools"
-                " WHERE zone_id = :zone AND removed IS NULL AND hypervisor IS NOT NULL AND scope = 'ZONE'"
-            ),
-            {"zone": zone_id},
-        )
-    }
+    ids, any_special = rows["id"], bool(rows["special"].any())
+    pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=any_special)
+    restricted = _read_restricted_pools(connection, zone_id) if any_special else {}
     return (
         PoolColumns(
             id=ids,
@@ -228,6 +244,18 @@ def _read_pools(
         ),
         tag_sets,
     )
+
+
+def _read_restricted_pools(connection: Connection, zone_id: int) -> dict[int, str]:
+    """The one hypervisor of zone-wide pools that are for one, by the pool's id."""
+    rows = connection.execute(
+        text(
+            "SELECT id, hypervisor FROM storage_pools"
+            " WHERE zone_id = :zone AND removed IS NULL AND hypervisor IS NOT NULL AND scope = 'ZONE'"
+        ),
+        {"zone": zone_id},
+    )
+    return {row.id: row.hypervisor for row in rows}
 
 
 def pool_limits(configuration: Configuration, ids: Ints, capacity: Ints, local: Ints) -> Ints:

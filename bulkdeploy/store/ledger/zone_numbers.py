@@ -44,6 +44,7 @@ POOLS = CachedTable(
         "capacity": "capacity_bytes",
         "allocated": "allocated_bytes",
         "local": "(scope = 'HOST')::int::bigint",
+        "special": "(tags <> '{}' OR (hypervisor IS NOT NULL AND scope = 'ZONE'))::int::bigint",
     },
     gone="removed IS NOT NULL",
     scope="zone_id = %(scope)s",
@@ -51,18 +52,18 @@ POOLS = CachedTable(
 ALL_ZONES = 0
 
 
-def read_hosts(connection: Connection, zone_id: int) -> Mapping[str, Ints]:
-    """Every host that has capacity, by id: what it is and what is used of it."""
-    kept = column_cache(connection)
-    hosts = kept.read(connection, HOSTS, zone_id)
-    capacity = kept.read(connection, HOST_CAPACITY, ALL_ZONES)
+def read_numbers(connection: Connection, zone_id: int) -> tuple[Mapping[str, Ints], Mapping[str, Ints]]:
+    """Every host that has capacity, by id: what it is and what is used of it; and every pool."""
+    hosts, capacity, pools = column_cache(connection).read_all(
+        connection, [(HOSTS, zone_id), (HOST_CAPACITY, ALL_ZONES), (POOLS, zone_id)]
+    )
     if np.array_equal(capacity["host_id"], hosts["id"]):  # one zone, no host removed
-        return {**hosts, **capacity}
+        return {**hosts, **capacity}, pools
     at = positions(capacity["host_id"], hosts["id"])
     if (at < 0).any():
         hosts = {name: column[at >= 0] for name, column in hosts.items()}
         at = at[at >= 0]
-    return {**hosts, **{name: column[at] for name, column in capacity.items()}}
+    return {**hosts, **{name: column[at] for name, column in capacity.items()}}, pools
 
 
 def positions(ids: Ints, wanted: Ints) -> Ints:
@@ -73,11 +74,10 @@ def positions(ids: Ints, wanted: Ints) -> Ints:
     return np.where(ids[found] == wanted, found, -1).astype(np.int64)
 
 
-def read_pools(
-    connection: Connection, zone_id: int, cluster_ids: Ints, host_ids: Ints, *, with_local: bool
+def pools_of(
+    rows: Mapping[str, Ints], cluster_ids: Ints, host_ids: Ints, *, with_local: bool
 ) -> tuple[Mapping[str, Ints], Ints, Ints]:
     """The pools whose cluster and host are there, with the positions of these (-1: of no single one)."""
-    rows = column_cache(connection).read(connection, POOLS, zone_id)
     cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
     there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))
     if not with_local:

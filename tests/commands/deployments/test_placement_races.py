@@ -141,8 +141,10 @@ def test_who_waits_to_disable_is_not_overtaken(zone: Zone, client: ApiClient, en
             wait_for_waiters(zone, 1)
             disabled = pool.submit(client.post, "updateCluster", id=cluster, allocationstate="Disabled")
             wait_for_waiters(zone, 2)
-            requested = single(zone, clusterid=cluster)
-            later = [pool.submit(client.post, "deployVirtualMachine", **requested) for _ in range(3)]
+            hosts = [zone.id_of("hosts", f"a-1-{number}") for number in (1, 2, 3)]
+            later = [
+                pool.submit(client.post, "deployVirtualMachine", **single(zone, hostid=host)) for host in hosts
+            ]
             wait_for_waiters(zone, 5)
         assert (first.result(PATIENCE_S).status, disabled.result(PATIENCE_S).status) == (200, 200)
         assert statuses(later) == [533, 533, 533]

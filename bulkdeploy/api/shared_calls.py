@@ -1,0 +1,75 @@
+"""Calls that come while others are being committed, and are then handled in one transaction (ADR 62)."""
+
+from collections.abc import Hashable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Sharing
+from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.services.system import System
+from bulkdeploy.store.database.shared_transaction import Apart, SharedTransaction
+from bulkdeploy.store.listing import whole
+
+
+@dataclass(frozen=True, slots=True)
+class _SharingCall:
+    """A call, and the context of its thread: its request and its trace."""
+
+    call: Call
+    sharing: Sharing
+    context: Context
+
+
+class SharedCalls:
+    """Answers the calls of one process whose commands declare a ``Sharing``; used by many threads."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._transactions: dict[Hashable, SharedTransaction[_SharingCall, Any]] = {}
+
+    def takes(self, call: Call) -> bool:
+        """Whether the call may share a transaction with others."""
+        sharing = call.command.sharing
+        return sharing is not None and sharing.by(call) is not None
+
+    def answer(self, call: Call) -> Any:
+        """What the handler of a call that ``takes`` takes would return, once it is committed."""
+        sharing = call.command.sharing
+        if sharing is None:
+            raise TypeError(f"calls of {call.command.name} share no transaction")
+        key = (sharing.work, sharing.by(call))
+        transaction = self._transactions.get(key)
+        if transaction is None:
+            transaction = self._transactions.setdefault(key, SharedTransaction(self._system.engine, self._handle))
+        return transaction.run(_SharingCall(call, sharing, copy_context()))
+
+    def waiting(self) -> int:
+        """Calls that wait for others to be committed."""
+        return sum(transaction.waiting for transaction in self._transactions.values())
+
+    def _handle(self, connection: Connection, entries: Sequence[_SharingCall]) -> Sequence[Any]:
+        """What each of these calls answers.
+
+        Raises:
+            Apart: some of several are refused.
+        """
+        calls = [replace(entry.call, connection=connection) for entry in entries]
+        requests, refused = [], []
+        for number, (entry, call) in enumerate(zip(entries, calls, strict=True)):
+            try:
+                requests.append(entry.context.run(entry.sharing.request, call))
+            except BulkDeployError:
+                if len(entries) == 1:
+                    raise
+                refused.append(number)
+        if refused:
+            raise Apart(refused)
+        results = entries[0].sharing.work(connection, self._system, requests)
+        return [
+            whole(entry.sharing.answer(call, result))
+            for entry, call, result in zip(entries, calls, results, strict=True)
+        ]
