@@ -132,8 +132,8 @@ def test_a_plan_made_while_no_job_is_unfinished_is_good_when_many_are(engine: En
             )
         )
         connection.execute(text("ANALYZE async_jobs"))
-        asked = str(query.compile(engine, compile_kwargs={"literal_binds": True}))
-        plan = connection.exec_driver_sql(f"EXPLAIN {asked}")
+        statement = str(query.compile(engine, compile_kwargs={"literal_binds": True}))
+        plan = connection.exec_driver_sql(f"EXPLAIN {statement}")
         assert "ix_async_jobs_unfinished" not in "".join(plan.scalars())
 
 

@@ -1,6 +1,6 @@
 """``make chaos DRIVER=incus``: containers under load while workers, daemons and whole members die.
 
-``SEED=`` chooses what happens, ``MINUTES=`` how long (default 3).
+``SEED=`` chooses what happens, ``MINUTES=`` how long (default 10).
 """
 
 import random

@@ -1,6 +1,6 @@
 """``make chaos DRIVER=libvirt``: real guests under load while workers, daemons, guests and whole hosts die.
 
-``SEED=`` chooses what happens, ``MINUTES=`` how long (default 3).
+``SEED=`` chooses what happens, ``MINUTES=`` how long (default 10).
 """
 
 import os

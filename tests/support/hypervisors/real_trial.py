@@ -187,7 +187,7 @@ class Trial(ABC):
 
 def run_trial(hosts: RealHosts, make: Callable[[RealCloud[Any], int, float], Trial]) -> None:
     """Run one trial on these hosts, as SEED and MINUTES say, and end the program."""
-    seed, minutes = int(os.environ.get("SEED") or time.time()), float(os.environ.get("MINUTES") or 3)
+    seed, minutes = int(os.environ.get("SEED") or time.time()), float(os.environ.get("MINUTES") or 10)
     say(f"DRIVER={hosts.driver} SEED={seed} MINUTES={minutes:g}")
     with real_cloud(hosts, workers=WORKERS) as cloud:
         trial = make(cloud, seed, time.monotonic() + minutes * 60)
