@@ -75,8 +75,11 @@ PLAN = Response(
 
 MOST_SHARING = 500
 """VMs of a call that may share a transaction with others: nobody waits for more."""
-ONLY_ALONE = ("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID)
-"""Who gives one of these may have to wait for another call, or tries to a savepoint, or names ids."""
+ONLY_ALONE = (
+    *("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID),
+    *("ipaddress", "macaddress", NICS),
+)
+"""Who gives one of these may have to wait for another call, tries to a savepoint, or names what another may take."""
 PINS = ("podid", "clusterid", "hostid")
 
 
