@@ -302,6 +302,17 @@ class TestLibvirtContract(
         caller.remove(None, guest)
         assert not variables.exists()
 
+    def test_a_volume_smaller_than_its_template_is_refused(self, rig: Rig, caller: Caller) -> None:
+        """For good, before it is made; one that is large enough is made after as before."""
+        guest = rig.new_guest()
+        root, *others = guest.volumes
+        small = dataclasses.replace(guest, volumes=(dataclasses.replace(root, size_bytes=512), *others))
+        for _ in range(2):
+            with pytest.raises(DriverError, match="give a larger rootdisksize") as refused:
+                caller.run(rig.hosts[0], small)
+            assert (refused.value.step, refused.value.transient, rig.volumes()) == ("volume", False, set())
+        caller.run(rig.hosts[0], guest)
+
     def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
         """By calls that meet; all of them are there, with their content."""
         files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]

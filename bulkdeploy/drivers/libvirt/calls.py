@@ -37,6 +37,7 @@ class GuestCalls:
         self.turns = Turns()
         self._pools: dict[UUID, Pool] = {}
         self._copies: dict[tuple[UUID, UUID], Backing] = {}
+        self._sizes: dict[tuple[UUID, UUID], int] = {}
 
     def of_guest(
         self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
@@ -132,6 +133,13 @@ class GuestCalls:
         if copy is None:
             reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
+        key = (volume.template_uuid, volume.pool_uuid)
+        if key not in self._sizes:
+            self._sizes[key] = pool.size_of_copy(copy)
+        if self._sizes[key] > volume.size_bytes:  # an overlay that is smaller would lose the rest of it
+            sizes = f"the template's disk has {self._sizes[key]} bytes, the volume {volume.size_bytes}"
+            reason = f"{sizes}: give a larger rootdisksize"
+            raise DriverError("volume", call.host.name, reason, transient=False)
         return copy
 
     def find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:

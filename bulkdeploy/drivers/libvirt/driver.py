@@ -361,7 +361,7 @@ class LibvirtDriver(HypervisorDriver):
             if arrived is None or not arrived.isActive():
                 raise DriverError("migrate", destination.host.name, "the guest does not run", transient=False)
         else:
-            require_same_cpu(destination, self._options, leaving)
+            require_same_cpu(source, destination, self._options, leaving)
             for pool_uuid in {volume.pool_uuid for volume in guest.volumes}:
                 self._calls.pool(destination, pool_uuid)
             with overtaken_at("migrate", destination.host.name):

@@ -184,8 +184,10 @@ def join_cluster(call: HostCall, options: LibvirtOptions, of_others: Collection[
         log.warning("cluster_cpu_lowered", host=call.host.name, lacking=lacking)
 
 
-def require_same_cpu(call: HostCall, options: LibvirtOptions, domain: Any) -> None:
-    """Check, before a running guest is sent here, that it can go on with the CPU that it has.
+def require_same_cpu(source: HostCall, destination: HostCall, options: LibvirtOptions, domain: Any) -> None:
+    """Check, before a running guest is sent to a host, that it can go on there with the CPU that it has.
+
+    A comparison that denies that it can have its CPU where it runs says nothing: libvirt sees for itself then.
 
     Raises:
         DriverError: says what is missing.
@@ -195,10 +197,11 @@ def require_same_cpu(call: HostCall, options: LibvirtOptions, domain: Any) -> No
         return
     for numa in cpu.findall("numa"):
         cpu.remove(numa)
-    lacking = _lacking(call, options, Tree.tostring(cpu, encoding="unicode"))
-    if lacking is not None:
+    given = Tree.tostring(cpu, encoding="unicode")
+    lacking = _lacking(destination, options, given)
+    if lacking is not None and _lacking(source, options, given) is None:
         reason = f"{lacking}. Stopped and started, the guest gets what all hosts of its cluster have"
-        raise DriverError("migrate", call.host.name, reason, transient=False)
+        raise DriverError("migrate", destination.host.name, reason, transient=False)
 
 
 def _lacking(call: HostCall, options: LibvirtOptions, cpu: str) -> str | None:

@@ -123,8 +123,6 @@ class LibvirtPool:
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> str:
         """Let a volume be there, at least as large as asked; its path."""
-        if backing is not None:
-            self._check_fits(spec, backing)
         made = self._make(volume_name(spec.uuid), spec.size_bytes, "qcow2", backing)
         if made is None:
             made = self.find(volume_name(spec.uuid))
@@ -135,17 +133,12 @@ class LibvirtPool:
                 made.resize(spec.size_bytes)
         return f"{self.path}/{volume_name(spec.uuid)}"
 
-    def _check_fits(self, spec: VolumeSpec, backing: Backing) -> None:
-        """An overlay that is smaller than its template would lose the rest of it."""
+    def size_of_copy(self, backing: Backing) -> int:
+        """The size in bytes of a template's disk."""
         copy = self.find(backing.name)
         if copy is None:
             raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
-        least = int(copy.info()[1])
-        if least > spec.size_bytes:
-            reason = (
-                f"the template's disk has {least} bytes, the volume {spec.size_bytes}: give a larger rootdisksize"
-            )
-            raise DriverError("volume", self._call.host.name, reason, transient=False)
+        return int(copy.info()[1])
 
     def _make(self, name: str, size_bytes: int, image_format: str, backing: Backing | None) -> Any | None:
         """A new volume; None: there is one of this name."""

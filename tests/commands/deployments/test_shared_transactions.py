@@ -15,6 +15,7 @@ from bulkdeploy import failpoints
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.domain.errors import DatabaseUnreachable
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.system import System
 from tests.commands.deployments.test_bulk_answer import assert_intact
@@ -227,9 +228,9 @@ def test_who_dies_between_the_plan_and_the_answer_is_done_once_or_not_at_all(
 
     def die(passed: str) -> None:
         if passed == place:
-            raise RuntimeError("a fault")
+            raise DatabaseUnreachable
 
     answers = api.together(BULK, zone.bulk_parameters(1), [zone.bulk_parameters(2)] * 3, die)
-    assert [status for status, _ in answers[1:]] == [530] * 3
+    assert [status for status, _ in answers[1:]] == [503] * 3
     assert vm_count(zone) == (1 if place == AT_COMMIT else 7)
     assert_intact(engine)
