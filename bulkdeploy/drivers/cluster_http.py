@@ -1,12 +1,15 @@
 """HTTP to a cluster: each request goes to whichever of its servers answers, the last that did first."""
 
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.exceptions import NewConnectionError
+from urllib3.util import create_urllib3_context
 
 CONNECT_S = 10.0
 CONNECTIONS = 32
@@ -29,21 +32,33 @@ class NobodyServes(NotAnswered):
     """Every server refused the connection, such as while another one takes over: nothing was asked for."""
 
 
-class PinnedAdapter(HTTPAdapter):
-    """For servers whose certificates no authority signed: one certificate is accepted, by its fingerprint.
+class OneContext(HTTPAdapter):
+    """HTTPS with one context for all connections: reading the authorities takes more CPU than a handshake.
 
-    ``fingerprint``: SHA-256 of the certificate. None: an authority must have signed it.
+    Args:
+        fingerprint: SHA-256 of the one certificate that is accepted. None: an authority must have signed it.
+        ca_file: certificates of the authorities; None: those that requests comes with.
     """
 
-    def __init__(self, fingerprint: str | None) -> None:
+    def __init__(self, fingerprint: str | None, ca_file: str | None) -> None:
         self._fingerprint = fingerprint
+        if fingerprint is None:
+            self._context = ssl.create_default_context(cafile=ca_file or DEFAULT_CA_BUNDLE_PATH)
+        else:
+            self._context = create_urllib3_context(cert_reqs=ssl.CERT_NONE)
         super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
 
     def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
         """See HTTPAdapter."""
         if self._fingerprint is not None:
             more["assert_fingerprint"] = self._fingerprint
-        super().init_poolmanager(*arguments, **more)
+        super().init_poolmanager(*arguments, ssl_context=self._context, **more)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """See HTTPAdapter: the context has the authorities."""
+        super().cert_verify(conn, url, False, cert)  # type: ignore[no-untyped-call]
+        if verify:
+            conn.cert_reqs = "CERT_REQUIRED"
 
 
 class ClusterHttp:
@@ -71,9 +86,9 @@ class ClusterHttp:
         self._is_silent = is_silent
         self.session = requests.Session()
         self.session.trust_env = False  # a proxy of the environment is none of the cluster's
-        self.session.verify = False if fingerprint else ca_file or True
-        self.session.mount("https://", PinnedAdapter(fingerprint))
-        self.session.mount("http://", PinnedAdapter(None))
+        self.session.verify = fingerprint is None
+        self.session.mount("https://", OneContext(fingerprint, ca_file))
+        self.session.mount("http://", HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS))
 
     def send(
         self, method: str, path: str, *, timeout_s: float, is_repeatable: bool = True, **content: Any

@@ -16,7 +16,7 @@ from bulkdeploy.drivers.cluster_http import ClusterHttp, NobodyServes, NotAnswer
 from bulkdeploy.drivers.driver import DriverError
 
 POLL_SECONDS = 0.5
-"""Pause between two requests for the states of all jobs that threads wait for."""
+"""Pause between two requests that found nothing."""
 
 MASTER_AWAY_S = 60.0
 """How long a call waits for a master that serves RAPI, at most."""
@@ -134,14 +134,18 @@ class Rapi:
 
 
 class _JobWatch:
-    """Reads all jobs that threads wait for in one request; one of the waiting threads sends it."""
+    """Waits for jobs of many threads with few requests, for each of which RAPI forks a process.
+
+    At most LOOKING threads wait each for its own job, as long as RAPI lets them; who sees an end asks for all jobs
+    that threads wait for.
+    """
 
     def __init__(self, rapi: Rapi) -> None:
         self._rapi = rapi
         self._changed = threading.Condition()
         self._wanted: dict[int, int] = {}
         self._ended: dict[int, Mapping[str, Any]] = {}
-        self._is_looking = False
+        self._looking = 0
 
     def ended(self, number: int, timeout_s: float) -> Mapping[str, Any]:
         end = time.monotonic() + timeout_s
@@ -152,10 +156,10 @@ class _JobWatch:
                     left = end - time.monotonic()
                     if left <= 0:
                         raise NotAnswered(f"job {number} has not ended in {timeout_s:.0f} s")
-                    if self._is_looking:
+                    if self._looking == LOOKING:
                         self._changed.wait(left)
                     else:
-                        self._look(left)
+                        self._look(number, left)
                 return self._ended[number]
             finally:
                 self._wanted[number] -= 1
@@ -163,26 +167,42 @@ class _JobWatch:
                     del self._wanted[number]
                     self._ended.pop(number, None)
 
-    def _look(self, left: float) -> None:
+    def _look(self, number: int, left: float) -> None:
         """Look once, without the lock; a failed look is the failure of a moment: waiting goes on."""
-        self._is_looking = True
-        numbers = sorted(self._wanted.keys() - self._ended.keys())
+        began = time.monotonic()
+        self._looking += 1
         self._changed.release()
         found: list[list[Any]] = []
         try:
-            where = ["|", *(["=", "id", number] for number in numbers)]
+            self._wait_for_end(number, left)
+            with self._changed:
+                wanted = sorted(self._wanted.keys() - self._ended.keys())
+            where = ["|", *(["=", "id", one] for one in wanted)]
             found = self._rapi.query("job", ("id", "status", "opresult"), where, timeout_s=min(left, 30.0))
         except (NotAnswered, JobFailed):
             pass
         finally:
-            if not any(status in ENDED for _, status, _ in found):
-                time.sleep(min(POLL_SECONDS, left))
+            if not any(status in ENDED for _, status, _ in found):  # such as where RAPI does not wait
+                time.sleep(max(min(began + POLL_SECONDS - time.monotonic(), left), 0))
             self._changed.acquire()
-            self._is_looking = False
-            for number, status, results in found:
-                if status in ENDED and int(number) in self._wanted:
-                    self._ended[int(number)] = {"status": status, "opresult": results}
+            self._looking -= 1
+            for one, status, results in found:
+                if status in ENDED and int(one) in self._wanted:
+                    self._ended[int(one)] = {"status": status, "opresult": results}
             self._changed.notify_all()
+
+    def _wait_for_end(self, number: int, left: float) -> None:
+        """Until the job has ended, ten seconds at most: so long RAPI waits for a change of what is asked for."""
+        body = {"fields": ["end_ts"], "previous_job_info": [None], "previous_log_serial": NO_LOG}
+        path = path_of("jobs", str(number), "wait")
+        self._rapi.send("GET", path, body, timeout_s=min(left, 30.0))
+
+
+LOOKING = 4
+"""Jobs whose ends are waited for at a time; others' ends are seen with these, or when RAPI waits no longer."""
+
+NO_LOG = 1 << 30
+"""Messages of jobs with higher numbers would end the wait."""
 
 
 def _value(answer: requests.Response) -> Any:
