@@ -265,7 +265,7 @@ class _ClusterTurns:
 
     @contextmanager
     def turn(self, cluster: str, *, timeout_s: float) -> Iterator[None]:
-        with self._engine.connect() as connection:  # nothing is written: one that was ended meanwhile lost no more
+        with read_only(self._engine) as connection:
             try:
                 cluster_turns.take_turn(connection, cluster, timeout_s)
             except OperationalError as error:

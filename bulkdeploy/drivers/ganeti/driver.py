@@ -194,9 +194,12 @@ class GanetiDriver(BatchDriver):
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
                 answers |= self._submit(submitted, timeout_s)
-        except (NotAnswered, JobFailed, DriverError):
-            for _ in submitted:  # each looks for itself what became of it
+        except BaseException as error:
+            for _ in submitted:
                 self._slots.release()
+            if not isinstance(error, NotAnswered | JobFailed | DriverError):
+                raise
+            # Each looks for itself what became of it.
         return answers
 
     def _submit(
