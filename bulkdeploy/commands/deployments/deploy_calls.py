@@ -79,7 +79,7 @@ ONLY_ALONE = (
     *("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID),
     *("ipaddress", "macaddress", NICS),
 )
-"""Who gives one of these may have to wait for another call, tries to a savepoint, or names what another may take."""
+"""Who gives one of these may have to wait for a call, tries to a savepoint, or names what another may take."""
 PINS = ("podid", "clusterid", "hostid")
 
 
