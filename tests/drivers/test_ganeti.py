@@ -143,8 +143,10 @@ def driver_for(
     nic_mode: str = "bridged",
     disk_template: str = "sharedfile",
     hosts: Sequence[HostAddress] = ADDRESSES,
+    directory: type[FixedDirectory] = FixedDirectory,
+    **more: Any,
 ) -> GanetiDriver:
-    """A driver of the recorded cluster."""
+    """A driver of the recorded cluster; ``more``: further options."""
     options = GanetiOptions.model_validate(
         {
             "urls": urls,
@@ -155,11 +157,12 @@ def driver_for(
             "disk_template": disk_template,
             "nic_mode": nic_mode,
             "nic_link": "br0",
+            **more,
         }
     )
     driver = GanetiDriver.from_options(options)
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(VOLUME.pool_uuid))))
+    driver.use_records(replace(kept, directory=directory(hosts, shared_pool(VOLUME.pool_uuid))))
     return driver
 
 
@@ -247,6 +250,42 @@ def test_a_mirrored_guest_moves_though_an_answer_is_lost(engine: Engine, tmp_pat
         driver.close()
     assert replay.unexpected == []
     assert seen["started on another node"] == [(THREE[2].uuid, PowerState.RUNNING)]
+
+
+class RestartingDirectory(FixedDirectory):
+    """Its database restarts when it is asked for the first time which hosts are closed."""
+
+    _is_up = False
+
+    def closed_hosts(self) -> Sequence[HostAddress]:
+        """See Directory."""
+        if not self._is_up:
+            self._is_up = True
+            raise ConnectionError("the database restarts")
+        return super().closed_hosts()
+
+
+def test_a_database_that_restarts_takes_no_place_in_ganetis_queue(engine: Engine, tmp_path: Path) -> None:
+    """A batch that fails while secondaries are chosen leaves the next one all the jobs that may be in the queue."""
+    looks = DRBD_EXCHANGES[:2]  # at what is there, before secondaries are chosen
+    replay = Replay([*looks, *DRBD_EXCHANGES])
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(
+            engine,
+            url,
+            fingerprint=fingerprint,
+            disk_template="drbd",
+            hosts=THREE,
+            directory=RestartingDirectory,
+            jobs_at_once=3,
+        )
+        with pytest.raises(ConnectionError):
+            dict(start_together(driver))
+        seen = dict(mirrored_life(driver))
+        driver.close()
+    assert seen["started on another node"] == [(THREE[2].uuid, PowerState.RUNNING)]
+    (wanted,) = (body["instances"] for body in replay.bodies if body and "instances" in body)
+    assert [(one["pnode"], one["snode"]) for one in wanted] == [("node1", "node2"), ("node2", "node3")]
 
 
 def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) -> None:
