@@ -125,6 +125,17 @@ def test_guests_have_what_all_hosts_of_their_cluster_can_give(cluster: Cluster) 
         assert guests_of(driver)[guest.uuid].host_uuid == source.uuid
 
 
+def test_guests_start_beside_a_host_whose_cpu_their_own_libvirt_does_not_know(cluster: Cluster) -> None:
+    """Such as one with a newer libvirt: they have what their host has, and the log says why."""
+    strong = cluster.admitted(0)
+    newer = strong.replace("</cpu>", '<feature policy="require" name="of-tomorrow"/></cpu>')
+    guest = SUBJECTS.new_guest()
+    with structlog.testing.capture_logs() as logged, cluster.driver(strong, newer) as driver:
+        Caller(driver).run(address_of(cluster.hosts.hosts[0]), guest)
+    assert cluster.cpu_of(0, guest).findtext("model")
+    assert {one["event"] for one in logged if one["log_level"] == "warning"} == {"cluster_cpu_unknown"}
+
+
 def test_a_weaker_host_lowers_what_guests_get_and_those_that_run_do_not_move_to_it(cluster: Cluster) -> None:
     """It is added, and the log says what guests have that it has not; a guest that is started anew goes there."""
     strong = cluster.admitted(0)

@@ -14,14 +14,17 @@ from sqlalchemy import (
     Uuid,
     bindparam,
     cast,
+    column,
     func,
     literal,
     null,
     select,
+    table,
     text,
 )
 
 from bulkdeploy.store.database.compiled_query import CompiledQuery, TwoQueries
+from bulkdeploy.store.database.copying import psycopg_connection
 from bulkdeploy.store.database.engine import (
     Plans,
     WriteWhereReading,
@@ -115,6 +118,26 @@ def test_connections_for_reading_let_queries_through_alone(database_url: str, st
     with engine.connect() as connection, pytest.raises(WriteWhereReading):
         connection.exec_driver_sql(statement)
     engine.dispose()
+
+
+@pytest.mark.parametrize("change", ["ALTER TABLE zones ALTER COLUMN name TYPE varchar", "DEALLOCATE ALL"])
+def test_compiled_queries_outlive_a_migration_and_a_pooler(database_url: str, change: str) -> None:
+    """A session whose statements are no good any more prepares them anew, and its callers see nothing of it."""
+    query = CompiledQuery(select(column("name", Text)).select_from(table("zones")))
+    writing, reading = create_engine(database_url, pool_size=1), create_reading_engine(database_url, pool_size=1)
+    try:
+        with reading.connect() as connection:
+            assert query.tuples(connection) == []
+            if change.startswith("ALTER"):
+                with writing.begin() as writer:
+                    writer.execute(text(change))
+            else:
+                psycopg_connection(connection).pgconn.exec_(change.encode())
+            for _ in range(2):
+                assert query.tuples(connection) == []
+    finally:
+        writing.dispose()
+        reading.dispose()
 
 
 @pytest.mark.parametrize("prepares", [True, False])

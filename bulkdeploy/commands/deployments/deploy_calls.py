@@ -25,7 +25,6 @@ from bulkdeploy.store.deployments.deployments import DeployedVms
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
-REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}

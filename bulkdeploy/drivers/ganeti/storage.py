@@ -108,7 +108,8 @@ class NodeStorage:
             return None
         if kind == VOLUME_GROUP and name != cluster["volume_group_name"]:
             return None
-        fitting = [pool for pool in pools if (pool.host_uuid is None) == (kind in SHARED)]
+        is_clusters = kind in SHARED or self._disk_template in MIRRORED
+        fitting = [pool for pool in pools if (pool.host_uuid is None) == is_clusters]
         named = [pool for pool in fitting if pool.path == name]
         chosen = named or fitting
         return chosen[0].uuid if len(chosen) == 1 else None

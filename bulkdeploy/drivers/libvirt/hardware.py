@@ -111,11 +111,7 @@ class Hardware:
         self._found: dict[UUID, tuple[float, GuestHardware]] = {}
 
     def of(self, call: HostCall, directory: Directory) -> GuestHardware:
-        """What a guest gets that starts at this host.
-
-        Raises:
-            DriverError: there is nothing that all hosts of the cluster can give.
-        """
+        """What a guest gets that starts at this host; where its libvirt finds nothing common, what the host has."""
         found = self._found.get(call.host.uuid)
         if found is None or found[0] < time.monotonic():
             found = time.monotonic() + LOOKS_S, self._look(call, directory)
@@ -128,9 +124,16 @@ class Hardware:
             return GuestHardware(self._options.machine, _named(model))
         described = directory.hardware_of_cluster(call.host.uuid) if model == BASELINE else frozenset({None})
         known = {one for one in described if one is not None}
+        as_the_hosts = GuestHardware(self._options.machine, '<cpu mode="host-model"/>')
         if len(known) < len(described):  # hosts of before there were descriptions, until they are reconnected
-            return GuestHardware(self._options.machine, '<cpu mode="host-model"/>')
-        return baseline(call, self._options, known)
+            return as_the_hosts
+        try:
+            return baseline(call, self._options, known)
+        except DriverError as error:
+            # A newer libvirt names features that an older one does not know. Starts here must not end with the
+            # host that was added: its own libvirt has found what all have in common.
+            log.warning("cluster_cpu_unknown", host=call.host.name, why=str(error))
+            return as_the_hosts
 
 
 def _named(model: str) -> str:

@@ -5,14 +5,16 @@ each column) costs more than the rest of it in this process: docs/performance.md
 """
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.sql import Literal
 from sqlalchemy import Connection, Select, false, select
@@ -21,6 +23,10 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from bulkdeploy.store.database.copying import psycopg_connection
 
 PREPARED = "bulkdeploy_prepared"
+OUTLIVED = (b"0A000", b"26000")
+"""SQLSTATEs of a prepared statement whose columns a migration changed since, and of one that the session lost."""
+
+_numbers = count()
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
@@ -72,13 +78,21 @@ class CompiledQuery:
         if below.prepare_threshold is None:
             result = below.pgconn.exec_params(sql, values)
         else:
-            prepared: dict[CompiledQuery, bytes] = connection.info.setdefault(PREPARED, {})
-            if self not in prepared:
-                name = b"bulkdeploy_%d" % len(prepared)
-                _require(below.pgconn.prepare(name, sql), below.pgconn, connection)
-                prepared[self] = name
-            result = below.pgconn.exec_prepared(prepared[self], values)
+            result = self._run_prepared(connection, below.pgconn, sql, values)
+            if _is_prepared_anew(result):
+                del connection.info[PREPARED][self]
+                result = self._run_prepared(connection, below.pgconn, sql, values)
         return _rows(_require(result, below.pgconn, connection), below)
+
+    def _run_prepared(
+        self, connection: Connection, session: PGconn, sql: bytes, values: Sequence[bytes]
+    ) -> PGresult:
+        prepared: dict[CompiledQuery, bytes] = connection.info.setdefault(PREPARED, {})
+        if self not in prepared:
+            name = b"bulkdeploy_%d" % next(_numbers)
+            _require(session.prepare(name, sql), session, connection)
+            prepared[self] = name
+        return session.exec_prepared(prepared[self], values)
 
 
 class TwoQueries:
@@ -100,6 +114,11 @@ class TwoQueries:
             else:
                 of_second.append(dict(zip(second, row[len(first) :], strict=True)))
         return of_first, of_second
+
+
+def _is_prepared_anew(result: PGresult) -> bool:
+    """Whether the statement is only to be prepared once more: a session may outlive a migration."""
+    return result.error_field(DiagnosticField.SQLSTATE) in OUTLIVED
 
 
 def _rows(result: PGresult, below: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
