@@ -22,6 +22,8 @@ from bulkdeploy.drivers.libvirt.host_filters import find_filter
 from bulkdeploy.drivers.libvirt.networks import Networks
 
 LOOKS_S = 0.1
+CLOSED_AGAIN = "Tray of the device is not open"
+"""QEMU's words where a guest closed the tray before the ISO was in, such as firmware that looks around."""
 
 
 class Devices:
@@ -76,8 +78,16 @@ class Devices:
         if seen.drive is None:
             reason = "the guest was started without a drive: stop and start it"
             raise DriverError("devices", call.host.name, reason, transient=False)
-        call.go_on("devices")
-        domain.updateDeviceFlags(write_drive(seen.drive, path), affected(domain))
+        while True:
+            call.go_on("devices")
+            try:
+                domain.updateDeviceFlags(write_drive(seen.drive, path), affected(domain))
+            except libvirt.libvirtError as error:
+                if CLOSED_AGAIN not in str(error) or call.deadline.left_s() < LOOKS_S:
+                    raise
+                time.sleep(LOOKS_S)
+            else:
+                return
 
 
 def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
