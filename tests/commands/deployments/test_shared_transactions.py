@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from errno import ENOSPC
 from typing import Any
 
 import orjson
 import pytest
 from sqlalchemy import Engine, event
 
-from bulkdeploy import failpoints
+from bulkdeploy import failpoints, metrics
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.registry import find_commands
@@ -233,4 +234,22 @@ def test_who_dies_between_the_plan_and_the_answer_is_done_once_or_not_at_all(
     answers = api.together(BULK, zone.bulk_parameters(1), [zone.bulk_parameters(2)] * 3, die)
     assert [status for status, _ in answers[1:]] == [503] * 3
     assert vm_count(zone) == (1 if place == AT_COMMIT else 7)
+    assert_intact(engine)
+
+
+def test_what_fails_after_the_commit_repeats_nothing(
+    api: Api, zone: Zone, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction cannot be counted once it is committed: each call is done once, and only one is told."""
+
+    def refuse(_: float) -> None:
+        raise OSError(ENOSPC, "the directory of metrics is full")
+
+    def fill(place: str) -> None:
+        if place == AT_COMMIT:
+            monkeypatch.setattr(metrics.SHARED_TRANSACTIONS, "observe", refuse)
+
+    answers = api.together(BULK, zone.bulk_parameters(1), [zone.bulk_parameters(2)] * 3, fill)
+    assert sorted(status for status, _ in answers) == [200, 200, 200, 530]
+    assert vm_count(zone) == 7
     assert_intact(engine)
