@@ -4,8 +4,8 @@ A transaction for many costs little more than one for one: locks, what is read o
 the wait for the disk are there once. So whoever gets the turn takes all who wait, as a database's group commit
 does. One who comes alone waits for nobody. Nobody is answered before the commit.
 
-Who would hold the turn for long gives it back, and goes on without it: who waits for a host that others hold, asks
-a program, or loses races again and again.
+Who would hold the turn for long gives it back, and goes on without it: who waits for a lock of another session's,
+asks a program, or loses races again and again.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy import metrics
 from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.locks import LOCK_TRIES
+from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
 from bulkdeploy.tracing import BegunAnew
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,8 @@ R = TypeVar("R")
 MOST_TOGETHER = 64
 MOST_TRIES = 3
 """So often a race is lost together; then each is tried by itself, so that one does not spoil the others."""
+MOST_WAIT = "250ms"
+"""So long a lock is waited for in the turn: longer than most transactions hold one, and short for who waits."""
 
 
 class Apart(Exception):
@@ -83,7 +85,9 @@ class SharedTransaction(Generic[T, R]):
         if entry.is_apart:
             return run_transaction(self._engine, lambda connection: self._work(connection, [requested])[0])
         if entry.result is None:
-            raise entry.error or OutcomeUnknown("It is not known whether the call was done: look before repeating it")
+            raise entry.error or OutcomeUnknown(
+                "It is not known whether the call was done: look before repeating it"
+            )
         return entry.result[0]
 
     def _run_those_who_wait(self) -> None:
@@ -137,7 +141,7 @@ class _Attempt(Generic[T, R]):
         if self._tries > MOST_TRIES or connection.get_execution_options()[LOCK_TRIES]:
             raise Apart(range(len(self._requested)))
         try:
-            results = self._work(connection, self._requested)
+            results = self._work(connection.execution_options(**{TURN_TIMEOUT: MOST_WAIT}), self._requested)
         except BegunAnew:
             raise Apart(range(len(self._requested))) from None
         if len(results) != len(self._requested):

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import orjson
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from bulkdeploy import failpoints, metrics
 from bulkdeploy.api.dispatch import Dispatcher
@@ -243,6 +243,27 @@ def test_who_dies_between_the_plan_and_the_answer_is_done_once_or_not_at_all(
     answers = api.together(BULK, zone.bulk_parameters(1), [zone.bulk_parameters(2)] * 3, die)
     assert [status for status, _ in answers[1:]] == [503] * 3
     assert vm_count(zone) == (1 if place == AT_COMMIT else 7)
+    assert_intact(engine)
+
+
+@pytest.mark.parametrize("held", ["affinity_groups", "ip_ranges", "storage_pools", "resource_counts"])
+def test_who_waits_for_another_session_holds_up_nobody(
+    api: Api, client: ApiClient, zone: Zone, engine: Engine, held: str
+) -> None:
+    """Somebody holds rows that a call needs: it gives the turn back, and waits for as long as that takes."""
+    client.post("createAffinityGroup", name="apart", type="host anti-affinity")
+    given_back = metrics.LOCK_TIMEOUTS._value.get
+    with engine.begin() as holder:
+        before = given_back()
+        holder.execute(text(f"SELECT FROM {held} FOR UPDATE"))
+        holder.execute(text(f"LOCK TABLE {held} IN SHARE MODE"))
+        waiting = api.begin(SINGLE, single(zone, affinitygroupnames="apart"))
+        while given_back() == before:
+            assert not waiting.done()
+        if held == "affinity_groups":
+            assert api.call(SINGLE, single(zone))[0] == 200
+        assert not waiting.done()
+    assert read(waiting)[0] == 200
     assert_intact(engine)
 
 
