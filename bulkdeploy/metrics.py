@@ -41,7 +41,7 @@ SHARED_TRANSACTIONS = Histogram(
     "bulkdeploy_shared_transaction_calls", "Deploy calls committed together", buckets=(1, 2, 5, 10, 20, 50)
 )
 LOCK_TIMEOUTS = Counter(
-    "bulkdeploy_lock_timeouts", "Transactions begun anew, everything given back, because a host's lock was not free"
+    "bulkdeploy_lock_timeouts", "Transactions begun anew, everything given back, because a lock was not free"
 )
 
 JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])

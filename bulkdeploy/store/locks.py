@@ -60,7 +60,7 @@ class Lock(Enum):
     """Claims that a cluster's thresholds bind are made one at a time."""
 
     HOSTS = "host_capacity"
-    """Room of hosts. Only these are waited for with ``lock_timeout``, so that all others are held briefly."""
+    """Room of hosts. These are waited for with ``lock_timeout``, so that all others are held briefly."""
 
     ACCOUNT_CLUSTERS = "account_clusters"
     """How many VMs an account has in a cluster."""
@@ -89,8 +89,23 @@ class Lock(Enum):
         return list(Lock).index(self)
 
 
+TURN_TIMEOUT = "bulkdeploy_turn_timeout"
+"""Option of a connection: ``lock_timeout`` of its transaction, from its first advisory lock on.
+
+For who holds up others of its process while it waits (ADR 62). Advisory locks of ``take_lock`` are those that all
+of these need, and are waited for as long as it takes; hosts have a time-out of their own.
+"""
+
 _ALONE = text("SELECT pg_advisory_xact_lock(:space, :key)")
 _SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :key)")
+_TAKEN = (
+    # The lock is taken after the first setting, and before the last one. NULL: as the session has it.
+    "WITH taken AS MATERIALIZED"
+    "   (SELECT {}(:space, :key) WHERE set_config('lock_timeout', NULL, true) <> '')"
+    " SELECT set_config('lock_timeout', CASE WHEN count(*) >= 0 THEN CAST(:after AS text) END, true) FROM taken"
+)
+_ALONE_IN_TURN = text(_TAKEN.format("pg_advisory_xact_lock"))
+_SHARED_IN_TURN = text(_TAKEN.format("pg_advisory_xact_lock_shared"))
 _MANY = text("SELECT pg_advisory_xact_lock(:space, key) FROM unnest(CAST(:keys AS integer[])) AS key")
 
 
@@ -99,7 +114,18 @@ def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool 
 
     Advisory locks queue: while a transaction waits to hold one alone, no further one comes to share it.
     """
-    connection.execute(_SHARED if shared else _ALONE, {"space": lock.value, "key": key})
+    in_turn = turn_timeout(connection)
+    if in_turn is None:
+        connection.execute(_SHARED if shared else _ALONE, {"space": lock.value, "key": key})
+    else:
+        query = _SHARED_IN_TURN if shared else _ALONE_IN_TURN
+        connection.execute(query, {"space": lock.value, "key": key, "after": in_turn})
+
+
+def turn_timeout(connection: Connection) -> str | None:
+    """TURN_TIMEOUT of the connection; None: it has none, and waits as long as its session does."""
+    found: str | None = connection.get_execution_options().get(TURN_TIMEOUT)
+    return found
 
 
 def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:

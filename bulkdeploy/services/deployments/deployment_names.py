@@ -33,17 +33,18 @@ def virtual_machine_names(
 
     Without name or prefix: ``<instance.name>-<uuid>`` (reference section 5.7). With a prefix:
     ``<prefix>-1``, ``<prefix>-2`` and so on, without those that are taken in the networks.
-    ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others of the call.
+    ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others that are named
+    in the same transaction.
     ``listed``: the call has a list, whose entry an error names.
 
     Raises:
-        InvalidParameter: a given name that the network's domain has already.
+        InvalidParameter: a given name that the network's domain, or one of ``given``, has already.
     """
     networks = [network.id for network in spec.networks]
     if spec.request.name_prefix is not None:
         return _first_free(connection, spec.request.name_prefix, networks, new.count, given)
     wanted = [vm for vm in named if vm.name is not None]
-    taken = names_in_use(connection, [vm.name or "" for vm in wanted], networks) if wanted else ()
+    taken = names_in_use(connection, [vm.name or "" for vm in wanted], networks) | given if wanted else given
     for vm in wanted:
         if vm.name is not None and vm.name.lower() in taken:
             with named_entry(vm.entry) if listed else nullcontext():

@@ -4,8 +4,8 @@ A transaction for many costs little more than one for one: locks, what is read o
 the wait for the disk are there once. So whoever gets the turn takes all who wait, as a database's group commit
 does. One who comes alone waits for nobody. Nobody is answered before the commit.
 
-Who would hold the turn for long gives it back, and goes on without it: who waits for a host that others hold, asks
-a program, or loses races again and again.
+Who would hold the turn for long gives it back, and goes on without it: who waits for a lock of another session's,
+asks a program, or loses races again and again.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from bulkdeploy import metrics
-from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.locks import LOCK_TRIES
+from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
 from bulkdeploy.tracing import BegunAnew
 
 log = structlog.get_logger(__name__)
@@ -31,10 +31,12 @@ R = TypeVar("R")
 MOST_TOGETHER = 64
 MOST_TRIES = 3
 """So often a race is lost together; then each is tried by itself, so that one does not spoil the others."""
+MOST_WAIT = "250ms"
+"""So long a lock is waited for in the turn: longer than most transactions hold one, and short for who waits."""
 
 
 class Apart(Exception):
-    """Raised in a shared transaction: these entries, by number, can not share it; all is undone."""
+    """Raised in a shared transaction: these entries, by number, cannot share it; all is undone."""
 
     def __init__(self, entries: Collection[int]) -> None:
         super().__init__(f"{len(entries)} cannot share the transaction")
@@ -43,10 +45,11 @@ class Apart(Exception):
 
 @dataclass(slots=True)
 class _Entry(Generic[T, R]):
-    """What somebody waits for; with neither result nor error once it is over, it is to be tried by itself."""
+    """What somebody waits for, and what came of it; ``is_apart``: nothing was done, it is to be tried by itself."""
 
     requested: T
     is_over: bool = False
+    is_apart: bool = False
     result: list[R] | None = None
     error: BaseException | None = None
 
@@ -79,10 +82,12 @@ class SharedTransaction(Generic[T, R]):
         with self._turn:
             while not entry.is_over:
                 self._run_those_who_wait()
-        if entry.error is not None:
-            raise entry.error
-        if entry.result is None:
+        if entry.is_apart:
             return run_transaction(self._engine, lambda connection: self._work(connection, [requested])[0])
+        if entry.result is None:
+            raise entry.error or OutcomeUnknown(
+                "It is not known whether the call was done: look before repeating it"
+            )
         return entry.result[0]
 
     def _run_those_who_wait(self) -> None:
@@ -101,21 +106,27 @@ class SharedTransaction(Generic[T, R]):
             try:
                 results = run_transaction(self._engine, attempt)
             except Apart as apart:
-                entries = [entry for number, entry in enumerate(entries) if number not in apart.entries]
+                for number in apart.entries:
+                    entries[number].is_apart = True
+                entries = [entry for entry in entries if not entry.is_apart]
                 continue
             except BaseException as error:
-                if len(entries) == 1 or attempt.is_done:
-                    for entry in entries:
-                        entry.error = error
-                elif not isinstance(error, BulkDeployError):
-                    log.warning("shared_transaction_failed", calls=len(entries), exc_info=error)
+                self._fail(entries, error, is_undone=not attempt.is_done)
                 if not isinstance(error, Exception):
                     raise
             else:
-                metrics.SHARED_TRANSACTIONS.observe(len(entries))
                 for entry, result in zip(entries, results, strict=True):
                     entry.result = [result]
+                metrics.SHARED_TRANSACTIONS.observe(len(entries))
             return
+
+    def _fail(self, entries: Sequence[_Entry[T, R]], error: BaseException, *, is_undone: bool) -> None:
+        """An error that may be anybody's: of several that were undone it is not said whose."""
+        is_apart = is_undone and len(entries) > 1
+        for entry in entries:
+            entry.is_apart, entry.error = is_apart, None if is_apart else error
+        if is_apart and not isinstance(error, BulkDeployError):
+            log.warning("shared_transaction_failed", calls=len(entries), exc_info=error)
 
 
 class _Attempt(Generic[T, R]):
@@ -130,8 +141,10 @@ class _Attempt(Generic[T, R]):
         if self._tries > MOST_TRIES or connection.get_execution_options()[LOCK_TRIES]:
             raise Apart(range(len(self._requested)))
         try:
-            results = self._work(connection, self._requested)
+            results = self._work(connection.execution_options(**{TURN_TIMEOUT: MOST_WAIT}), self._requested)
         except BegunAnew:
             raise Apart(range(len(self._requested))) from None
+        if len(results) != len(self._requested):
+            raise TypeError(f"{len(results)} results of {len(self._requested)} calls")
         self.is_done = True
         return results

@@ -18,7 +18,7 @@ from bulkdeploy.placement.model import Floats, Ints
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.copying import PerRow, copy_rows
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.locks import lock_timeout
+from bulkdeploy.store.locks import lock_timeout, turn_timeout
 from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 
@@ -298,7 +298,7 @@ _LOCK_HOSTS = text(
     # The first line's setting holds before the first row is looked at, the last one's after all are locked.
     "WITH locked AS (SELECT host_id FROM host_capacity WHERE (SELECT set_config('lock_timeout', :most, true)) <> ''"
     "   AND host_id = ANY(:ids) ORDER BY host_id FOR UPDATE)"
-    " SELECT set_config('lock_timeout', CASE WHEN hosts >= 0 THEN '0' END, true)"
+    " SELECT set_config('lock_timeout', CASE WHEN hosts >= 0 THEN CAST(:after AS text) END, true)"
     " FROM (SELECT count(*) AS hosts FROM locked) AS counted"
 )
 
@@ -309,4 +309,5 @@ def lock_hosts(connection: Connection, hosts: Ints) -> None:
     They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it
     back and begins anew.
     """
-    connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), "most": lock_timeout(connection)})
+    waits = {"most": lock_timeout(connection), "after": turn_timeout(connection) or "0"}
+    connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), **waits})
