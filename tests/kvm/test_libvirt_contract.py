@@ -47,6 +47,7 @@ from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpe
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
+from bulkdeploy.wiring.driver_records import records_in
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.runs.waiting import wait_for
@@ -230,6 +231,31 @@ class TestLibvirtContract(
         finally:
             source.close()
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_a_guest_that_died_in_a_move_is_removed_on_both_hosts(
+        self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts, engine: Engine
+    ) -> None:
+        """Nobody ended the move: the guest is still noted on its way. What it has goes all the same."""
+        import libvirt
+
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        fences = records_in(engine, lambda _: True).fences
+        fences.move(guest.uuid, rig.hosts[0].uuid, rig.hosts[1].uuid, caller.fence)
+        connections = [libvirt.open(host.url.split("#")[0]) for host in kvm_hosts.hosts[:2]]
+        try:
+            died = connections[0].lookupByUUID(guest.uuid.bytes)
+            connections[1].defineXML(died.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            died.destroy()
+            with pytest.raises(DriverError, match="another host"):
+                caller.remove(rig.hosts[2], guest)
+            caller.remove(rig.hosts[0], guest)
+            assert [one.listAllDomains() for one in connections] == [[], []]
+        finally:
+            for one in connections:
+                one.close()
+        assert set(rig.driver.list_volumes()) == set()
+        assert fences.raise_fence(guest.uuid, caller.fence).host_uuids == frozenset()
 
     def test_a_host_without_the_cpu_of_guests_is_refused(
         self, kvm_hosts: LibvirtHosts, engine: Engine, tmp_path: Path

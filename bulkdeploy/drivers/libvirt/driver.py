@@ -307,11 +307,14 @@ class LibvirtDriver(HypervisorDriver):
     ) -> None:
         fences, named = self._records.fences, ANY_HOST if host is None else host.name
         fenced = self._calls.raise_fence("delete", named, guest_uuid, fence)
-        if host is not None and fenced.host_uuids - {host.uuid}:
+        if host is not None and fenced.host_uuids and host.uuid not in fenced.host_uuids:
             raise elsewhere("delete", host)
         hosts = [] if host is None else [host]
-        if host is None and fenced.host_uuids:
-            hosts = [one for one in self._records.directory.hosts() if one.uuid in fenced.host_uuids]
+        if fenced.host_uuids - {
+            one.uuid for one in hosts
+        }:  # of a move that was cut it may have left remains on both
+            there = [one for one in self._records.directory.hosts() if one.uuid in fenced.host_uuids]
+            hosts += [one for one in there if one not in hosts]
         for one in hosts:
             self._links.call(
                 "delete", one, deadline, lambda call: self._end(call, guest_uuid, fence, patience_s=0.0)
