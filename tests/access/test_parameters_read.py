@@ -106,7 +106,10 @@ def watched(command: Command, read: set[str]) -> Command:
         return watched
 
     prepare = None if command.prepare is None else watching(command.prepare)
-    return replace(command, handler=watching(command.handler), prepare=prepare)
+    sharing = (
+        None if command.sharing is None else replace(command.sharing, request=watching(command.sharing.request))
+    )
+    return replace(command, handler=watching(command.handler), prepare=prepare, sharing=sharing)
 
 
 @pytest.mark.long
