@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import ClauseElement, Engine, event, text
+from sqlalchemy import ClauseElement, Engine, text
 
 from benchmarks.cpu import own_cpu_seconds
 from benchmarks.deploying import deploy_without_sending
@@ -25,6 +25,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import VM_IDS
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import running_jobs_part
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
+from tests.support.runs.statements import statements_of
 from tests.support.zones.fleet import OneDriver
 from tests.support.zones.zone_files import load_zone
 
@@ -62,14 +63,8 @@ def ever(measure: Callable[[], float], at_most: float) -> bool:
 @pytest.fixture
 def statements(engine: Engine) -> Iterator[list[str]]:
     """The statements that SQLAlchemy sends from now on."""
-    seen: list[str] = []
-
-    def note(*arguments: object) -> None:
-        seen.append(str(arguments[2]))
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(engine, "before_cursor_execute", note)
+    with statements_of(engine) as seen:
+        yield seen
 
 
 def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(

@@ -52,7 +52,7 @@ class FileDevice(base.BlockDev):  # type: ignore[misc]
         """It is closed."""
 
     def SetInfo(self, text: str) -> None:  # noqa: N802
-        """Nobody reads it."""
+        """Does nothing: LVM keeps this text as a tag, and files have none."""
 
 
 class FileVolume(FileDevice):

@@ -235,7 +235,7 @@ class TestLibvirtContract(
     def test_a_guest_that_died_in_a_move_is_removed_on_both_hosts(
         self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts, engine: Engine
     ) -> None:
-        """Nobody ended the move: the guest is still noted on its way. What it has goes all the same."""
+        """The fence still names both hosts, as after a move that was cut: definitions and volumes go from both."""
         import libvirt
 
         guest = rig.new_guest()

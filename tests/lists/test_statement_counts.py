@@ -1,10 +1,7 @@
 """Lists cost a number of statements that does not depend on how much they answer."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
-from sqlalchemy import Connection, Engine, event, select, text
+from sqlalchemy import Connection, Engine, select, text
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.domain.accounts import Caller, RoleType
@@ -15,6 +12,7 @@ from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_r
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import SMALL_ZONE
 from tests.lists.test_shapes import COMMANDS, EMPTY, everything
+from tests.support.runs.statements import statements_of
 from tests.support.zones.zone_files import load_zone
 
 ADMIN_ID = 2
@@ -98,21 +96,6 @@ def add(connection: Connection, first: int, last: int) -> None:
         connection.execute(text(statement))
 
 
-@contextmanager
-def counted(engine: Engine) -> Iterator[list[str]]:
-    """The statements that the engine runs inside the block."""
-    statements: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-
-
 def statements_per_list(system: System, connection: Connection) -> dict[str, int]:
     """How many statements each list runs for all that a root admin may see."""
     user_uuid = connection.execute(select(users.c.uuid).where(users.c.id == ADMIN_ID)).scalar_one()
@@ -122,7 +105,7 @@ def statements_per_list(system: System, connection: Connection) -> dict[str, int
     for name, command in COMMANDS.items():
         texts = {"true": True, "-1": -1}
         arguments = {key: texts.get(value, value) for key, value in everything(command).items()}
-        with counted(system.engine) as statements:
+        with statements_of(system.engine) as statements:
             page = command.handler(Call(command, caller, arguments, system, connection))
             assert page.count == len(list(page.rows))
         counts[name] = len(statements)
@@ -162,7 +145,7 @@ def test_job_results_cost_the_same_for_one_vm_and_for_two_hundred(populated: Eng
     with populated.connect() as connection:
         ids = list(connection.execute(text("SELECT id FROM virtual_machines ORDER BY id")).scalars())
         for batch in (ids[:1], ids):
-            with counted(populated) as statements:
+            with statements_of(populated) as statements:
                 assert sorted(virtual_machine_rows(connection, batch)) == batch
             costs.append(len(statements))
     assert len(ids) == 200

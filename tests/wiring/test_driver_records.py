@@ -82,7 +82,7 @@ def test_a_volume_is_held_by_one_guest(records: Records) -> None:
 
 
 def test_one_of_many_guests_that_claim_a_volume_at_once_has_it(records: Records) -> None:
-    """The others are told so, and are on no host; volumes claimed crosswise hinder nobody."""
+    """The other claims fail; claims that name the same volumes in another order do not deadlock."""
     volumes = [uuid4(), uuid4()]
 
     def claim(number: int) -> tuple[FencedGuest, frozenset[UUID]]:

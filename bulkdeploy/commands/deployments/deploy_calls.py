@@ -73,7 +73,7 @@ PLAN = Response(
 
 
 MOST_SHARING = 500
-"""VMs of a call that may share a transaction with others: nobody waits for more."""
+"""Calls for more VMs have a transaction of their own: the others would wait for them too long."""
 ONLY_ALONE = (
     *("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID),
     *("ipaddress", "macaddress", NICS),

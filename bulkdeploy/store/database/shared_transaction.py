@@ -45,7 +45,7 @@ class Apart(Exception):
 
 @dataclass(slots=True)
 class _Entry(Generic[T, R]):
-    """What somebody waits for, and what came of it; ``is_apart``: nothing was done, it is to be tried by itself."""
+    """A request that waits, and its outcome; ``is_apart``: nothing was done, and it is to be tried by itself."""
 
     requested: T
     is_over: bool = False

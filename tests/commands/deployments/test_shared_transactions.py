@@ -4,14 +4,13 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from errno import ENOSPC
 from typing import Any
 from uuid import uuid4
 
 import orjson
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, text
 
 from bulkdeploy import failpoints, metrics
 from bulkdeploy.api.dispatch import Dispatcher
@@ -24,6 +23,7 @@ from bulkdeploy.services.system import System
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_placement_races import single
 from tests.support.api.api_client import ApiClient
+from tests.support.runs.statements import statements_of
 from tests.support.zones.zone_queries import Zone
 
 PATIENCE_S = 60.0
@@ -102,19 +102,6 @@ def api(system: System, client: ApiClient) -> Iterator[Api]:
     failpoints.arm(None)
 
 
-@contextmanager
-def statements(engine: Engine) -> Iterator[list[str]]:
-    """The statements that are sent meanwhile; rows are written by others, one for each table."""
-    seen: list[str] = []
-
-    def note(*arguments: object) -> None:
-        seen.append(str(arguments[2]))
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(engine, "before_cursor_execute", note)
-
-
 def vm_count(zone: Zone) -> int:
     """VMs that there are."""
     return int(zone.scalar("SELECT count(*) FROM virtual_machines"))
@@ -126,10 +113,10 @@ def test_calls_that_wait_are_committed_together(
 ) -> None:
     """Six calls wait for a seventh: two commits, as many statements as of two, and each call has its own job."""
     requested = single(zone) if command == SINGLE else zone.bulk_parameters(1)
-    with statements(system.engine) as alone:
+    with statements_of(system.engine) as alone:
         assert api.call(command, requested)[0] == 200
     api.commits = 0
-    with statements(system.engine) as seen:
+    with statements_of(system.engine) as seen:
         answers = api.together(command, requested, [requested] * 6)
     assert [status for status, _ in answers] == [200] * 7
     assert api.commits == 2
@@ -234,7 +221,7 @@ def test_what_does_not_fit_beside_the_others_is_refused_and_they_are_done(
 def test_who_dies_between_the_plan_and_the_answer_is_done_once_or_not_at_all(
     api: Api, zone: Zone, engine: Engine, place: str
 ) -> None:
-    """Before the commit nothing is there; after it all is there once, and nobody is told that it is not."""
+    """A fault before the commit leaves no VM; one after it leaves each VM once, and no call is told otherwise."""
 
     def die(passed: str) -> None:
         if passed == place:
@@ -250,7 +237,7 @@ def test_who_dies_between_the_plan_and_the_answer_is_done_once_or_not_at_all(
 def test_who_waits_for_another_session_holds_up_nobody(
     api: Api, client: ApiClient, zone: Zone, engine: Engine, held: str
 ) -> None:
-    """Somebody holds rows that a call needs: it gives the turn back, and waits for as long as that takes."""
+    """A call that needs rows which another session has locked gives its turn back, and waits by itself."""
     client.post("createAffinityGroup", name="apart", type="host anti-affinity")
     given_back = metrics.LOCK_TIMEOUTS._value.get
     with engine.begin() as holder:
