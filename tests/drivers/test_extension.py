@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
     Caller,
+    DeclaredOffContract,
     DriverContract,
     FencingContract,
     HostContract,
@@ -28,6 +29,7 @@ from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.vnc_server import vnc_server
@@ -67,7 +69,14 @@ def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig
 
     with vnc_server(VNC_PASSWORD, lambda: " ".join(shelved(shelf))) as port:
         name_screen(shelf, host="127.0.0.1", port=str(port), password=VNC_PASSWORD, protocol="vnc")
-        yield Rig(driver, hosts, fail_next, start_steps=("boot",), subjects=subjects)
+        yield Rig(
+            driver,
+            hosts,
+            fail_next,
+            start_steps=("boot",),
+            subjects=subjects,
+            release=lambda guest: kept.fences.release(guest, LAST_FENCE),
+        )
     driver.close()
 
 
@@ -94,7 +103,7 @@ def shelved(shelf: Path) -> dict[str, str]:
     return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
 
 
-class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract):
+class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract, DeclaredOffContract):
     """Guests with a root disk on two hosts of one shelf."""
 
     @pytest.fixture

@@ -162,6 +162,29 @@ class ExtensionDriver(HypervisorDriver):
             call.stop()
             self._records.fences.release(guest_uuid, fence)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Where the guest belongs, and what is kept of it, stays as it is."""
+        with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
+            call.raise_fence_elsewhere("stop")
+            if call.kept is not None and call.kept.made is not Made.NO and call.find() == ON:
+                call.stop_here()
+
+    def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
+        """See HypervisorDriver. ``statuses`` of the host says which guests of ours run there.
+
+        Without ``statuses`` the guests that belong to no host are asked for one by one.
+        """
+        states = self._states(host, timeout_s)
+        for guest_uuid, fenced in self._records.fences.kept().items():
+            known = _Kept.of(fenced)
+            if known is None or known.made is Made.NO or guest_uuid in kept:
+                continue
+            if states is None and fenced.host_uuids:
+                continue
+            if states is None or states.get(known.name) == ON:
+                fence = self._records.fences.highest(guest_uuid)
+                self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
+
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a guest that is to be on no host counts as absent."""
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
@@ -324,6 +347,10 @@ class _Call(FencedCall):
         """See FencedCall."""
         return self._read(super().fenced_here(step))
 
+    def raise_fence_elsewhere(self, step: str) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().raise_fence_elsewhere(step))
+
     def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
         """See FencedCall."""
         return self._read(super().claim(step, volume_uuids))
@@ -398,6 +425,10 @@ class _Call(FencedCall):
             self.keep(replace(self.known, made=Made.NO))
         elif self.look() == ON:
             self._run("stop")
+
+    def stop_here(self) -> None:
+        """Stop the guest, which runs on the call's host."""
+        self._run("stop")
 
     def delete(self) -> None:
         """Remove the guest, running or not, and what is kept of it."""

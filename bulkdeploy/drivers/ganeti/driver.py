@@ -290,6 +290,14 @@ class GanetiDriver(BatchDriver):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. An instance has one primary node: only where that is the host does it end."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.raise_fence_elsewhere("stop")
+        found = call.look("stop")
+        if found is not None and found.node == node_of(host) and (found.runs or found.wanted):
+            call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
+
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: it goes with the instance that it was left with."""
         with self._records.fences.volumes_in_use([volume_uuid]) as used:

@@ -276,6 +276,15 @@ class IncusDriver(HypervisorDriver):
             call.close("stop", patience_s=0.0 if forced else self._options.shutdown_seconds)
             self._records.fences.release(guest_uuid, fence)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. The instance stays, gated; one that is on another member is left alone."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
+            call.raise_fence_elsewhere("stop")
+            found = call.look("stop")
+            if found is not None and found.member == call.here():
+                call.close("stop", patience_s=0.0)
+
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
