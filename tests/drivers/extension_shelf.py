@@ -62,10 +62,8 @@ if fault == "early":
 
 if action == "statuses":
     states = {path.stem: path.read_text() for path in shelf.glob("*.guest")}
-    for guest_name in states:
-        runs_on = shelf / f"{guest_name}.node"
-        if states[guest_name] == "PowerOn" and runs_on.exists() and runs_on.read_text() != node:
-            states[guest_name] = "PowerOff"
+    nodes = {path.stem: path.read_text() for path in shelf.glob("*.node")}
+    states |= {name: "PowerOff" for name, runs_on in nodes.items() if name in states and runs_on != node}
     end({"status": "success", "power_state": states})
 guest = payload["cloudstack.vm.details"]
 page = shelf / f"{guest['name']}.guest"
