@@ -1,9 +1,9 @@
 """The network configuration that guests with cloud-init get (format: cloud-init's manual, networking version 1).
 
 Every renderer of cloud-init must understand the configuration: netplan, eni, sysconfig, network-manager, networkd
-and those of the BSDs. Version 1 is the format that all of them share. Version 2 is netplan's: with it cloud-init 22.4,
-which Debian 12 has, fails if an interface that is found by its MAC address has name servers, and releases before
-August 2025 understand the route ``default`` for netplan only.
+and those of the BSDs. Version 1 is the format that all of them share. Version 2 is netplan's. With version 2,
+cloud-init 22.4 of Debian 12 fails if an interface that is found by its MAC address has name servers, and releases
+before August 2025 understand the route ``default`` for netplan only.
 
 ``make test-cloud-init`` tries the configuration with several releases.
 """
