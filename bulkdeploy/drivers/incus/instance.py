@@ -188,10 +188,15 @@ def gated(found: Instance, fence: int) -> dict[str, Any]:
 def opened(
     found: Instance, guest: GuestSpec, volumes: Iterable[Volume], fence: int, options: IncusOptions
 ) -> dict[str, Any]:
-    """As the guest shall run."""
-    config = {**found.config, **limits(guest), **_cloud_init(guest, options), PROTECTION: "true"}
+    """Return the definition of an instance with which the guest runs."""
+    devices = devices_of(found, guest, volumes, options)
+    # Incus names the interfaces of containers itself; those of virtual machines are named by the guest.
+    names = (
+        {nic.uuid: devices[f"{NIC}{nic.uuid}"]["name"] for nic in guest.nics} if found.kind == CONTAINER else None
+    )
+    config = {**found.config, **limits(guest), **_cloud_init(guest, names, options), PROTECTION: "true"}
     config |= {f"{KEY}fence": str(fence), f"{KEY}name": guest.name}
-    return {**found.definition, "config": config, "devices": devices_of(found, guest, volumes, options)}
+    return {**found.definition, "config": config, "devices": devices}
 
 
 def limits(guest: GuestSpec) -> dict[str, str]:
@@ -286,7 +291,7 @@ def read_location(row: Mapping[str, Any]) -> str | None:
     return None if location in ("", "none") else location
 
 
-def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:
+def _cloud_init(guest: GuestSpec, names: Mapping[UUID, str] | None, options: IncusOptions) -> dict[str, str]:
     if not options.cloud_init:
         return {}
     user_data = base64.b64decode(guest.user_data).decode() if guest.user_data else CLOUD_CONFIG
@@ -294,5 +299,5 @@ def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:
     return {
         "cloud-init.user-data": user_data,
         "cloud-init.vendor-data": CLOUD_CONFIG + json.dumps(vendor_data),
-        "cloud-init.network-config": json.dumps(network_config(guest.nics)),
+        "cloud-init.network-config": json.dumps(network_config(guest.nics, names)),
     }
