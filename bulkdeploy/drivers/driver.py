@@ -548,8 +548,12 @@ class HypervisorDriver(ABC):
         """
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
-    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Whether a host answers: it is asked for a guest that does not exist."""
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
+        """Return whether a host itself answers, or None if its hypervisor cannot tell.
+
+        The host is asked for a guest that does not exist. A driver of a cluster that answers for its members
+        overrides this method: the cluster's answer says nothing about the member.
+        """
         try:
             self.power_of(host, NOBODY, fence=0, timeout_s=timeout_s)
         except DriverError:
@@ -570,7 +574,7 @@ class HypervisorDriver(ABC):
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
         """End every guest of ours on a host except ``kept``; the guests' volumes stay.
 
-        Called for a host that was declared off, before it takes guests again. Guests that ran on it may run elsewhere
+        Called for a host that was declared off, before it takes guests again. Its guests may run elsewhere
         by now, and nothing starts on the host during the call. The call may be repeated.
 
         Raises:

@@ -126,13 +126,13 @@ class ExtensionDriver(HypervisorDriver):
             raise DriverError("connect", ANY_HOST, str(error), transient=False) from error
         return model
 
-    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """See HypervisorDriver; an extension without ``statuses`` is believed to."""
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
+        """See HypervisorDriver; an extension without ``statuses`` cannot tell."""
         try:
-            self._states(host, timeout_s)
+            states = self._states(host, timeout_s)
         except DriverError:
             return False
-        return True
+        return None if states is None else True
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""

@@ -152,6 +152,15 @@ class GanetiDriver(BatchDriver):
         nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
         return [_state_of(host, nodes.get(node_of(host))) for host in hosts]
 
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver: the master asks the node for its memory, which a dead node does not tell."""
+        try:
+            named = ["=", "name", node_of(host)]
+            rows = self._rapi.query("node", ("offline", "mtotal"), named, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed):
+            return False
+        return any(not offline and memory is not None for offline, memory in rows)
+
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
         """See HypervisorDriver: what others' instances, and the failure of another node, leave of each node's."""
         memory = self._memory("look", timeout_s)
