@@ -153,6 +153,9 @@ class Fences(Protocol):
     def kept(self) -> Mapping[UUID, FencedGuest]:
         """The guests of which details are kept."""
 
+    def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
+        """Return the guests whose kept details contain these, as JSON contains JSON."""
+
     def release(self, guest_uuid: UUID, fence: int) -> None:
         """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""
 

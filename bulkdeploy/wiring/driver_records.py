@@ -142,6 +142,10 @@ class _Fences:
         with read_only(self._engine) as connection:
             return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
 
+    def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
+        with read_only(self._engine) as connection:
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.with_details(connection, details)}
+
     def release(self, guest_uuid: UUID, fence: int) -> None:
         run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))
 

@@ -118,6 +118,17 @@ def kept(connection: Connection) -> Sequence[Row[Any]]:
     return connection.execute(_KEPT).all()
 
 
+_WITH_DETAILS = text(
+    "SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest_fences"
+    " WHERE details @> CAST(:details AS jsonb)"
+)
+
+
+def with_details(connection: Connection, details: Mapping[str, Any]) -> Sequence[Row[Any]]:
+    """Return the guests whose kept details contain these."""
+    return connection.execute(_WITH_DETAILS, {"details": json.dumps(details)}).all()
+
+
 _RELEASE = text(
     "UPDATE guest_fences SET host_uuid = NULL, destination_uuid = NULL, volume_uuids = '{}', updated = now()"
     " WHERE guest_uuid = :guest AND fence <= :fence"
