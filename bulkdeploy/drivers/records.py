@@ -1,4 +1,4 @@
-"""What the service remembers for drivers whose hypervisors can not: hosts, pools, fences, templates, ids.
+"""What the service remembers for drivers: hosts, pools, fences, templates, ids (one file: one protocol a subject).
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
 transactions of their own, so that what stands there outlives its writer. Safe to share between threads.

@@ -182,7 +182,7 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
         instances = self._instances("look", timeout_s)
-        looks = call_each(hosts, lambda host: self._ask_member(host, timeout_s))
+        looks = call_each(hosts, lambda host: self._request_member_state(host, timeout_s))
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -194,10 +194,10 @@ class IncusDriver(HypervisorDriver):
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
         """See HypervisorDriver: the member itself is asked, through whichever member answers."""
-        (found,) = call_each([host], lambda one: self._ask_member(one, timeout_s))
+        (found,) = call_each([host], lambda one: self._request_member_state(one, timeout_s))
         return not isinstance(found, DriverError)
 
-    def _ask_member(self, host: HostAddress, timeout_s: float) -> str | None:
+    def _request_member_state(self, host: HostAddress, timeout_s: float) -> str | None:
         """Ask a member for its state, and return its name; None if there is one server only.
 
         Raises:

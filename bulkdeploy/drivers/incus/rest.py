@@ -24,7 +24,7 @@ If the operation has not ended by then, Incus 6.0 answers 500 "context deadline 
 with the operation.
 """
 
-ANSWER_S, ASK_AGAIN_S = 5.0, 0.5
+ANSWER_S, REPEAT_S = 5.0, 0.5
 """How much later than that the answer may come, and the pause before the next request."""
 
 NOT_FOUND, CHANGED = 404, 412
@@ -241,7 +241,7 @@ class Incus:
                     return {}
                 if isinstance(error, Refused) and error.code < 500:
                     raise
-                time.sleep(min(ASK_AGAIN_S, left))
+                time.sleep(min(REPEAT_S, left))
         return operation
 
     def close(self) -> None:

@@ -88,11 +88,11 @@ class ProxmoxCluster:
             assert len(found) == len(self.machines)
         return found
 
-    def _next_number(self, asked: str | None) -> str:
-        if asked is not None:
-            if asked in self.machines:
-                raise RefusedError(400, f"VM {asked} already exists")
-            return asked
+    def _next_number(self, wanted: str | None) -> str:
+        if wanted is not None:
+            if wanted in self.machines:
+                raise RefusedError(400, f"VM {wanted} already exists")
+            return wanted
         return str(next(number for number in range(FIRST_NUMBER, 10**6) if str(number) not in self.machines))
 
     def _clone(self, number: str, name: str) -> str:
