@@ -1,4 +1,4 @@
-"""Running jobs: message in, lease, driver, result.
+"""Running jobs: message in, lease, driver, result (one file: what one process does with a job).
 
     accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
 
