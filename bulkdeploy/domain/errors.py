@@ -287,10 +287,14 @@ class ConflictRetriesExhausted(BulkDeployError):
 
 
 class DatabaseUnreachable(BulkDeployError):
-    """The database does not answer, or gives no connection in time (503 / 4250)."""
+    """The database cannot serve at the moment, and the call has changed nothing (503 / 4250).
 
-    def __init__(self) -> None:
-        super().__init__("The database cannot be reached at the moment; try again later")
+    ``reason``: why, if the database says so itself; without a reason it does not answer, or has no free connection.
+    """
+
+    def __init__(self, reason: str | None = None) -> None:
+        problem = "cannot be reached" if reason is None else f"cannot serve calls, because {reason},"
+        super().__init__(f"The database {problem} at the moment; try again later")
 
 
 class OutcomeUnknown(BulkDeployError):

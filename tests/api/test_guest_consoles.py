@@ -100,6 +100,13 @@ class Viewer:
         query = urlencode({"token": token, **more})
         return connect(f"{self.url.replace('http', 'ws')}{path}?{query}", compression=None)
 
+    def rejection(self, token: str, **more: str) -> str:
+        """Return why a connection does not become a websocket."""
+        with pytest.raises(InvalidStatus) as rejected:
+            self.open(token, **more)
+        assert rejected.value.response.status_code == 403
+        return rejected.value.response.body.decode()
+
     def reason(self, token: str, **more: str) -> str:
         """Why nothing is opened."""
         with self.open(token, **more) as opened, pytest.raises(ConnectionClosed) as closed:
@@ -152,24 +159,25 @@ def test_a_token_opens_one_console_once(viewer: Viewer, world: World) -> None:
     token = viewer.token()
     with viewer.open(token):
         pass
-    assert "used or older than a minute" in viewer.reason(token)
-    assert "unknown" in viewer.reason("x")
-    assert "unknown" in viewer.reason("")
+    assert "used or older than a minute" in viewer.rejection(token)
+    assert "unknown" in viewer.rejection("x")
+    assert "unknown" in viewer.rejection("")
     late = viewer.token()
     world.change("UPDATE console_tokens SET expires = now() - interval '1 second'")
-    assert "unknown" in viewer.reason(late)
-    disabled = viewer.token()
-    world.change("UPDATE users SET state = 'disabled' WHERE username = :name", name=USER)
-    try:
-        assert "unknown" in viewer.reason(disabled)
-    finally:
-        world.change("UPDATE users SET state = 'enabled' WHERE username = :name", name=USER)
+    assert "unknown" in viewer.rejection(late)
+    for table, name in (("users", "username"), ("accounts", "name")):
+        disabled = viewer.token()
+        world.change(f"UPDATE {table} SET state = 'disabled' WHERE {name} = :name", name=USER)
+        try:
+            assert "unknown" in viewer.rejection(disabled)
+        finally:
+            world.change(f"UPDATE {table} SET state = 'enabled' WHERE {name} = :name", name=USER)
 
 
 def test_an_extra_token_is_needed_as_well(viewer: Viewer) -> None:
     """Who has only one of the two gets nothing; and the one is used up then."""
     token = viewer.token(token="between us")
-    assert "unknown" in viewer.reason(token)
+    assert "unknown" in viewer.rejection(token)
     with viewer.open(token, extra="between us") as opened:
         opened.send(b"?")
         assert opened.recv() == b"?"

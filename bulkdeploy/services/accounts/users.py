@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.accounts.authority import (
@@ -247,7 +247,9 @@ def get_user_keys(
 def lock_administered_user(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef
 ) -> tuple[Owner, Row[Any]]:
-    """The user, locked, and the owner of its account: the caller, one of its account, or one it administers.
+    """Lock the user and return it with the owner of its account: the caller itself, or a user it administers.
+
+    An administrator administers the users of its own account, too; other callers act on themselves only.
 
     Raises:
         InvalidParameter: the user was deleted, or is the one that the service acts as.
@@ -283,6 +285,12 @@ def _require_administered_users(
         if ref.id == users.SYSTEM_USER_ID:
             raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
         account_id, role_id = places[ref.id]
+        if caller.role_type is RoleType.USER and ref.id != caller.user_id:
+            # Whoever gets a user's keys or sets its password acts in its name: events would name the wrong person.
+            raise PermissionDenied(
+                f"{caller.username} does not have permission to operate with resource user {ref.uuid}: "
+                "a user whose role is of type User can only act on itself"
+            )
         require_administered(caller, owners[account_id], rights[role_id], apis, f"user {ref.uuid}")
     return [owners[places[ref.id][0]] for ref in refs]
 
