@@ -60,8 +60,8 @@ def test_no_number_fails_inside(walker: Walker, postgres_url: str, name: str) ->
             by, sent = good_call(copy, name, parameter)
             for value in EDGES:
                 answer = copy.call(name, by, {**sent, parameter.name: str(value)})
-                told = orjson.loads(answer.body).popitem()[1].get("errortext", "")
-                named = parameter.name in told and str(value) in told
+                error = orjson.loads(answer.body).popitem()[1].get("errortext", "")
+                named = parameter.name in error and str(value) in error
                 if answer.status == 530 or (
                     is_out_of_range(parameter, value) and (answer.status, named) != (431, True)
                 ):
