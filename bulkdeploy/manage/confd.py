@@ -38,10 +38,24 @@ def confd(ctx: click.Context) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    reading = threading.Thread(target=reader.run, name="confd reader")
+    failures: list[Exception] = []
+
+    def read() -> None:
+        try:
+            reader.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program must end with it
+            failures.append(error)
+        finally:
+            ended.set()
+
+    reading = threading.Thread(target=read, name="confd reader")
     reading.start()
     click.echo(f"Answering at {host}:{bound.getsockname()[1]}")
-    serve(bound, key, reader, ended)
-    reader.end()
-    reading.join()
-    engine.dispose()
+    try:
+        serve(bound, key, reader, ended, stale_after_s=settings.confd_stale_seconds)
+    finally:
+        reader.end()
+        reading.join()
+        engine.dispose()
+    if failures:
+        raise failures[0]

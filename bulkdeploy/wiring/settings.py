@@ -183,6 +183,11 @@ class Settings(BaseSettings):
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
     )
+    confd_stale_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="If `confd` could not read the database for so many seconds, its answers say how old they are.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
