@@ -23,8 +23,8 @@ CLOCK_SECONDS = 300
 STALE_SECONDS = "staleseconds"
 """The age of the state that a server answers from, if it could not read the database for long.
 
-It is a member of the object that such an answer is. The answer has status ERROR; ``status`` and ``answer`` beside the
-age are what the server answers from that state.
+It is a member of the object that such an answer is. The answer has status ERROR; ``status`` and ``answer`` beside
+the age are what the server answers from that state.
 """
 
 

@@ -7,6 +7,7 @@ Settings that operators change while everything runs are CloudStack's global set
 import json
 import re
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -74,6 +75,11 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:8080",
         description="Address and port of the HTTP API.",
+    )
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Networks of the proxies before the HTTP API, such as 172.28.241.0/24. A proxy there is "
+        "believed about whose calls it passes on, as with the global settings proxy.cidr and proxy.header.verify.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
@@ -242,6 +248,16 @@ class Settings(BaseSettings):
                 f"not {listen!r}"
             )
         return listen
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"must be networks such as 172.28.241.0/24, not {network!r}") from error
+        return networks
 
     @field_validator("otlp_endpoint")
     @classmethod

@@ -405,19 +405,19 @@ def test_answers_of_a_state_that_cannot_be_read_say_their_age(
     """An error of the database other than its absence makes answers stale and not the program end; it recovers."""
     with running_program(settings, tmp_path, confd_stale_seconds=0.5) as (_, address):
 
-        def asked(*, stale: bool) -> Reply:
+        def ping(*, stale: bool) -> Reply:
             found = request([address], KEY, QueryType.PING, None)
             if (found.status is Status.ERROR) is not stale:
                 raise ValueError(found)
             return found
 
-        before = _eventually(lambda: asked(stale=False))
+        before = _eventually(lambda: ping(stale=False))
         with engine.begin() as connection:
             connection.execute(text("ALTER TABLE nics RENAME TO elsewhere"))
             connection.execute(text("UPDATE hosts SET name = name"))
-        old = _eventually(lambda: asked(stale=True)).answer
+        old = _eventually(lambda: ping(stale=True)).answer
         assert (old["status"], old["answer"]) == (Status.OK, before.answer)
         assert old["staleseconds"] >= 0
         with engine.begin() as connection:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO nics"))
-        assert _eventually(lambda: asked(stale=False)).answer == before.answer
+        assert _eventually(lambda: ping(stale=False)).answer == before.answer

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import NOT_SHOWN, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.accounts.authority import (
@@ -165,7 +165,7 @@ def wrong_password(
     if prepared.proven_hash is not None and prepared.proven_hash == user.password_hash:
         return None
     count_wrong_password(connection, caller, user.id, user.username)
-    return InvalidParameter("currentpassword", "(not shown)", "it is not the current password")
+    return InvalidParameter("currentpassword", NOT_SHOWN, "it is not the current password")
 
 
 def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
@@ -312,7 +312,7 @@ def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments
     holders = users.holders_of_keys(connection, [key for key, _ in keys.values()]) if keys else {}
     for ref, (key, _) in keys.items():
         if holders.setdefault(key, ref.id) != ref.id:
-            raise InvalidParameter("userapikey", "(not shown)", "it is taken; let registerUserKeys choose one")
+            raise InvalidParameter("userapikey", NOT_SHOWN, "it is taken; let registerUserKeys choose one")
     if keys:
         users.replace_keys(connection, {ref.id: pair for ref, pair in keys.items()})
 
