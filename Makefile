@@ -114,7 +114,7 @@ BOM_TOOL := 'cyclonedx-bom==7.5.0'
 AUDIT_TOOL := 'pip-audit==2.10.1'
 VERSION = $(shell $(BIN)/python -c 'from importlib.metadata import version; print(version("bulkdeploy"))')
 release: setup ## Build what a release consists of in dist: the wheel, and its bill of materials (CycloneDX) with and without the embedded servers
-	@rm -rf dist && mkdir dist
+	@rm -rf build dist && mkdir dist
 	@test -x .venv-release/bin/cyclonedx-py || { $(PYTHON) -m venv .venv-release && .venv-release/bin/pip install -q --no-compile $(BOM_TOOL); }
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 	@for lock in config/image.lock requirements.lock; do \

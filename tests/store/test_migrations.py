@@ -153,9 +153,9 @@ EARLIER_ROLES = """
         ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'), ('nothing more', 'DomainAdmin');
     INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
         FROM roles WHERE name IN ('one rule', 'nothing more');
-    DELETE FROM schema_revisions WHERE revision >= '0034';
+    DELETE FROM schema_revisions WHERE revision >= '0035';
     DROP TABLE known_logins;
-    UPDATE alembic_version SET version_num = '0033_pre_guest_hardware'
+    UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 
 

@@ -1,9 +1,9 @@
-"""The addresses that users have logged in from: 0035_pre_known_logins.sql."""
+"""The addresses that users have logged in from: 0036_pre_known_logins.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0035_pre_known_logins"
-down_revision = "0034_pre_role_rules"
+revision = "0036_pre_known_logins"
+down_revision = "0035_pre_role_rules"
 
 
 def upgrade() -> None:

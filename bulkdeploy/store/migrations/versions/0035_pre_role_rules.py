@@ -1,9 +1,9 @@
-"""Rules for roles that had none: 0034_pre_role_rules.sql."""
+"""Rules for roles that had none: 0035_pre_role_rules.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0034_pre_role_rules"
-down_revision = "0033_pre_guest_hardware"
+revision = "0035_pre_role_rules"
+down_revision = "0034_pre_claims_of_fenced_hosts"
 
 
 def upgrade() -> None:
