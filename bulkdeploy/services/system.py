@@ -31,7 +31,8 @@ class System:
 
     ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
-    ``host_files`` reads the files that hosts get when they are added.
+    ``host_files`` reads the files that hosts get when they are added. ``trusted_proxies`` are networks of proxies
+    that are trusted besides those of the setting ``proxy.cidr``, as CIDRs separated by commas.
     """
 
     engine: Engine
@@ -42,6 +43,7 @@ class System:
     driver_timeout_s: float = 30
     reader: Engine | None = None
     host_files: Callable[[], Sequence[HostFile]] = tuple
+    trusted_proxies: str = ""
 
     @property
     def reading(self) -> Engine:
