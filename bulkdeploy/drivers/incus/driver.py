@@ -41,11 +41,13 @@ from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
     ROOT,
+    UNSEEN,
     VIRTUAL_MACHINE,
     Instance,
     Volume,
     devices_of,
     gated,
+    guest_of,
     instance_name,
     limits,
     new_instance,
@@ -490,7 +492,7 @@ class IncusDriver(HypervisorDriver):
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
         call.require_members("list", hosts)
-        for one in self._instances("list", LOOK_SECONDS):
+        for one in self._instances("list", LOOK_SECONDS, whole=True):
             if one.member in hosts:
                 if not one.is_seen:
                     text = f"instance {one.uuid} is not seen"
@@ -502,16 +504,25 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
-        for one in self._instances("list", LOOK_SECONDS):
+        for one in self._instances("list", LOOK_SECONDS, whole=True):
             if one.root is not None:
                 yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
         for pool in sorted({self._incus_pool(pool) for pool in self._records.directory.pools()}):
             for volume in call.volumes("list", pool):
                 yield volume.uuid, volume.pool_uuid, volume.size_bytes
 
-    def _instances(self, step: str, timeout_s: float) -> list[Instance]:
+    def _instances(self, step: str, timeout_s: float, *, whole: bool = False) -> list[Instance]:
+        """Return our instances. Of those of a member that just fell silent Incus tells the names alone.
+
+        Raises:
+            DriverError: no answer; or ``whole`` is true and the list would lack such instances.
+        """
         call = _Call(self, None, UUID(int=0), 0, timeout_s)
         rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
+        for row in rows if whole else ():
+            if row["status"] in UNSEEN and guest_of(row["name"]) is not None:
+                reason = f"instance {row['name']} is not seen: its member does not answer"
+                raise DriverError(step, row.get("location") or ANY_HOST, reason, transient=True)
         return [one for row in rows if (one := _read(step, call.host_name, row)) is not None]
 
     # Pools
