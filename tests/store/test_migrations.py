@@ -150,7 +150,8 @@ def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> Non
 
 EARLIER_ROLES = """
     INSERT INTO roles (name, role_type) VALUES
-        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'), ('nothing more', 'DomainAdmin');
+        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'),
+        ('nothing more', 'DomainAdmin');
     INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
         FROM roles WHERE name IN ('one rule', 'nothing more');
     DELETE FROM schema_revisions WHERE revision >= '0035';
