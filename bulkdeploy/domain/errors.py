@@ -8,6 +8,11 @@ what would be accepted; texts that clients match literally are kept to the lette
 from collections.abc import Sequence
 from uuid import UUID
 
+from bulkdeploy.domain.urls import redact_url
+
+URL = "url"
+"""A parameter whose value may carry credentials, which errors must not repeat."""
+
 
 class BulkDeployError(Exception):
     """The root of the tree; never raised itself."""
@@ -40,6 +45,7 @@ class MalformedValue(ParameterError):
     """A value that its type cannot read, or that breaks a bound of the type (431 / 9999)."""
 
     def __init__(self, command: str, parameter: str, value: str, rule: str) -> None:
+        value = redact_url(value) if parameter == URL else value
         self.command, self.parameter, self.value, self.rule = command, parameter, value, rule
         shown = value if len(value) <= 80 else f"{value[:77]}... ({len(value)} characters)"
         super().__init__(
@@ -72,8 +78,9 @@ class InvalidParameter(ParameterError):
     """A well-formed value that breaks a rule of the command (431 / 4350)."""
 
     def __init__(self, parameter: str, value: object, rule: str) -> None:
-        self.parameter, self.value, self.rule = parameter, value, rule
-        super().__init__(f"Invalid value {value!r} for parameter {parameter}: {rule}")
+        shown = redact_url(value) if parameter == URL and isinstance(value, str) else value
+        self.parameter, self.value, self.rule = parameter, shown, rule
+        super().__init__(f"Invalid value {shown!r} for parameter {parameter}: {rule}")
 
 
 class InvalidCombination(ParameterError):

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.queue.job_queue import JobQueue
 
 PASSWORD_THREADS, WATCHING_THREADS = 2, 2
@@ -32,6 +33,7 @@ class System:
     ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
     ``host_files`` reads the files that hosts get when they are added.
+    ``fetch_rules`` say which URLs callers may name.
     """
 
     engine: Engine
@@ -42,6 +44,7 @@ class System:
     driver_timeout_s: float = 30
     reader: Engine | None = None
     host_files: Callable[[], Sequence[HostFile]] = tuple
+    fetch_rules: FetchRules = field(default_factory=FetchRules)
 
     @property
     def reading(self) -> Engine:

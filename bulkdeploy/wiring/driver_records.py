@@ -9,6 +9,7 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
+from bulkdeploy.domain.accounts import AccountType
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
@@ -22,6 +23,7 @@ from bulkdeploy.drivers.records import (
     TemplateCopy,
     TemplateImage,
 )
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
     cluster_turns,
@@ -34,8 +36,11 @@ from bulkdeploy.store.hypervisors import (
 )
 
 
-def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
-    """The records of a driver that serves these hypervisor types."""
+def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher | None = None) -> Records:
+    """Return the records of a driver that serves these hypervisor types.
+
+    Without a ``fetcher`` its images are fetched by the default rules.
+    """
     return Records(
         _Directory(engine, serves),
         _Fences(engine),
@@ -44,6 +49,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
         _Counterparts(engine),
         _SecurityRules(engine),
         _ClusterTurns(engine),
+        fetcher or Fetcher(FetchRules()),
     )
 
 
@@ -94,7 +100,10 @@ class _Directory:
             row = directory.template(connection, template_uuid)
         if row is None:
             return None
-        return TemplateImage(row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes)
+        is_of_root_admin = row.account_type == AccountType.ADMIN
+        return TemplateImage(
+            row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes, is_of_root_admin=is_of_root_admin
+        )
 
 
 class _Fences:
@@ -159,17 +168,18 @@ class _TemplateCopies:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+    def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
         with read_only(self._engine) as connection:
-            return template_copies.find(connection, template_uuid, pool_uuid)
+            return template_copies.find(connection, template_uuid, pool_uuid, checksum or "")
 
-    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+    def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         def begin(connection: Connection) -> TemplateCopy:
-            attempt = template_copies.begin(connection, template_uuid, pool_uuid)
-            if attempt is not None:
-                return TemplateCopy(attempt, CopyState.TO_MAKE, 0)
+            begun = template_copies.begin(connection, template_uuid, pool_uuid, checksum or "")
+            if begun is not None:
+                return TemplateCopy(begun.attempt, CopyState.TO_MAKE, 0, range(begun.first_attempt, begun.attempt))
             row = template_copies.state(connection, template_uuid, pool_uuid)
-            return TemplateCopy(row.attempt, CopyState.READY if row.ready else CopyState.UNDER_WAY, row.percent)
+            is_ready = row.ready and row.checksum == (checksum or "")
+            return TemplateCopy(row.attempt, CopyState.READY if is_ready else CopyState.UNDER_WAY, row.percent)
 
         return run_transaction(self._engine, begin)
 

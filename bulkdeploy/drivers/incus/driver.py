@@ -34,7 +34,7 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
@@ -66,7 +66,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
-from bulkdeploy.drivers.records import Pool
+from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -212,19 +212,19 @@ class IncusDriver(HypervisorDriver):
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
-        if image.name in self._options.images:
+        if image.named_in(self._options.images) is not None:
             return
         call = _Call(self, host, template_uuid, 0, timeout_s)
-        alias = path_of("images", "aliases", image_alias(template_uuid))
+        alias = path_of("images", "aliases", image_alias(image))
         if call.find("template", alias) is not None:
             return
         with self._turns.of(template_uuid, "template", call.host_name, timeout_s=call.left):
             if call.find("template", alias) is not None:
                 return
-            with opened_image(image, host.name, FORMATS) as (stream, size_bytes):
-                chunks = Hashed(checked_chunks(image, host.name, stream, size_bytes))
+            with opened_image(image, host.name, FORMATS, self._records.fetcher) as opened:
+                chunks = Hashed(opened.chunks())
                 call.run("template", "POST", path_of("images"), chunks, tolerate=ALREADY)
-            body = {"name": image_alias(template_uuid), "target": chunks.sha256, "description": image.name}
+            body = {"name": image_alias(image), "target": chunks.sha256, "description": image.name}
             call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
@@ -233,8 +233,10 @@ class IncusDriver(HypervisorDriver):
         if template is None:
             return {"type": "none"}
         image = self._records.directory.template(template)
-        named = image_alias(template) if image is None else self._options.images.get(image.name)
-        alias = named or image_alias(template)
+        if image is None:
+            raise DriverError("volume", ANY_HOST, f"there is no template {template}", transient=False)
+        named = image.named_in(self._options.images)
+        alias = named or image_alias(image)
         is_fingerprint = named is not None and FINGERPRINT.fullmatch(alias) is not None
         return {"type": "image", ("fingerprint" if is_fingerprint else "alias"): alias}
 
@@ -849,9 +851,9 @@ def member_of(host: HostAddress) -> str:
     return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 
-def image_alias(template_uuid: UUID) -> str:
+def image_alias(image: TemplateImage) -> str:
     """What an imported image is called in Incus."""
-    return f"bulkdeploy-{template_uuid}"
+    return f"bulkdeploy-{image.key}"
 
 
 def access_of(options: IncusOptions) -> Access:
