@@ -29,8 +29,7 @@ from bulkdeploy.network_addresses import Address, UnknownHost, is_own, is_public
 
 log = structlog.get_logger(__name__)
 
-GIB = 1 << 30
-FILE = "file"
+GIB, FILE = 1 << 30, "file"
 PORTS = {"http": 80, "https": 443}
 """The schemes of remote files, and the port of each."""
 
@@ -198,8 +197,8 @@ class Fetcher:
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             credentials = base64.b64encode(user.encode()).decode()
-        query = f"?{parts.query}" if parts.query else ""
-        return _Target(scheme, host, port, address, f"{parts.path or '/'}{query}", credentials)
+        path = f"{parts.path or '/'}?{parts.query}".removesuffix("?")
+        return _Target(scheme, host, port, address, path, credentials)
 
     def _resolve(self, host: str, port: int) -> str:
         try:

@@ -77,6 +77,14 @@ def shelf(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
     server.server_close()
 
 
+@pytest.fixture(autouse=True)
+def nobody_stays(shelf: Shelf, nothing_left: None) -> Iterator[None]:
+    """The VMs of the user go with each test."""
+    yield
+    for vm in shelf.cloud.client.call("listVirtualMachines", listall=True).get("virtualmachine", ()):
+        shelf.cloud.job("destroyVirtualMachine", id=vm["id"], expunge=True)
+
+
 def create(path: Path, *arguments: str) -> None:
     """Make an image by ``qemu-img create``."""
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *arguments, str(path), "2M"], check=True)
