@@ -203,6 +203,13 @@ class TemplateCopies(Protocol):
     def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
 
+    def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
+        """Count the file of a copy that was begun, before it is put into the pool.
+
+        Returns why the file must not be put there: a limit of the template's owner, or no room in the pool. Returns
+        None if it may. An attempt that ends without a copy is not counted any more.
+        """
+
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
         """The attempt goes on; False: another one has taken over."""
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
@@ -30,6 +31,7 @@ from bulkdeploy.store.hypervisors import (
     counterparts,
     directory,
     guest_fences,
+    image_sizes,
     orders,
     security_rules,
     template_copies,
@@ -183,6 +185,16 @@ class _TemplateCopies:
 
         return run_transaction(self._engine, begin)
 
+    def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
+        def admit(connection: Connection) -> None:
+            image_sizes.admit(connection, template_uuid, pool_uuid, file_bytes, disk_bytes)
+
+        try:
+            run_transaction(self._engine, admit)
+        except (ResourceLimitExceeded, ResourceUnavailable) as error:
+            return str(error)
+        return None
+
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
         def report(connection: Connection) -> bool:
             return template_copies.report(connection, template_uuid, pool_uuid, attempt, percent=percent)
@@ -193,9 +205,12 @@ class _TemplateCopies:
         percent = 100 if made else 0
 
         def end(connection: Connection) -> bool:
-            return template_copies.report(
+            is_latest = template_copies.report(
                 connection, template_uuid, pool_uuid, attempt, percent=percent, ready=made, failed=not made
             )
+            if is_latest and not made:
+                image_sizes.release(connection, template_uuid, pool_uuid)
+            return is_latest
 
         return run_transaction(self._engine, end)
 

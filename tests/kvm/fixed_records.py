@@ -68,7 +68,9 @@ def driver_on(
     pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
     template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
     disc = folder / "installer.iso"
-    disc.write_bytes(boot_image().ljust(FILE_SYSTEM_AT, b"\0") + FILE_SYSTEMS[0].ljust(2047, b"\0"))
+    disc.write_bytes(
+        boot_image()[:FILE_SYSTEM_AT].ljust(FILE_SYSTEM_AT, b"\0") + FILE_SYSTEMS[0].ljust(2047, b"\0")
+    )
     iso = replace(template, uuid=ISO, name="installer", image_format="ISO", url=disc.as_uri())
     kept = records_in(engine, lambda _: True)
     directory = FixedDirectory(addresses, pool, template, iso)

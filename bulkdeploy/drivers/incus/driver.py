@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -66,7 +67,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
-from bulkdeploy.drivers.records import Pool, TemplateImage
+from bulkdeploy.drivers.records import CopyState, Pool, TemplateImage
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -208,7 +209,6 @@ class IncusDriver(HypervisorDriver):
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: Incus itself brings an image to the members and pools that need it."""
-        del pool_uuid
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
@@ -219,13 +219,30 @@ class IncusDriver(HypervisorDriver):
         if call.find("template", alias) is not None:
             return
         with self._turns.of(template_uuid, "template", call.host_name, timeout_s=call.left):
-            if call.find("template", alias) is not None:
-                return
-            with opened_image(image, host.name, FORMATS, self._records.fetcher) as opened:
-                chunks = Hashed(opened.chunks())
+            if call.find("template", alias) is None:
+                self._import(call, image, pool_uuid)
+
+    def _import(self, call: "_Call", image: TemplateImage, pool_uuid: UUID) -> None:
+        """Import an image once, counted as its owner's and in the first pool that needs it."""
+        copies, made = self._records.copies, False
+        copy = copies.begin(image.uuid, pool_uuid, image.checksum)
+        if copy.state is CopyState.UNDER_WAY:
+            reason = f"template {image.name} is being imported by another worker"
+            raise DriverError("template", call.host_name, reason, transient=True)
+        try:
+            with opened_image(image, call.host_name, FORMATS, self._records.fetcher) as opened:
+                refusal = copies.admit(image.uuid, pool_uuid, opened.file_bytes, opened.disk_bytes)
+                if refusal is not None:
+                    reason = f"template {image.name}: {refusal}"
+                    raise DriverError("template", call.host_name, reason, transient=False)
+                report = partial(copies.report, image.uuid, pool_uuid, copy.attempt)
+                chunks = Hashed(opened.chunks(lambda percent: report(percent) or copy.state is CopyState.READY))
                 call.run("template", "POST", path_of("images"), chunks, tolerate=ALREADY)
             body = {"name": image_alias(image), "target": chunks.sha256, "description": image.name}
             call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
+            made = True
+        finally:
+            copies.end(image.uuid, pool_uuid, copy.attempt, made=made)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
         """What an instance's root disk starts from, in Incus' words."""

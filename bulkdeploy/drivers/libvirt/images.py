@@ -49,6 +49,9 @@ def _make(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Reco
         for earlier in copy.abandoned:
             pool.remove(copy_name(image.uuid, earlier))
         with opened_image(image, call.host.name, FORMATS, records.fetcher) as opened:
+            refusal = copies.admit(image.uuid, pool.pool.uuid, opened.file_bytes, opened.disk_bytes)
+            if refusal is not None:
+                raise DriverError(STEP, call.host.name, f"template {image.name}: {refusal}", transient=False)
             try:
                 pool.put(name, opened.chunks(partial(copies.report, *key)), opened.file_bytes)
             except BaseException:

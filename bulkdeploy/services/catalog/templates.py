@@ -1,6 +1,6 @@
 """Templates and ISOs registered, changed, shared, deleted (reference sections 8.7, 8.8) (one file: one noun).
 
-Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
+What is registered is ready at once in its zones, with the size ``NOMINAL_BYTES`` until a driver fetches its file. Simulated
 hypervisors need no contents; others are expected to have them under the template's uuid.
 """
 

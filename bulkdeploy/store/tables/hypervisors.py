@@ -54,6 +54,14 @@ template_copies = Table(
         server_default=text("1"),
         comment="those from this one to the last before attempt came to nothing",
     ),
+    Column(
+        "uuid",
+        Uuid,
+        nullable=False,
+        server_default=text("gen_random_uuid()"),
+        comment="the consumer of its claim",
+    ),
+    Column("file_bytes", BigInteger, comment="what it claims of its pool; NULL: nothing"),
 )
 
 host_watches = Table(
