@@ -8,6 +8,7 @@ from bulkdeploy.cli.connection.entities import rows_of
 from bulkdeploy.cli.connection.naming import resolve_names
 from bulkdeploy.cli.deployments.batch_report import host_table
 from bulkdeploy.cli.deployments.explain import find_deployment
+from bulkdeploy.cli.deployments.subject_jobs import find_job_id
 from bulkdeploy.cli.failures import UsageError
 
 HOST_WORDS = ("host=", "hosts=", "hostid=", "hostids=")
@@ -24,12 +25,13 @@ def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[s
     """Print what the API says of hosts (names or ids) for more VMs of a deployment, or for the VM of a job.
 
     Raises:
-        UsageError: there is no such host, or the API can not say.
-        ApiRefused: there is no such deployment or job, or the caller may not see hosts.
+        UsageError: there is no such host, deployment, job or VM, or the API does not explain hosts.
+        ApiRefused: the caller may not see hosts.
     """
     deployment = find_deployment(context.catalogue, context.call, wanted)
     if deployment is None:
-        job = context.call("queryAsyncJobResult", {"jobid": wanted})
+        job_id = find_job_id(context.catalogue, context.call, wanted, context.screen.say)
+        job = context.call("queryAsyncJobResult", {"jobid": job_id})
         deployment = find_deployment(context.catalogue, context.call, str(job.get("deploymentid") or ""))
         if deployment is None:
             _show(context, _for_migration(context, str(job.get("jobinstanceid") or ""), names), fields)

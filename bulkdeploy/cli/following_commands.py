@@ -1,17 +1,17 @@
-"""``bulkmonkey follow`` and ``explain``: what becomes of a deployment or a job, and why."""
+"""``bulkmonkey follow`` and ``explain``: what becomes of a deployment, a job or a VM, and why."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.connection.entities import rows_of
-from bulkdeploy.cli.deployments.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
+from bulkdeploy.cli.deployments.explain import explain_deployment, explain_job, find_deployment
 from bulkdeploy.cli.deployments.explain_report import show_deployment, show_job
 from bulkdeploy.cli.deployments.jobs import JOB_PAGE
+from bulkdeploy.cli.deployments.subject_jobs import find_job_id
 from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch
 from bulkdeploy.cli.explain_hosts import requested_hosts, show_hosts
-from bulkdeploy.cli.failures import ApiRefused, UsageError
+from bulkdeploy.cli.failures import UsageError
 
 FILTER = "filter="
 
@@ -28,19 +28,8 @@ def follow(context: CommandContext, words: Sequence[str]) -> None:
     if find_deployment(context.catalogue, context.call, names[0]) is not None:
         follow_batch(context, context.watch((), names[0]), fields, order=[])
         return
-    with _naming_what_is_wanted():
-        follow_job(context, names[0], f"job {names[0]}", fields)
-
-
-@contextmanager
-def _naming_what_is_wanted() -> Iterator[None]:
-    """Where the API knows no such job, say in a person's words what was looked for."""
-    try:
-        yield
-    except ApiRefused as error:
-        if error.errorcode == UNKNOWN_ID:
-            error.hint = "No deployment and no job that this user may see has this id: see 'list asyncjobs'"
-        raise
+    job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.say)
+    follow_job(context, job_id, f"job {job_id}", fields)
 
 
 def _newest_unfinished(context: CommandContext) -> str:
@@ -56,19 +45,19 @@ def _newest_unfinished(context: CommandContext) -> str:
 
 
 def explain(context: CommandContext, words: Sequence[str]) -> None:
-    """Say where VMs went and why, or why they failed, or why none went to a host."""
+    """Print where VMs are and why, or why they failed, or why a host takes none of them."""
     hosts, others = requested_hosts(list(words))
     names, fields = _names_and_filter(others)
     if len(names) != 1:
-        raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB, host=NAME for one host")
+        hint = "bulkmonkey explain DEPLOYMENT, JOB or VM (an id, or the name of a VM); host=NAME for one host"
+        raise UsageError("explain what?", hint=hint)
     if hosts:
-        with _naming_what_is_wanted():
-            show_hosts(context, names[0], hosts, fields)
+        show_hosts(context, names[0], hosts, fields)
         return
     deployment = find_deployment(context.catalogue, context.call, names[0])
     if deployment is None:
-        with _naming_what_is_wanted():
-            facts = explain_job(context.catalogue, context.call, names[0])
+        job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.say)
+        facts = explain_job(context.catalogue, context.call, job_id)
         show_job(context.screen, facts, fields)
         return
     watch = DeploymentWatch(context.call, Budget(context.clock), names[0])

@@ -129,19 +129,20 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         ),
         OwnCommand(
             "follow",
-            "follow [DEPLOYMENT | JOB ...]",
-            "Shows a deployment or jobs until they are finished; alone: the newest deployment in progress",
+            "follow [DEPLOYMENT | VM | JOB ...]",
+            "Shows a deployment, jobs or a VM's newest job until they end; alone: the newest deployment",
             _of("following_commands", "follow"),
             ("follow", "follow 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1"),
         ),
         OwnCommand(
             "explain",
-            "explain DEPLOYMENT | JOB [host=NAME]",
+            "explain DEPLOYMENT | JOB | VM [host=NAME]",
             "Says where VMs went and why, or why they failed and what would help; or why not on a host",
             _of("following_commands", "explain"),
             (
                 "explain 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1",
                 "explain JOB -o json",
+                "explain web-1",
                 "explain DEPLOYMENT host=kvm-17",
             ),
         ),

@@ -234,6 +234,14 @@ SETTINGS: tuple[Setting, ...] = (
         B,
         "Let a single deployment pinned to a host, cluster or pod be retried inside it; never a bulk one",
     ),
+    Setting(
+        "enable.dynamic.scale.vm",
+        "false",
+        B,
+        "Allow running VMs to be scaled if their service offering and template allow it. A KVM guest that may be "
+        "scaled has about 64 MiB less memory for its own use",
+        scope=Scope.ZONE,
+    ),
     Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names", names_vms=True),
     Setting(
         "vm.network.nic.max.secondary.ipaddresses",

@@ -1,7 +1,17 @@
-"""The network configuration given to guests with cloud-init (cloud-init's manual, networking config version 2)."""
+"""The network configuration that guests with cloud-init get (format: cloud-init's manual, networking version 1).
+
+Every renderer of cloud-init must understand the configuration: netplan, eni, sysconfig, network-manager, networkd
+and those of the BSDs. Version 1 is the format that all of them share. Version 2 is netplan's. With version 2,
+cloud-init 22.4 of Debian 12 fails if an interface that is found by its MAC address has name servers, and releases
+before August 2025 understand the route ``default`` for netplan only.
+
+``make test-cloud-init`` tries the configuration with several releases.
+"""
 
 import ipaddress
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from bulkdeploy.drivers.driver import NicSpec
 
@@ -9,21 +19,35 @@ CLOUD_CONFIG = "#cloud-config\n"
 """The first line of user data and vendor data. JSON, which is YAML, may follow."""
 
 
-def network_config(nics: tuple[NicSpec, ...]) -> dict[str, Any]:
-    """The network of a guest with these nics."""
-    return {"version": 2, "ethernets": {f"nic{number}": _ethernet(nic) for number, nic in enumerate(nics)}}
+def network_config(nics: Sequence[NicSpec], names: Mapping[UUID, str] | None = None) -> dict[str, Any]:
+    """Return the network configuration of a guest with these nics.
+
+    Args:
+        nics: The nics in order. cloud-init finds each interface by its MAC address and calls it eth0, eth1, ...
+        names: The names of the interfaces by the uuids of their nics, if the hypervisor itself names them, as for
+            containers. cloud-init then finds the interfaces by name: netplan before 0.107 compares a MAC address
+            with the permanent one, which the interface of a container does not have.
+    """
+    interfaces = []
+    for number, nic in enumerate(nics):
+        found_by = {"name": f"eth{number}", "mac_address": nic.mac_address.lower()}
+        if names is not None:
+            found_by = {"name": names[nic.uuid]}
+        mtu = {} if nic.mtu is None else {"mtu": nic.mtu}
+        interfaces.append({"type": "physical", **found_by, **mtu, "subnets": [_subnet(nic)]})
+    return {"version": 1, "config": interfaces}
 
 
-def _ethernet(nic: NicSpec) -> dict[str, Any]:
-    """One nic, known by its MAC address; without an address of ours it asks for one."""
-    found: dict[str, Any] = {"match": {"macaddress": nic.mac_address.lower()}}
-    if nic.mtu is not None:
-        found["mtu"] = nic.mtu
+def _subnet(nic: NicSpec) -> dict[str, Any]:
+    """Return the address, default gateway and name servers of a nic; a nic without an address of ours uses DHCP."""
     if nic.ip_address is None or nic.netmask is None:
-        return {**found, "dhcp4": True}
-    found["addresses"] = [str(ipaddress.ip_interface(f"{nic.ip_address}/{nic.netmask}"))]
+        return {"type": "dhcp4"}
+    subnet: dict[str, Any] = {
+        "type": "static",
+        "address": str(ipaddress.ip_interface(f"{nic.ip_address}/{nic.netmask}")),
+    }
     if nic.is_default and nic.gateway is not None:
-        found["routes"] = [{"to": "default", "via": nic.gateway}]
+        subnet["gateway"] = nic.gateway
     if nic.dns:
-        found["nameservers"] = {"addresses": list(nic.dns)}
-    return found
+        subnet["dns_nameservers"] = list(nic.dns)
+    return subnet

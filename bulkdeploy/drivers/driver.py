@@ -103,6 +103,7 @@ class GuestSpec:
     ``host_name``: what it calls itself; None: ``name``.
     ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
     ``iso_uuid``: the ISO in its drive; None: that is empty. ``uefi``: how UEFI boots it; None: BIOS does.
+    ``is_dynamically_scalable``: whether the guest may get more vCPUs and memory while it runs.
     """
 
     uuid: UUID
@@ -120,6 +121,7 @@ class GuestSpec:
     template_variant: str | None = None
     iso_uuid: UUID | None = None
     uefi: BootMode | None = None
+    is_dynamically_scalable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

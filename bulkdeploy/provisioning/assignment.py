@@ -181,6 +181,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             host_name=vm.name,
             template_variant=vm.details.get(VARIANT),
             uefi=boot_mode_of(vm.details),
+            is_dynamically_scalable=vm.is_dynamically_scalable,
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
             iso_uuid=vm.iso_uuid,
         ),

@@ -110,6 +110,12 @@ def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fl
     assert [(row["hostname"], row["reason"], row["text"]) for row in rows] == [
         (other, "host_not_up", "the host is not Up")
     ]
+    vm_id = fleet.vms()[0].uuid
+    for word in ("web-1", str(vm_id)):
+        explained = json.loads(admin_monkey("explain", word).out)["job"]
+        assert (explained["jobid"], explained["hostname"]) == (str(job), vm.name)
+        assert json.loads(admin_monkey("explain", word, f"host={other}").out)["host"] == rows
+    assert admin_monkey("follow", "web-1").status == 0
     admin_monkey("stop", "virtualmachine", "id=web-1")
     fleet.zone.change("UPDATE hosts SET state = 'Down'")
     failed = admin_monkey("start", "virtualmachine", "id=web-1")

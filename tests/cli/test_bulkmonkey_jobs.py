@@ -213,11 +213,13 @@ def test_explain_says_what_would_help(monkey: Monkey, recorded: RecordedServer) 
 
 
 def test_explaining_what_is_not_known_is_an_api_error(monkey: Monkey) -> None:
-    """An id that names neither a deployment nor a job is refused by the API, and that is said."""
+    """The error names what was looked for, whether the word is an id or a name."""
     done = monkey("explain", "00000000-0000-4000-8000-000000000000")
     assert done.status == 1
     assert "HTTP 431" in done.err
-    assert "No deployment and no job that this user may see has this id" in done.err
+    assert "No deployment, job or VM that this user may see has this id" in done.err
+    named = monkey("explain", "no-such-vm")
+    assert (named.status, "nothing is called 'no-such-vm'" in named.err) == (2, True)
 
 
 def test_a_pipe_that_closes_early_is_no_error(monkey: Monkey) -> None:

@@ -1,6 +1,7 @@
 """The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
 
 import base64
+import json
 import random
 import select
 import signal
@@ -241,7 +242,8 @@ class TestIncusContract(
             assert config["user-data"].strip() == text.strip()
             assert '"hostname": "web"' in config["vendor-data"]
             assert "ssh-ed25519 AAAA" in config["vendor-data"]
-            assert nic.mac_address in config["network-config"]
+            (interface,) = json.loads(config["network-config"])["config"]
+            assert (interface["name"], "mac_address" in interface) == ("eth0", False)
 
     def test_an_image_is_named_by_its_fingerprint(self, rig: Rig, caller: Caller) -> None:
         """As operators name images that Incus has, beside aliases."""

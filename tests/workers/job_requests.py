@@ -135,11 +135,13 @@ def _repair_gone(world: World) -> int:
 def _scale(world: World) -> int:
     larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
     custom = world.id_of("service_offerings", "Custom")
+    world.fleet.set_value("enable.dynamic.scale.vm", "true")
     return world.request("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
 
 
 def _scale_elsewhere(world: World) -> int:
     """Its host has no room for more."""
+    world.fleet.set_value("enable.dynamic.scale.vm", "true")
     vm = world.running()
     world.fleet.zone.change(
         "UPDATE host_capacity SET memory_mib_limit = CASE WHEN host_id = (SELECT host_id FROM virtual_machines"

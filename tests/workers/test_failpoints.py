@@ -198,6 +198,7 @@ def request_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
     """One job of each kind, or a few of them, for the VMs that these jobs deployed."""
     first, second, third, fourth, fifth, last = walk.vm_ids(jobs)
     custom = walk.fleet.zone.id_of("service_offerings", "Custom")
+    walk.fleet.set_value("enable.dynamic.scale.vm", "true")
     larger = {"details[0].cpuNumber": 2, "details[0].memory": 1024, "serviceofferingid": custom}
     calls: list[tuple[str, str, dict[str, Any]]] = [
         ("stopVirtualMachine", first, {}),

@@ -61,7 +61,7 @@ class Subjects:
         memory_mib: int | None = None,
         volumes: int | None = None,
     ) -> GuestSpec:
-        """A guest that does not exist yet."""
+        """Return a guest that does not exist yet and may be scaled while it runs."""
         disks = tuple(self.new_volume() for _ in range(self.volumes if volumes is None else volumes))
         return GuestSpec(
             uuid4(),
@@ -71,6 +71,7 @@ class Subjects:
             self.memory_mib if memory_mib is None else memory_mib,
             disks,
             (self.new_nic(),),
+            is_dynamically_scalable=True,
         )
 
 

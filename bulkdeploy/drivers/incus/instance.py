@@ -4,8 +4,6 @@ What Incus has no place for stands in ``user.bulkdeploy.*``. An instance that is
 parent no member has, so that Incus refuses to start it (docs/adr/0047-incus-is-the-lock.md).
 """
 
-import base64
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
 from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.incus.guest_data import cloud_init_keys
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.sizes import read_cpus, read_memory, read_size
 
@@ -188,10 +186,15 @@ def gated(found: Instance, fence: int) -> dict[str, Any]:
 def opened(
     found: Instance, guest: GuestSpec, volumes: Iterable[Volume], fence: int, options: IncusOptions
 ) -> dict[str, Any]:
-    """As the guest shall run."""
-    config = {**found.config, **limits(guest), **_cloud_init(guest, options), PROTECTION: "true"}
+    """Return the definition of an instance with which the guest runs."""
+    devices = devices_of(found, guest, volumes, options)
+    # Incus names the interfaces of containers itself; those of virtual machines are named by the guest.
+    names = (
+        {nic.uuid: devices[f"{NIC}{nic.uuid}"]["name"] for nic in guest.nics} if found.kind == CONTAINER else None
+    )
+    config = {**found.config, **limits(guest), **cloud_init_keys(guest, names, options), PROTECTION: "true"}
     config |= {f"{KEY}fence": str(fence), f"{KEY}name": guest.name}
-    return {**found.definition, "config": config, "devices": devices_of(found, guest, volumes, options)}
+    return {**found.definition, "config": config, "devices": devices}
 
 
 def limits(guest: GuestSpec) -> dict[str, str]:
@@ -284,15 +287,3 @@ def read_location(row: Mapping[str, Any]) -> str | None:
     """The member that has it; None: there is one server only, or all members reach it."""
     location = row.get("location")
     return None if location in ("", "none") else location
-
-
-def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:
-    if not options.cloud_init:
-        return {}
-    user_data = base64.b64decode(guest.user_data).decode() if guest.user_data else CLOUD_CONFIG
-    vendor_data = {"hostname": guest.host_name or guest.name, "ssh_authorized_keys": list(guest.public_keys)}
-    return {
-        "cloud-init.user-data": user_data,
-        "cloud-init.vendor-data": CLOUD_CONFIG + json.dumps(vendor_data),
-        "cloud-init.network-config": json.dumps(network_config(guest.nics)),
-    }

@@ -578,7 +578,7 @@ class LibvirtDriver(HypervisorDriver):
             fence=fence,
             kind=options.virtualization,
             machine=hardware.machine,
-            growth=options.growth,
+            growth=options.growth if guest.is_dynamically_scalable else 1,
             cpu=hardware.cpu,
             cpu_number=guest.cpu_number,
             cpu_mhz=guest.cpu_mhz,

@@ -51,8 +51,9 @@ class LibvirtOptions(DriverOptions):
         default=4,
         ge=1,
         le=16,
-        description="A running guest may grow to so many times the vCPUs and memory that it was started with,"
-        " up to 255 vCPUs and 1 TiB; 1: not at all.",
+        description="A dynamically scalable guest may grow, while it runs, to this multiple of the vCPUs and "
+        "memory that it was started with, up to 255 vCPUs and 1 TiB. Such a guest has about 64 MiB less memory "
+        "for its own use. 1: guests do not grow.",
     )
     network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
         default="bridge",

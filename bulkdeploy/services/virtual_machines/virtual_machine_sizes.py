@@ -8,9 +8,10 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.deployment import DeployRequest, OfferingFacts
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
@@ -27,12 +28,8 @@ from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change,
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_zone
-from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
-    is_scalable,
-    read_vm_row,
-    root_is_local,
-    update_vm,
-)
+from bulkdeploy.store.virtual_machines.dynamic_scaling import SETTING, is_scalable
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row, root_is_local, update_vm
 
 SIZE_DETAILS = ("cpuNumber", "cpuSpeed", "memory")
 
@@ -158,9 +155,16 @@ def scale_virtual_machine(
 
 def _check_growth(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:
     """A running guest only grows, and only if it was made for it; the job sees whether its host takes it."""
+    if not read_configuration(connection).flag(SETTING, Scope.ZONE, row.zone_id):
+        raise PermissionDenied(
+            "Dynamically scaling virtual machines is disabled for this zone, please contact your admin "
+            f"(the setting {SETTING} is false); a stopped virtual machine can be scaled"
+        )
     if not is_scalable(connection, row.id):
         raise InvalidParameter(
-            "id", str(row.uuid), "the virtual machine is not dynamically scalable; stop it first"
+            "id",
+            str(row.uuid),
+            "the virtual machine, its service offering or its template is not dynamically scalable; stop it first",
         )
     for name in ("cpu_number", "cpu_mhz", "memory_mib"):
         if columns[name] < getattr(row, name):

@@ -12,9 +12,11 @@ from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.virtual_machines.dynamic_scaling import dynamic_scaling_rule
 
 _VMS = text(
-    "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
+    f"SELECT {dynamic_scaling_rule('v', 'o', 't')} AS is_dynamically_scalable,"  # noqa: S608 - a constant
+    " v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
     " v.user_data, v.password_encrypted, v.details, coalesce(o.details, '{}') AS offering_details,"
     " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
@@ -22,7 +24,7 @@ _VMS = text(
     " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor,"
     " i.uuid AS iso_uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
     " LEFT JOIN templates i ON i.id = coalesce(v.iso_id, v.template_id) AND i.kind = 'iso'"
-    " LEFT JOIN service_offerings o ON o.id = v.service_offering_id"
+    " LEFT JOIN service_offerings o ON o.id = v.service_offering_id LEFT JOIN templates t ON t.id = v.template_id"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
 )
 

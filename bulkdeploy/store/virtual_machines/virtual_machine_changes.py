@@ -81,20 +81,6 @@ def root_is_local(connection: Connection, offering_id: int) -> bool:
     return bool(storage_type == StorageType.LOCAL)
 
 
-def is_scalable(connection: Connection, vm_id: int) -> bool:
-    """Whether the VM may be scaled while it runs: as it says itself, else its offering and template."""
-    return bool(
-        connection.execute(
-            text(
-                "SELECT coalesce(v.dynamic_scaling, o.dynamic_scaling AND t.dynamically_scalable)"
-                " FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
-                " JOIN templates t ON t.id = v.template_id WHERE v.id = :vm"
-            ),
-            {"vm": vm_id},
-        ).scalar_one()
-    )
-
-
 def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
     """What the VM's volumes count."""
     row = connection.execute(

@@ -18,6 +18,7 @@ from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.offerings import disk_offerings, os_types, service_offerings, templates
 from bulkdeploy.store.tables.topology import hosts, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+from bulkdeploy.store.virtual_machines.dynamic_scaling import dynamic_scaling_column
 from bulkdeploy.store.visibility import owner_columns, with_owner
 
 VM_IDS = "vm_ids"
@@ -101,9 +102,7 @@ def _minimum() -> Columns:
         vm.hypervisor,
         vm.display_vm.label("displayvm"),
         vm.delete_protection.label("deleteprotection"),
-        func.coalesce(
-            vm.dynamic_scaling, service_offerings.c.dynamic_scaling & templates.c.dynamically_scalable
-        ).label("isdynamicallyscalable"),
+        dynamic_scaling_column().label("isdynamicallyscalable"),
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
         _key_pair_names().label("keypairs"),
         vm.details,

@@ -43,6 +43,7 @@ def test_registered_user_data_reaches_the_vm(owned_world: World) -> None:
 def test_a_vm_is_hidden_and_not_scalable_from_the_start(owned_world: World) -> None:
     """``displayvm`` and ``dynamicscalingenabled`` are what listVirtualMachines then says."""
     world = owned_world
+    world.client().call("updateConfiguration", name="enable.dynamic.scale.vm", value="true")
     plain = world.client().call("deployVirtualMachine", **requested(world, "plain-vm", displayvm="true"))
     other = requested(world, "hidden-vm", displayvm="false", dynamicscalingenabled="false", keyboard="de")
     hidden = world.client().call("deployVirtualMachine", **other)

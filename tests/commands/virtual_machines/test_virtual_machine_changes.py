@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.store.virtual_machines.dynamic_scaling import SETTING
+from bulkdeploy.store.virtual_machines.guests import read_guests
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.zones.fleet import Fleet, OneDriver
@@ -22,7 +24,8 @@ def acme(api_url: str, fleet: Fleet) -> ApiClient:
 
 @pytest.fixture
 def owned(fleet: Fleet) -> Fleet:
-    """A fleet with one running VM of account acme."""
+    """A fleet with one running VM of account acme, in a zone that lets running VMs be scaled."""
+    fleet.set_value(SETTING, "true")
     fleet.deploy(1, account="acme", domain_id=fleet.id_of("domains", "acme"), user_data=HELLO)
     fleet.run()
     return fleet
@@ -449,6 +452,30 @@ def test_a_vm_that_moves_to_grow_and_does_not_is_where_it_was(owned: Fleet, acme
     assert (owned.jobs()[-1].status, after.host_id, after.cpu_number) == (2, before.host_id, before.cpu_number)
     assert (after.state, _count(owned, 8)) == ("Running", 1)
     owned.assert_intact()
+
+
+@pytest.mark.parametrize("scope", ["Global", "Zone"])
+def test_a_zone_may_forbid_that_running_vms_are_scaled(
+    owned: Fleet, acme: ApiClient, client: ApiClient, scope: str
+) -> None:
+    """The setting of the zone goes before the global one; the guest is then started without room to grow."""
+
+    def may_grow() -> tuple[bool, bool]:
+        vm_id = owned.vms()[0].id
+        with owned.engine.begin() as connection:
+            guest = read_guests(connection, [vm_id])[vm_id].vm
+        (shown,) = acme.call("listVirtualMachines")["virtualmachine"]
+        return guest.is_dynamically_scalable, shown["isdynamicallyscalable"]
+
+    assert may_grow() == (True, True)
+    if scope == "Global":
+        owned.set_value(SETTING, "false")
+    else:
+        zone = owned.zone.id_of("zones", "small")
+        client.call("updateConfiguration", name=SETTING, value="false", zoneid=zone)
+    custom = owned.zone.id_of("service_offerings", "Custom")
+    failure = refused(acme, "scaleVirtualMachine", id=_vm(owned), serviceofferingid=custom, **LARGER)
+    assert (failure.status, SETTING in failure.errortext, may_grow()) == (531, True, (False, False))
 
 
 def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None:

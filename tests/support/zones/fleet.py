@@ -179,9 +179,12 @@ class Fleet:
         """What the pools hold."""
         return {uuid for uuid, _, _ in self.driver.list_volumes()}
 
-    def set_value(self, name: str, value: int) -> None:
+    def set_value(self, name: str, value: object) -> None:
         """Give a configuration setting another value than its default."""
-        statement = "INSERT INTO configuration_values VALUES ('Global', 0, :name, :value)"
+        statement = (
+            "INSERT INTO configuration_values VALUES ('Global', 0, :name, :value)"
+            " ON CONFLICT (scope, scope_id, name) DO UPDATE SET value = excluded.value"
+        )
         self.zone.change(statement, name=name, value=str(value))
 
     def assert_intact(self) -> None:

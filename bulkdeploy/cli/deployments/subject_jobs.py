@@ -1,0 +1,49 @@
+"""The job that a word of a command line names: by the job's id, or by the id or name of the VM that it works on."""
+
+from collections.abc import Callable
+
+from bulkdeploy.cli.connection.catalogue import Catalogue
+from bulkdeploy.cli.connection.entities import Caller, rows_of
+from bulkdeploy.cli.connection.naming import ID, resolve_names
+from bulkdeploy.cli.failures import ApiRefused, UsageError
+
+INVALID_PARAMETER = 431
+
+
+def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[str], None]) -> str:
+    """Return the id of the job that ``word`` names; for a VM, the id of its newest job.
+
+    Args:
+        catalogue: The commands of the API.
+        call: Calls the API.
+        word: The id of a job, or the id or name of a VM.
+        say: Is told which id a name stands for.
+
+    Raises:
+        ApiRefused: No job and no VM that the user may see has this id.
+        UsageError: No VM or several VMs have this name, or no job of the VM is known any more.
+    """
+    vms = catalogue.get("listVirtualMachines")
+    requested = {"id": word, "listall": "true"}
+    if ID.fullmatch(word):
+        try:
+            call("queryAsyncJobResult", {"jobid": word})
+        except ApiRefused as error:
+            if error.errorcode != INVALID_PARAMETER:
+                raise
+            if vms is None or not rows_of(call(vms.name, requested)):
+                error.hint = "No deployment, job or VM that this user may see has this id: see 'list asyncjobs'"
+                raise
+        else:
+            return word
+    elif vms is None:
+        raise UsageError(f"{word!r} is not an id, and this API lists no VMs that could have this name")
+    else:
+        resolve_names(catalogue, vms, requested, call, say)
+    by_vm = {"resourceid": requested["id"], "resourcetype": "VirtualMachine"}
+    try:
+        return str(call("queryAsyncJobResult", by_vm)["jobid"])
+    except ApiRefused as error:
+        if error.errorcode == INVALID_PARAMETER:
+            raise UsageError(f"no job of the VM {word!r} is known any more; see 'list virtualmachines'") from error
+        raise
