@@ -42,11 +42,15 @@ _ALLOCATE = text("UPDATE storage_pools SET allocated_bytes = allocated_bytes + :
 def admit(connection: Connection, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> None:
     """Count an image that is about to be put into a pool; one that was counted before counts once.
 
+    A template without a row, as drivers have in trials, is nobody's and is not counted.
+
     Raises:
         ResourceLimitExceeded: the owner, or a domain above it, has all the secondary storage that it may have.
         ResourceUnavailable: the pool has no room for the file, or was deleted.
     """
-    template = connection.execute(_TEMPLATE, {"template": template_uuid}).one()
+    template = connection.execute(_TEMPLATE, {"template": template_uuid}).first()
+    if template is None:
+        return
     if file_bytes > template.fetched_bytes and template.removed is None:
         owner = owners_by_id(connection, [template.account_id])[template.account_id]
         more = file_bytes - template.fetched_bytes
