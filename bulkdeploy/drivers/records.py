@@ -1,6 +1,4 @@
-"""What the service remembers for drivers whose hypervisors can not (one file: the protocols of all records).
-
-Hosts, pools, fences, templates and ids.
+"""What the service remembers for drivers: hosts, pools, fences, templates, ids (one file: one protocol a subject).
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
 transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
@@ -107,6 +105,14 @@ class Overtaken(Exception):
         super().__init__(f"fence {fence} of guest {guest_uuid} was overtaken")
 
 
+class HostDeclaredOffError(Exception):
+    """A guest cannot be claimed for a host that was declared off and not taken back since."""
+
+    def __init__(self, host_uuid: UUID) -> None:
+        self.host_uuid = host_uuid
+        super().__init__("the host was declared off; reconnectHost takes it back")
+
+
 @dataclass(frozen=True, slots=True)
 class FencedGuest:
     """Where a guest is, or may be: its host, and where it moves, if it does; and what its driver kept of it."""
@@ -141,7 +147,14 @@ class Fences(Protocol):
 
         Returns:
             Where the guest is now, and those volumes that other guests hold: then nothing was claimed.
+
+        Raises:
+            Overtaken: a higher fence was seen.
+            HostDeclaredOffError: the host was declared off; nothing was claimed.
         """
+
+    def highest(self, guest_uuid: UUID) -> int:
+        """Return the highest fence seen for a guest, or 0 if none was seen."""
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
         """Whether no higher fence was seen."""
@@ -162,6 +175,9 @@ class Fences(Protocol):
 
     def kept(self) -> Mapping[UUID, FencedGuest]:
         """The guests of which details are kept."""
+
+    def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
+        """Return the guests whose kept details contain these, as JSON contains JSON."""
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""

@@ -32,8 +32,9 @@ class System:
 
     ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
-    ``host_files`` reads the files that hosts get when they are added.
-    ``fetch_rules`` say which URLs callers may name.
+    ``host_files`` reads the files that hosts get when they are added. ``fetch_rules`` say which URLs callers may
+    name. ``trusted_proxies`` are networks of proxies that are trusted besides those of the setting ``proxy.cidr``,
+    as CIDRs separated by commas.
     """
 
     engine: Engine
@@ -45,6 +46,7 @@ class System:
     reader: Engine | None = None
     host_files: Callable[[], Sequence[HostFile]] = tuple
     fetch_rules: FetchRules = field(default_factory=FetchRules)
+    trusted_proxies: str = ""
 
     @property
     def reading(self) -> Engine:

@@ -18,6 +18,7 @@ from bulkdeploy.drivers.records import (
     Counterpart,
     FencedGuest,
     GuestOrder,
+    HostDeclaredOffError,
     Overtaken,
     Pool,
     Records,
@@ -122,7 +123,13 @@ class _Fences:
             row = guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
         if row is None:
             raise Overtaken(guest_uuid, fence)
+        if row.host_uuid is None and not row.taken:
+            raise HostDeclaredOffError(host_uuid)
         return _fenced(row), frozenset(row.taken)
+
+    def highest(self, guest_uuid: UUID) -> int:
+        with one_statement(self._engine) as connection:
+            return guest_fences.highest(connection, guest_uuid)
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
         with one_statement(self._engine) as connection:
@@ -145,6 +152,10 @@ class _Fences:
     def kept(self) -> Mapping[UUID, FencedGuest]:
         with read_only(self._engine) as connection:
             return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
+
+    def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
+        with read_only(self._engine) as connection:
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.with_details(connection, details)}
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))

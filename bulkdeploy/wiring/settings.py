@@ -7,6 +7,7 @@ Settings that operators change while everything runs are CloudStack's global set
 import json
 import re
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -75,6 +76,11 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:8080",
         description="Address and port of the HTTP API.",
+    )
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Networks of the proxies before the HTTP API, such as 172.28.241.0/24. A proxy there is "
+        "believed about whose calls it passes on, as with the global settings proxy.cidr and proxy.header.verify.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
@@ -187,6 +193,11 @@ class Settings(BaseSettings):
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
     )
+    confd_stale_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="If `confd` could not read the database for so many seconds, its answers say how old they are.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
@@ -241,6 +252,16 @@ class Settings(BaseSettings):
                 f"not {listen!r}"
             )
         return listen
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"must be networks such as 172.28.241.0/24, not {network!r}") from error
+        return networks
 
     @field_validator("otlp_endpoint")
     @classmethod

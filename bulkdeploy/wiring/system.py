@@ -90,4 +90,5 @@ def build_system(settings: Settings) -> System:
         drivers=build_configured_drivers(settings, engine),
         host_files=partial(read_host_files, settings),
         fetch_rules=settings.fetch,
+        trusted_proxies=",".join(settings.trusted_proxies),
     )

@@ -278,6 +278,28 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
     assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
 
 
+def test_an_operation_is_asked_for_until_it_has_ended(engine: Engine, tmp_path: Path) -> None:
+    """Incus 6.0 answers 500 when one wait is over; the operation goes on, and so does the call."""
+    begun = {"id": "1", "status_code": 103, "err": ""}
+    gated = {**RUNNING["devices"], "gate": {"type": "nic"}}
+    config = {**RUNNING["config"], "user.bulkdeploy.fence": "2"}
+    over = {"type": "error", "error": "context deadline exceeded", "error_code": 500}
+    replay = Replay(
+        [
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, begun, "PUT"),
+            *({**said("/1.0/operations/1/wait", {}), "status": 500, "answer": over} for _ in range(3)),
+            said("/1.0/operations/1/wait", {**begun, "status_code": 200}),
+            said(INSTANCE, {**RUNNING, "status": "Stopped", "devices": gated, "config": config}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (replay.unexpected, replay.is_over) == ([], True)
+
+
 def test_a_guest_that_ends_while_it_is_stopped_is_stopped(engine: Engine, tmp_path: Path) -> None:
     """Incus refuses to stop what does not run any more; it gets its gate all the same, and is on no host."""
     refused = {"id": "1", "status_code": 400, "err": f'container is not running: "vm-{GUEST.uuid}"'}

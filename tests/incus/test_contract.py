@@ -5,6 +5,7 @@ import json
 import random
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,11 +22,14 @@ from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
+    DeclaredOffContract,
     DeviceContract,
     DriverContract,
     FencingContract,
     HostContract,
     Machines,
+    Outage,
+    OutageContract,
     ResizeContract,
     Rig,
     ScalingContract,
@@ -37,15 +41,18 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.drivers.incus import rest
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
+from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.guarded_fetch import Fetcher, FetchRules
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.incus.cluster import CLUSTER, Member, driver_options, why_not
 from tests.incus.image import write_image
+from tests.support.runs.waiting import wait_for
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -124,6 +131,8 @@ class TestIncusContract(
     SerialConsoleContract,
     SnapshotContract,
     ShrinkContract,
+    DeclaredOffContract,
+    OutageContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 
@@ -150,9 +159,53 @@ class TestIncusContract(
         def fail_next(step: str) -> None:
             incus.failing = step
 
-        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects)
+        def release(guest: UUID) -> None:
+            kept.fences.release(guest, LAST_FENCE)
+
+        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release)
         clear(incus)
         driver.close()
+
+    @pytest.fixture
+    def outage(self) -> Iterator[Outage]:
+        """Daemons that are stopped; their containers run on."""
+
+        def bring_back(host: HostAddress) -> None:
+            member = Member(int(host.name.removeprefix("member")))
+            member.signal_daemon(signal.SIGCONT)
+            member.wait()
+            incus = Incus(access_of(IncusOptions.model_validate(driver_options())))
+            where = path_of("cluster", "members", member.name)
+            wait_for(lambda: incus.send("GET", where, timeout_s=PATIENCE_S).value["status"] == "Online", "a member")
+            incus.close()
+
+        def cut_off(host: HostAddress) -> None:
+            Member(int(host.name.removeprefix("member"))).signal_daemon(signal.SIGSTOP)
+
+        yield Outage(cut_off, bring_back)
+        for number in (1, 2):
+            Member(number).signal_daemon(signal.SIGCONT)
+            Member(number).wait()
+
+    def test_an_operation_lasts_as_long_as_it_takes(
+        self, rig: Rig, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is asked for again after each wait, which Incus 6.0 ends with an error."""
+        monkeypatch.setattr(rest, "WAIT_S", 1)
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        assert isinstance(rig.driver, IncusDriver)
+        state = path_of("instances", f"vm-{guest.uuid}", "state")
+        began = time.monotonic()
+        (process,) = (pid for uuid, pid in Member(1).guests().items() if uuid == guest.uuid)
+        subprocess.run(["kill", "-STOP", str(process)], check=True)
+        try:
+            with pytest.raises(OperationFailed):
+                rig.driver._incus.run("PUT", state, {"action": "stop", "timeout": 5}, timeout_s=PATIENCE_S)
+        finally:
+            subprocess.run(["kill", "-CONT", str(process)], check=True)
+        assert time.monotonic() - began > 1
+        caller.remove(rig.hosts[0], guest)
 
     @pytest.fixture
     def caller(self, rig: Rig) -> Caller:

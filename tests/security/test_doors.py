@@ -1,4 +1,4 @@
-"""Who starts programs and who opens connections is listed; a new place must say why callers cannot choose a target."""
+"""Who starts programs and who opens connections is listed; a new place says why callers cannot choose a target."""
 
 import ast
 from collections.abc import Iterator, Mapping

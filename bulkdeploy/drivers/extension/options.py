@@ -22,6 +22,10 @@ class ExtensionOptions(DriverOptions):
     statuses: bool = Field(
         default=True, description="Whether it has the action statuses; else guests are looked at one by one."
     )
+    details_identify: bool = Field(
+        default=True,
+        description="Whether what prepare answers identifies a guest: no two guests then have the same details.",
+    )
     actions_at_once: int = Field(default=8, ge=1, le=1000, description="Most actions of one worker process.")
 
 

@@ -182,16 +182,8 @@ class IncusDriver(HypervisorDriver):
 
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
-
-        def look(host: HostAddress) -> str | None:
-            call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            member = call.here()
-            where = path_of() if member is None else path_of("cluster", "members", member, "state")
-            call.send("look", "GET", where)
-            return member
-
         instances = self._instances("look", timeout_s)
-        looks = call_each(hosts, look)
+        looks = call_each(hosts, lambda host: self._request_member_state(host, timeout_s))
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -200,6 +192,23 @@ class IncusDriver(HypervisorDriver):
             mine = [one for one in instances if one.member == member]
             found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
+
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver: the member itself is asked, through whichever member answers."""
+        (found,) = call_each([host], lambda one: self._request_member_state(one, timeout_s))
+        return not isinstance(found, DriverError)
+
+    def _request_member_state(self, host: HostAddress, timeout_s: float) -> str | None:
+        """Ask a member for its state, and return its name; None if there is one server only.
+
+        Raises:
+            DriverError: the member does not answer.
+        """
+        call = _Call(self, host, UUID(int=0), 0, timeout_s)
+        member = call.here()
+        where = path_of() if member is None else path_of("cluster", "members", member, "state")
+        call.send("look", "GET", where)
+        return member
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """See HypervisorDriver: the cluster tells of all its members."""
@@ -295,6 +304,15 @@ class IncusDriver(HypervisorDriver):
             call.close("stop", patience_s=0.0 if forced else self._options.shutdown_seconds)
             self._records.fences.release(guest_uuid, fence)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. The instance stays, gated; one that is on another member is left alone."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
+            call.raise_fence_elsewhere("stop")
+            found = call.look("stop")
+            if found is not None and found.member == call.here():
+                call.close("stop", patience_s=0.0)
+
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
@@ -323,6 +341,7 @@ class IncusDriver(HypervisorDriver):
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "delete", call.host_name, timeout_s=call.left):
             call.fenced_here("delete")
+            call.settle("delete")
             found = call.close("delete", patience_s=0.0)
             if found is not None and (found.root is None or found.root.uuid in volume_uuids):
                 call.run("delete", "DELETE", call.path, tolerate=("not found",))
@@ -604,6 +623,13 @@ class _Call(FencedCall):
                 return {}
             raise failure(step, self.host_name, error) from error
         except NotAnswered as error:
+            raise failure(step, self.host_name, error) from error
+
+    def settle(self, step: str) -> None:
+        """Wait for operations on the instance whose answer was lost; what they make is there afterwards."""
+        try:
+            self._driver._incus.wait_for_operations(self.path, timeout_s=self.left)
+        except (Refused, NotAnswered) as error:
             raise failure(step, self.host_name, error) from error
 
     def server(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bulkdeploy.drivers.libvirt.domain import Disk, SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, LibvirtPool, copy_name
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.records import FencedGuest, HostDeclaredOffError, Overtaken, Pool, Records
 from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
@@ -177,11 +177,13 @@ def elsewhere(step: str, host: HostAddress) -> DriverError:
 
 @contextmanager
 def overtaken_at(step: str, host: str) -> Iterator[None]:
-    """A higher fence that was seen is an error of this step at this host."""
+    """A higher fence that was seen is an error of this step at this host; so is a host that was declared off."""
     try:
         yield
     except Overtaken as error:
         raise StaleFence(step, host, str(error), transient=False) from error
+    except HostDeclaredOffError as error:
+        raise DriverError(step, host, str(error), transient=True) from error
 
 
 @contextmanager
