@@ -32,7 +32,7 @@ def source(engine: Engine, image: TemplateImage, images: dict[str, str]) -> dict
 
 
 def test_the_name_of_a_users_template_means_nothing(engine: Engine) -> None:
-    """The user gets the user's own file; a root admin's template gets the image, and so does whatever a uuid names."""
+    """The user gets the user's own file; a root admin's template gets the image; a uuid always names its own."""
     images = {"debian12": "images-debian12"}
     assert source(engine, IMAGE, images)["alias"] == f"bulkdeploy-{IMAGE.uuid}"
     assert source(engine, replace(IMAGE, is_of_root_admin=True), images)["alias"] == "images-debian12"
