@@ -1,5 +1,7 @@
 """The driver for Incus, against what a live cluster was recorded to answer, over a socket in the file system."""
 
+import base64
+import gzip
 import json
 import socketserver
 import threading
@@ -21,6 +23,7 @@ from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerStat
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.events import open_events
+from bulkdeploy.drivers.incus.guest_data import cloud_init_keys
 from bulkdeploy.drivers.incus.instance import Volume, read_volume
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
@@ -446,3 +449,14 @@ def test_wrong_options_are_refused_by_name() -> None:
     for url, problem in (("ftp://member1", "must begin with"), ("https://member1:8443", "certificate and key")):
         with pytest.raises(WrongDriverOptions, match=problem):
             read_options("incus", IncusOptions, {"urls": [url]})
+
+
+def test_compressed_user_data_reaches_the_guest_as_text() -> None:
+    """Incus takes text alone, and cloud-init would decompress it; what only looks compressed is refused."""
+    options = IncusOptions.model_validate({"urls": ["unix:///nowhere"]})
+    packed = base64.b64encode(gzip.compress(b"#cloud-config\n{}")).decode()
+    keys = cloud_init_keys(replace(GUEST, user_data=packed), None, options)
+    assert keys["cloud-init.user-data"] == "#cloud-config\n{}"
+    for broken in (b"\x1f\x8b\x08", gzip.compress(bytes(2 << 20))):
+        with pytest.raises(UnicodeDecodeError):
+            cloud_init_keys(replace(GUEST, user_data=base64.b64encode(broken).decode()), None, options)

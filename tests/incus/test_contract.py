@@ -120,6 +120,39 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def rig(engine: Engine, image: Path) -> Iterator[Rig]:
+    """A cluster without instances and volumes."""
+    options = IncusOptions.model_validate(driver_options())
+    incus = FaultyIncus(access_of(options))
+    clear(incus)
+    driver = IncusDriver(options, incus)
+    hosts = [HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)]
+    subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
+    template = TemplateImage(
+        subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20, is_of_root_admin=True
+    )
+    kept = records_in(engine, lambda _: True, Fetcher(FetchRules(directories=(image.parent,))))
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template)))
+    driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
+
+    def fail_next(step: str) -> None:
+        incus.failing = step
+
+    def release(guest: UUID) -> None:
+        kept.fences.release(guest, LAST_FENCE)
+
+    yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release)
+    clear(incus)
+    driver.close()
+
+
+@pytest.fixture
+def caller(rig: Rig) -> Caller:
+    """Patient: two daemons share what others leave."""
+    return Caller(rig.driver, timeout_s=PATIENCE_S)
+
+
 class TestIncusContract(
     DriverContract,
     VolumeContract,
@@ -132,60 +165,8 @@ class TestIncusContract(
     SnapshotContract,
     ShrinkContract,
     DeclaredOffContract,
-    OutageContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
-
-    @pytest.fixture
-    def rig(self, engine: Engine, image: Path) -> Iterator[Rig]:
-        """A cluster without instances and volumes."""
-        options = IncusOptions.model_validate(driver_options())
-        incus = FaultyIncus(access_of(options))
-        clear(incus)
-        driver = IncusDriver(options, incus)
-        hosts = [
-            HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)
-        ]
-        subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
-        template = TemplateImage(
-            subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20, is_of_root_admin=True
-        )
-        kept = records_in(engine, lambda _: True, Fetcher(FetchRules(directories=(image.parent,))))
-        driver.use_records(
-            replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template))
-        )
-        driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
-
-        def fail_next(step: str) -> None:
-            incus.failing = step
-
-        def release(guest: UUID) -> None:
-            kept.fences.release(guest, LAST_FENCE)
-
-        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release)
-        clear(incus)
-        driver.close()
-
-    @pytest.fixture
-    def outage(self) -> Iterator[Outage]:
-        """Daemons that are stopped; their containers run on."""
-
-        def bring_back(host: HostAddress) -> None:
-            member = Member(int(host.name.removeprefix("member")))
-            member.signal_daemon(signal.SIGCONT)
-            member.wait()
-            incus = Incus(access_of(IncusOptions.model_validate(driver_options())))
-            where = path_of("cluster", "members", member.name)
-            wait_for(lambda: incus.send("GET", where, timeout_s=PATIENCE_S).value["status"] == "Online", "a member")
-            incus.close()
-
-        def cut_off(host: HostAddress) -> None:
-            Member(int(host.name.removeprefix("member"))).signal_daemon(signal.SIGSTOP)
-
-        yield Outage(cut_off, bring_back)
-        for number in (1, 2):
-            Member(number).signal_daemon(signal.SIGCONT)
-            Member(number).wait()
 
     def test_an_operation_lasts_as_long_as_it_takes(
         self, rig: Rig, caller: Caller, monkeypatch: pytest.MonkeyPatch
@@ -206,11 +187,6 @@ class TestIncusContract(
             subprocess.run(["kill", "-CONT", str(process)], check=True)
         assert time.monotonic() - began > 1
         caller.remove(rig.hosts[0], guest)
-
-    @pytest.fixture
-    def caller(self, rig: Rig) -> Caller:
-        """Patient: two daemons share what others leave."""
-        return Caller(rig.driver, timeout_s=PATIENCE_S)
 
     @pytest.fixture
     def machines(self) -> Machines:
@@ -366,3 +342,33 @@ class TestIncusContract(
         members[0].signal_daemon(signal.SIGKILL)
         members[0].wait()
         assert is_reported(1, stop_by_hand)
+
+
+class TestIncusOutages(OutageContract):
+    """Member 2 falls silent: the database of a cluster of two is on member 1."""
+
+    @pytest.fixture
+    def rig(self, rig: Rig) -> Rig:
+        """The member that falls silent comes first."""
+        return replace(rig, hosts=rig.hosts[::-1])
+
+    @pytest.fixture
+    def outage(self) -> Iterator[Outage]:
+        """Daemons that are stopped; their containers run on."""
+
+        def bring_back(host: HostAddress) -> None:
+            member = Member(int(host.name.removeprefix("member")))
+            member.signal_daemon(signal.SIGCONT)
+            member.wait()
+            incus = Incus(access_of(IncusOptions.model_validate(driver_options())))
+            where = path_of("cluster", "members", member.name)
+            wait_for(lambda: incus.send("GET", where, timeout_s=PATIENCE_S).value["status"] == "Online", "a member")
+            incus.close()
+
+        def cut_off(host: HostAddress) -> None:
+            Member(int(host.name.removeprefix("member"))).signal_daemon(signal.SIGSTOP)
+
+        yield Outage(cut_off, bring_back)
+        for number in (1, 2):
+            Member(number).signal_daemon(signal.SIGCONT)
+            Member(number).wait()

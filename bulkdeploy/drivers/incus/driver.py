@@ -10,7 +10,7 @@ import hashlib
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import BoundedSemaphore
@@ -508,6 +508,7 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver: instances that run, or are to run."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
+        call.require_members("list", hosts)
         for one in self._instances("list", LOOK_SECONDS):
             if one.member in hosts:
                 if not one.is_seen:
@@ -519,6 +520,7 @@ class IncusDriver(HypervisorDriver):
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
         for one in self._instances("list", LOOK_SECONDS):
             if one.root is not None:
                 yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
@@ -631,6 +633,23 @@ class _Call(FencedCall):
             self._driver._incus.wait_for_operations(self.path, timeout_s=self.left)
         except (Refused, NotAnswered) as error:
             raise failure(step, self.host_name, error) from error
+
+    def require_members(self, step: str, names: Collection[str | None]) -> None:
+        """Require that all of these members are online; None stands for a server that is no cluster.
+
+        The cluster leaves out volumes of a silent member, and does not know what its instances do. A list without
+        them would show them as lost.
+
+        Raises:
+            DriverError: a member is silent, so that a list would not be whole.
+        """
+        if not set(names) - {None}:
+            return
+        members = self.send(step, "GET", path_of("cluster", "members"), recursion=1).value or ()
+        for member in members:
+            if member["server_name"] in names and member["status"] != "Online":
+                reason = f"member {member['server_name']} is {member['status']}: what it has is unknown"
+                raise DriverError(step, member["server_name"], reason, transient=True)
 
     def server(self) -> dict[str, Any]:
         """What the server says of itself."""

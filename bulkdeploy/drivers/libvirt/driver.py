@@ -405,9 +405,7 @@ class LibvirtDriver(HypervisorDriver):
             call.go_on("scale")
             domain.setVcpusFlags(guest.cpu_number, flags)
         if not _is_session(call.host):
-            domain.setSchedulerParametersFlags(
-                {"cpu_shares": cpu_shares(guest.cpu_number, guest.cpu_mhz)}, libvirt.VIR_DOMAIN_AFFECT_LIVE
-            )
+            _set_shares(domain, cpu_shares(guest.cpu_number, guest.cpu_mhz))
         of_ours = libvirt.VIR_DOMAIN_METADATA_ELEMENT
         metadata = write_metadata(fence, guest.cpu_mhz, seen.template_uuid, seen.nics)
         domain.setMetadata(of_ours, metadata, "bulkdeploy", NAMESPACE, flags)
@@ -615,6 +613,15 @@ def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
         undefine(domain)
         with suppress_gone():
             domain.destroy()
+
+
+def _set_shares(domain: Any, shares: int) -> None:
+    """Give a guest that runs its share of the CPU; a host without the control group ``cpu`` has no shares."""
+    try:
+        domain.setSchedulerParametersFlags({"cpu_shares": shares}, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):
+            raise
 
 
 def _press_power_button(domain: Any, patience_s: float) -> None:
