@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-cloud-init test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-cloud-init test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos release audit-packages clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -109,6 +109,26 @@ TRACING_TOOLS := 'opentelemetry-sdk>=1.40' 'opentelemetry-exporter-otlp-proto-ht
 test-tracing: setup ## Follow a call through real programs to a receiver of OpenTelemetry's traces; gets the packages
 	@test -d .venv-tracing/opentelemetry || $(PIP) install --target .venv-tracing $(TRACING_TOOLS)
 	@PYTHONPATH=.venv-tracing $(BIN)/python -m pytest -q tests/workers/test_tracing.py
+
+BOM_TOOL := 'cyclonedx-bom==7.5.0'
+AUDIT_TOOL := 'pip-audit==2.10.1'
+VERSION = $(shell $(BIN)/python -c 'from importlib.metadata import version; print(version("bulkdeploy"))')
+release: setup ## Build what a release consists of in dist: the wheel, and its bill of materials (CycloneDX) with and without the embedded servers
+	@rm -rf build dist && mkdir dist
+	@test -x .venv-release/bin/cyclonedx-py || { $(PYTHON) -m venv .venv-release && .venv-release/bin/pip install -q --no-compile $(BOM_TOOL); }
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@for lock in config/image.lock requirements.lock; do \
+		kind=$$(test $$lock = requirements.lock && echo -with-development || echo); \
+		.venv-release/bin/cyclonedx-py requirements $$lock --pyproject pyproject.toml --mc-type application --output-reproducible \
+			--validate --spec-version 1.6 --output-format JSON --output-file dist/bulkdeploy-$(VERSION)$$kind.cdx.json || exit 1; \
+	done
+	@ls -l dist
+
+audit-packages: setup ## Look up known vulnerabilities of all locked packages; needs an index of advisories within reach
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install -q --no-compile $(AUDIT_TOOL); }
+	@for lock in config/image.lock config/image-opentelemetry.lock requirements.lock; do \
+		.venv-audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement $$lock || exit 1; \
+	done
 
 test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
 	@$(BIN)/python -m tests.systemd

@@ -20,6 +20,14 @@ CLOCK_SECONDS = 300
 """How far a query's time may lie from the server's."""
 
 
+STALE_SECONDS = "staleseconds"
+"""The age of the state that a server answers from, if it could not read the database for long.
+
+It is a member of the object that such an answer is. The answer has status ERROR; ``status`` and ``answer`` beside
+the age are what the server answers from that state.
+"""
+
+
 class QueryType(IntEnum):
     """What can be asked for; 7 (DRBD minors) and 11 (collectors) are Ganeti's alone."""
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
+from bulkdeploy.commands.registry import default_rights
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
 from bulkdeploy.store.database.engine import create_engine, create_reading_engine
@@ -130,7 +131,7 @@ def bare_database(postgres_url: str, cipher: FernetCipher) -> str:
         copy_database(postgres_url, "template1", name)
         with connected(postgres_url, name) as engine:
             upgrade(engine)
-            bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
+            bootstrap(engine, default_rights(), encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
             with engine.begin() as connection:
                 cheap = {"hash": cheap_hash(ADMIN_PASSWORD)}
                 connection.execute(text("UPDATE users SET password_hash = :hash WHERE username = 'admin'"), cheap)

@@ -8,12 +8,14 @@ from bulkdeploy.domain.errors import CommandNotAvailable, UnknownCommand
 
 
 def require_permission(caller: Caller, command: Command) -> None:
-    """Decides by the rules of the caller's role or, where none matches the command, by its declared roles.
+    """Reject a caller whose role does not allow the command.
+
+    The first rule of the role that matches decides. If no rule matches, ``command.authorized`` decides.
 
     Raises:
-        CommandNotAvailable: the caller may not use it.
+        CommandNotAvailable: the role does not allow the command.
     """
-    if not caller.may_call(command.name, command.roles):
+    if not caller.may_call(command.name, command.authorized):
         raise CommandNotAvailable(command.name, _shown(caller.owner))
 
 

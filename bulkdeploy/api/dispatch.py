@@ -45,7 +45,7 @@ from bulkdeploy.services.accounts.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.sessions import delete_session, prolong_session
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.availability import is_unreachable, unavailability
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.entities import resolve_known
 from bulkdeploy.store.listing import whole
@@ -294,6 +294,6 @@ def _known(error: Exception, request: WireRequest) -> BulkDeployError:
     """The declared error that stands for an exception which no handler meant; logged here, once."""
     if is_unreachable(error):
         log.error("database_unreachable", command=request.command, reason=str(error.__cause__ or error))
-        return DatabaseUnreachable()
+        return DatabaseUnreachable(unavailability(error))
     log.error("call_failed", command=request.command, exc_info=error)
     return UnexpectedFailure()

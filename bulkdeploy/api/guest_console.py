@@ -1,13 +1,14 @@
 """Consoles of guests over websockets: what the guest shows goes out, what a person types goes in.
 
-The event loop carries the bytes: a console that is looked at for hours holds no thread of the API. Who comes with a
-token of createConsoleEndpoint is let in; a VNC client then finds a server without password, since the driver has
-gone through the host's.
+The event loop carries the bytes: a console that is looked at for hours holds no thread of the API. The token of
+createConsoleEndpoint is checked before the connection becomes a websocket; without a valid one the answer is 403. A
+VNC client then finds a server without password, since the driver has gone through the host's. Open consoles are
+checked again every CHECK_SECONDS, and closed once their users may not see them any more.
 """
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
 
@@ -20,22 +21,28 @@ from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.guest_consoles import (
     Console,
     ConsoleRefused,
+    UnknownConsoleToken,
     connect,
     console_of,
+    forbidden_consoles,
 )
-from bulkdeploy.store.database.availability import is_unreachable
-from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.database.availability import is_unreachable, unavailability
+from bulkdeploy.store.database.engine import read_only, run_transaction
 
 log = structlog.get_logger(__name__)
 
 PATH = "/client/console"
-MOST_CONSOLES = 200
-"""Of one process; each has two sockets."""
+MOST_CONSOLES, MOST_CONSOLES_OF_A_USER = 200, 40
+"""Open consoles of one process, and those of one user among them; each has two sockets."""
+
+CHECK_SECONDS = 2.0
+"""Pause between two checks of whether the users of open consoles may still see them."""
 
 OPENING_THREADS = 4
 CHUNK_BYTES = 64 * 1024
-REFUSED, BUSY = 1008, 1013
-"""Codes with which a websocket is closed (RFC 6455, section 7.4): policy violation, try again later."""
+REFUSED, BUSY, FORBIDDEN, UNAVAILABLE = 1008, 1013, 403, 503
+"""The codes that close a websocket (RFC 6455, section 7.4), policy violation and try again later; then the HTTP
+statuses that reject a connection before it becomes a websocket."""
 
 MOST_REASON_BYTES = 123
 RFB_VERSION = b"RFB 003.008\n"
@@ -48,29 +55,60 @@ class GuestConsoles:
     def __init__(self, system: System) -> None:
         self._system = system
         self._opening = ThreadPoolExecutor(OPENING_THREADS, "console")
-        self._open = 0
+        self._connecting = ThreadPoolExecutor(OPENING_THREADS, "console connection")
+        self._open: dict[asyncio.Task[None], Console] = {}
+        self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve one console until either side ends it."""
+        """Serve one console until either side ends it, or until its user may not see it any more."""
         await receive()
-        await send({"type": "websocket.accept", "subprotocol": _binary(scope), "headers": []})
-        if self._open >= MOST_CONSOLES:
-            await _close(send, BUSY, f"{MOST_CONSOLES} consoles are open in this process")
-            return
-        self._open += 1
-        try:
-            await self._serve(scope, receive, send)
-        finally:
-            self._open -= 1
-
-    async def _serve(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         given = parse_qs(scope["query_string"].decode("latin-1"))
         token, extra = (given.get(name, [""])[0] for name in ("token", "extra"))
         loop = asyncio.get_running_loop()
         try:
-            console, connected = await loop.run_in_executor(self._opening, self._connect, token, extra)
+            found = await loop.run_in_executor(self._opening, self._console_of, token, extra)
+        except BulkDeployError as error:
+            _log_refusal(scope, error)
+            await _reject(send, FORBIDDEN if isinstance(error, UnknownConsoleToken) else UNAVAILABLE, str(error))
+            return
+        await send({"type": "websocket.accept", "subprotocol": _binary(scope), "headers": []})
+        if isinstance(found, ConsoleRefused):
+            _log_refusal(scope, found)
+            await _close(send, REFUSED, str(found))
+            return
+        problem = self._problem(found)
+        if problem is not None:
+            await _close(send, BUSY, problem)
+            return
+        task = asyncio.create_task(self._serve(found, scope, receive, send))
+        self._open[task] = found
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check_open())
+        try:
+            await asyncio.wait([task])
+        finally:
+            del self._open[task]
+            task.cancel()  # if the process ends; a finished task stays as it is
+        if task.cancelled():
+            await _close(send, REFUSED, "the user may not see this console any more")
+        else:
+            task.result()
+
+    def _problem(self, console: Console) -> str | None:
+        """Return why no more consoles can be opened, or None if one can."""
+        if len(self._open) >= MOST_CONSOLES:
+            return f"{MOST_CONSOLES} consoles are open in this process"
+        mine = sum(other.user_uuid == console.user_uuid for other in self._open.values())
+        return f"the user has {mine} consoles open in this process" if mine >= MOST_CONSOLES_OF_A_USER else None
+
+    async def _serve(
+        self, console: Console, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            connected = await loop.run_in_executor(self._connecting, connect, self._system, console)
         except (BulkDeployError, DriverError) as error:
-            log.info("console_refused", why=str(error), address=scope["client"][0] if scope["client"] else "")
+            _log_refusal(scope, error)
             await _close(send, REFUSED, str(error))
             return
         names = {"vm": str(console.vm_uuid), "user": str(console.user_uuid), "kind": str(console.kind)}
@@ -80,17 +118,63 @@ class GuestConsoles:
         finally:
             log.info("console_closed", **names)
 
-    def _connect(self, token: str, extra: str) -> tuple[Console, socket.socket]:
-        """The console of a token, connected; in a thread."""
+    def _console_of(self, token: str, extra: str) -> Console | ConsoleRefused:
+        """Return the console of a token, or why it cannot be shown; in a thread.
+
+        Raises:
+            UnknownConsoleToken: the caller has no valid token.
+            DatabaseUnreachable: the token cannot be checked now.
+        """
         try:
             found = run_transaction(self._system.engine, lambda connection: console_of(connection, token, extra))
         except Exception as error:
             if is_unreachable(error):
-                raise DatabaseUnreachable from error
+                raise DatabaseUnreachable(unavailability(error)) from error
             raise
-        if isinstance(found, ConsoleRefused):
+        if isinstance(found, UnknownConsoleToken):
             raise found
-        return found, connect(self._system, found)
+        return found
+
+    async def _check_open(self) -> None:
+        """Close open consoles whose users may not see them any more, until no console is open.
+
+        While the database cannot be read, consoles stay open: nobody can be disabled during that time either.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            while self._open:
+                await asyncio.sleep(CHECK_SECONDS)
+                opened = dict(self._open)
+                forbidden = await loop.run_in_executor(self._opening, self._forbidden, list(opened.values()))
+                for task, console in opened.items():
+                    if console in forbidden:
+                        log.info("console_forbidden", vm=str(console.vm_uuid), user=str(console.user_uuid))
+                        task.cancel()
+        finally:
+            self._checking = None
+
+    def _forbidden(self, opened: Sequence[Console]) -> list[Console]:
+        try:
+            with read_only(self._system.reading) as connection:
+                return forbidden_consoles(connection, opened)
+        except Exception as error:
+            if not is_unreachable(error):
+                log.exception("consoles_not_checked")
+                return list(opened)
+            log.warning("consoles_not_checked", error=str(error).partition("\n")[0])
+            return []
+
+
+def _log_refusal(scope: WebSocketScope, error: Exception) -> None:
+    log.info("console_refused", why=str(error), address=scope["client"][0] if scope["client"] else "")
+
+
+async def _reject(send: ASGISendCallable, status: int, reason: str) -> None:
+    """Answer a request for a websocket as HTTP: the connection never becomes one, and ends with the answer."""
+    body = f"{reason}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
 
 
 async def _carry(
@@ -102,21 +186,22 @@ async def _carry(
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reader, writer = await asyncio.open_connection(sock=connected)
     typed = _messages(receive)
+    ways: list[asyncio.Task[None]] = []
     try:
         rest = await _greet(typed, send) if kind is ConsoleKind.VNC else b""
         if rest is None:
             await _close(send, REFUSED, "an RFB client of version 3.8 is expected")
             return
         writer.write(rest)
-        ways = [asyncio.create_task(_in(typed, writer)), asyncio.create_task(_out(reader, send))]
-        done, left = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in left:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        ways += [asyncio.create_task(_in(typed, writer)), asyncio.create_task(_out(reader, send))]
+        done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         if ways[1] in done:
             await _close(send, 1000, "the guest's console has ended")
     finally:
         writer.close()
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _in(typed: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, cast
 
 import structlog
+from uvicorn._types import ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -190,17 +191,18 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.url.partition(b"?")[0] == CONSOLES.encode()
 
     def handle_websocket_upgrade(self) -> None:
-        """Give the connection to uvicorn's websocket; it counts among all connections until it is lost."""
+        """Give the connection to uvicorn's websocket.
+
+        Until its token is found valid, the connection counts as one that waits for a request: it occupies no place
+        of a call, and may be evicted. Then it counts among the consoles only (``api.guest_console``).
+        """
         self._refused = True
         self._stop_timers()
         self._unset_keepalive_if_required()
-        if not self._together.works(self):
-            self._hang_up()
-            return
         super().handle_websocket_upgrade()
         upgraded = self.transport.get_protocol()
         if isinstance(upgraded, ConsoleProtocol):
-            upgraded.when_lost = lambda: self._together.closed(self)
+            upgraded.leave_calls = lambda: self._together.closed(self)
 
     @property
     def _answered(self) -> bool:
@@ -310,12 +312,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class ConsoleProtocol(WebSocketsSansIOProtocol):
-    """A connection that became a websocket."""
+    """A connection that asks to become a websocket, or became one."""
 
-    when_lost: Callable[[], None] | None = None
+    leave_calls: Callable[[], None] | None = None
+    """Stops counting the connection among those of calls; may be called twice."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message of the application; accepting the websocket means that its token is valid."""
+        if message["type"] == "websocket.accept" and self.leave_calls is not None:
+            self.leave_calls()
+        await super().send(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop counting the connection."""
         super().connection_lost(exc)
-        if self.when_lost is not None:
-            self.when_lost()
+        if self.leave_calls is not None:
+            self.leave_calls()

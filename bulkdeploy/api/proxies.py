@@ -42,7 +42,8 @@ class TrustedProxies:
     def _look(self) -> None:
         try:
             with self._system.reading.connect() as connection:
-                self._settings = ProxySettings.of(read_configuration(connection).text)
+                configuration = read_configuration(connection)
+            self._settings = ProxySettings.of(configuration.text, self._system.trusted_proxies)
         except Exception as error:
             if not is_unreachable(error):
                 raise

@@ -12,7 +12,17 @@ from uuid import uuid4
 
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.failures import ConnectionFailed, UsageError
-from bulkdeploy.confd_message import MOST_BYTES, PORT, PROTOCOL, NotSigned, QueryType, Status, pack, unpack
+from bulkdeploy.confd_message import (
+    MOST_BYTES,
+    PORT,
+    PROTOCOL,
+    STALE_SECONDS,
+    NotSigned,
+    QueryType,
+    Status,
+    pack,
+    unpack,
+)
 
 MOST_SERVERS = 6
 WAIT_SECONDS = 10.0
@@ -80,7 +90,7 @@ def request(
         raise ConnectionFailed(
             f"{len(replies)} of {len(chosen)} confd servers answered in {wait_s:g} s, {needed} are needed"
         )
-    return max(replies.values(), key=lambda reply: reply.serial)
+    return max(replies.values(), key=lambda reply: (reply.serial, reply.status is Status.OK))
 
 
 def _hear(bound: socket.socket, key: bytes, salt: str, replies: dict[Any, Reply]) -> None:
@@ -97,11 +107,11 @@ def confd(context: CommandContext, words: Sequence[str]) -> None:
     """Show what confd servers answer."""
     section = context.workspace.config(context.options).profile(context.workspace.profile_name(context.options))
     found = answered(words, section.get("confdservers", ""), section.get("confdkeyfile", ""))
-    context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
+    context.screen.show({"confd": [{"query": " ".join(words), **found}]})
 
 
-def answered(words: Sequence[str], servers: str, key_file: str) -> Any:
-    """What a command line asks for.
+def answered(words: Sequence[str], servers: str, key_file: str) -> dict[str, Any]:
+    """Return what a command line asks for as ``answer``; ``staleseconds`` is its age if the servers cannot read.
 
     Raises:
         UsageError: it is not understood, or a setting is missing.
@@ -117,10 +127,14 @@ def answered(words: Sequence[str], servers: str, key_file: str) -> Any:
         raise UsageError(f"confdkeyfile cannot be read: {error}") from error
     kind = NAMES[words[0]]
     reply = request([_address(one.strip()) for one in servers.split(",")], key, kind, _query(kind, words[1:]))
-    if reply.status is not Status.OK:
-        reason = ERRORS.get(reply.answer, reply.answer) if isinstance(reply.answer, int) else reply.answer
+    status, answer, age = reply.status, reply.answer, {}
+    if isinstance(answer, dict) and STALE_SECONDS in answer:
+        age = {STALE_SECONDS: answer[STALE_SECONDS]}
+        status, answer = Status(answer["status"]), answer["answer"]
+    if status is not Status.OK:
+        reason = ERRORS.get(answer, answer) if isinstance(answer, int) else answer
         raise UsageError(f"{words[0]}: {reason}")
-    return reply.answer
+    return {"answer": answer, **age}
 
 
 def _query(kind: QueryType, words: Sequence[str]) -> Any:

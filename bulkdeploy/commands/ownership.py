@@ -6,8 +6,11 @@ from bulkdeploy.services.owned_entities import named_entity
 from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_owner_of, visibility
 from bulkdeploy.store.visibility import Visibility
 
-IDS = frozenset({"id", "ids", "vmsnapshotid", "vmsnapshotids"})
-"""Parameters of lists that name what is listed: with one of them ``listall`` is not needed."""
+IDS = frozenset({"id", "vmsnapshotid"})
+"""Parameters of lists that name the one thing to list: with one of them, an admin does not need ``listall``.
+
+Source: ``buildACLSearchParameters`` of CloudStack, which knows the single id only. ``ids`` is a filter like others.
+"""
 
 
 def visible(call: Call) -> Visibility:

@@ -76,8 +76,13 @@ def find_commands() -> dict[str, Command]:
 
 
 def every_api() -> Apis:
-    """All APIs by name, with the role types that may call each where no rule decides."""
-    return {name: command.roles for name, command in find_commands().items()}
+    """Return all APIs by name, each with the role types that may call it if no rule of their role matches it."""
+    return {name: command.authorized for name, command in find_commands().items()}
+
+
+def default_rights() -> Apis:
+    """Return all APIs that need credentials, each with the role types whose default role has a rule for it."""
+    return {name: command.roles for name, command in find_commands().items() if not command.open}
 
 
 def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:

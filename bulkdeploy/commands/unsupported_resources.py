@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.listing import Page, cut_page
@@ -26,6 +26,12 @@ ROLES = dict.fromkeys(
     INFRASTRUCTURE,
 )
 """Who may ask, where not everybody may."""
+AUTHORIZED = {
+    "listAnnotations": ROOT_ADMIN_ONLY,
+    "listKubernetesClusters": EVERY_ROLE,
+    "listResourceIcon": EVERY_ROLE,
+}
+"""The role types that may call a command if no rule of their role matches it."""
 A_FILTER = "a filter; whatever it says, there is nothing to find"
 OWNED = (*OWNER, *PROJECT, *PAGING)
 ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
@@ -195,6 +201,7 @@ COMMANDS = (
         Command(
             name=name,
             roles=ROLES.get(name, EVERY_ROLE),
+            authorized=AUTHORIZED.get(name, frozenset()),
             description=f"Lists {noun}: there are none here, so that the list is always empty",
             handler=list_nothing,
             shape=Shape.LIST,

@@ -1,8 +1,10 @@
 """Answers confd queries on UDP, from the newest state of the inventory that could be read.
 
-One thread answers, another reads. What is wrong in a datagram (key, time, form) is met with silence.
+One thread answers, another reads; if either ends, the program ends. A datagram with a wrong key, time or form gets
+no answer. An answer from a state that was last found current longer ago than ``confd_stale_seconds`` says so.
 """
 
+import math
 import socket
 import threading
 import time
@@ -10,9 +12,20 @@ from collections.abc import Callable, Sequence
 
 import structlog
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.confd.answers import Directory
-from bulkdeploy.confd_message import CLOCK_SECONDS, MOST_BYTES, PROTOCOL, NotSigned, QueryType, Status, pack, unpack
+from bulkdeploy.confd_message import (
+    CLOCK_SECONDS,
+    MOST_BYTES,
+    PROTOCOL,
+    STALE_SECONDS,
+    NotSigned,
+    QueryType,
+    Status,
+    pack,
+    unpack,
+)
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.whereabouts import serial, whereabouts
@@ -24,7 +37,9 @@ READING_SHARE = 10
 
 
 class Reader:
-    """Keeps ``directory`` new; it stays as it was while the database is away, and is None before the first reading.
+    """Keeps ``directory`` current. While the database cannot be read, ``directory`` stays as it was and gets stale.
+
+    ``directory`` is None before the first reading.
 
     Args:
         engine: where to read.
@@ -35,6 +50,7 @@ class Reader:
     def __init__(self, engine: Engine, servers: Sequence[str], *, interval_s: float) -> None:
         self._engine, self._servers, self._interval_s = engine, servers, interval_s
         self._confirmed = False
+        self._current_at = time.monotonic()
         self._ended = threading.Event()
         self.directory: Directory | None = None
 
@@ -43,17 +59,25 @@ class Reader:
 
         A commit is logged a moment before it is visible: only what was read twice with the same serial is whole.
         """
+        began = time.monotonic()
         with read_only(self._engine) as connection:
             now = serial(connection)
         unchanged = self.directory is not None and self.directory.serial == now
         if unchanged and self._confirmed:
+            self._current_at = began
             return
         with self._engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
             found = whereabouts(connection)
         self.directory, self._confirmed = Directory(now, found, self._servers), unchanged
+        self._current_at = began
+
+    @property
+    def age_s(self) -> float:
+        """The seconds since the database was last known to agree with ``directory``."""
+        return time.monotonic() - self._current_at
 
     def run(self) -> None:
-        """Read until ``end``."""
+        """Read until ``end``. Errors of the database are logged, and reading is tried again."""
         reachable = True
         while True:
             began = time.monotonic()
@@ -61,7 +85,7 @@ class Reader:
                 self.read()
                 reachable = True
             except Exception as error:
-                if not is_unreachable(error):
+                if not (is_unreachable(error) or isinstance(error, DBAPIError)):
                     raise
                 if reachable:
                     log.warning("confd_not_read", error=str(error).partition("\n")[0])
@@ -76,9 +100,22 @@ class Reader:
 
 
 def reply(
-    datagram: bytes, key: bytes, directory: Directory | None, *, now: Callable[[], float] = time.time
+    datagram: bytes,
+    key: bytes,
+    directory: Directory | None,
+    *,
+    now: Callable[[], float] = time.time,
+    stale_s: int | None = None,
 ) -> bytes | None:
-    """The datagram that answers one; None: silence."""
+    """Return the datagram that answers another one, or None if it gets no answer.
+
+    Args:
+        datagram: what was received.
+        key: the key of queries and answers.
+        directory: what to answer from; None: nothing was read yet.
+        now: the present time, in seconds since 1970.
+        stale_s: the age of ``directory`` if it is too old to be taken for current; None: it is current.
+    """
     try:
         message, salt = unpack(datagram, key)
         if directory is None or abs(int(salt) - now()) > CLOCK_SECONDS:
@@ -88,10 +125,13 @@ def reply(
         kind, wanted = message.get("type"), message.get("rsalt")
         if message["protocol"] != PROTOCOL or type(kind) is not int or not isinstance(wanted, str):
             return None
+        wanted.encode()  # a lone surrogate cannot be signed
         query_type = QueryType(kind)
     except (NotSigned, ValueError, OverflowError):
         return None
     status, answer = directory.answer(query_type, message.get("query"))
+    if stale_s is not None:
+        status, answer = Status.ERROR, {STALE_SECONDS: stale_s, "status": status, "answer": answer}
     packed = _packed(status, answer, wanted, key, directory)
     if len(packed) > MOST_BYTES:
         text = f"the answer must be at most {MOST_BYTES} bytes, not {len(packed)}"
@@ -104,14 +144,29 @@ def _packed(status: Status, answer: object, salt: str, key: bytes, directory: Di
     return pack(message, salt, key)
 
 
-def serve(bound: socket.socket, key: bytes, reader: Reader, ended: threading.Event) -> None:
-    """Answer until ``ended``; the socket has a timeout, after which that is looked at."""
+def serve(
+    bound: socket.socket, key: bytes, reader: Reader, ended: threading.Event, *, stale_after_s: float = math.inf
+) -> None:
+    """Answer until ``ended``; the socket has a timeout, after which ``ended`` is checked."""
     while not ended.is_set():
         try:
             datagram, sender = bound.recvfrom(MOST_BYTES + 1)
-            answer = reply(datagram, key, reader.directory)
+            age_s = reader.age_s
+            stale_s = int(age_s) if age_s > stale_after_s else None
+            answer = _reply_whatever_happens(datagram, key, reader.directory, stale_s)
             if answer is not None:
                 bound.sendto(answer, sender)
         except OSError as error:  # nothing came, or the client is gone
             if not isinstance(error, TimeoutError):
                 log.debug("confd_not_sent", error=str(error))
+
+
+def _reply_whatever_happens(
+    datagram: bytes, key: bytes, directory: Directory | None, stale_s: int | None
+) -> bytes | None:
+    """Return the answer to a datagram; an error of this program costs the answer and not the program."""
+    try:
+        return reply(datagram, key, directory, stale_s=stale_s)
+    except Exception:
+        log.exception("confd_failed")
+        return None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http.cookies import SimpleCookie
 from types import MappingProxyType
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from flask import Flask, Request, Response, redirect, request, send_from_directory
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
@@ -157,11 +158,16 @@ class _Front:
         return Response(page, content_type="text/html; charset=UTF-8")
 
     def refuse_other_sites(self) -> Response | None:
-        """A form of another site is refused; browsers say where a request comes from."""
-        if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "none") not in (
-            "same-origin",
-            "none",
-        ):
+        """Reject a form that a page of another site sent: browsers report where a request comes from.
+
+        Each browser sends ``Origin`` with a form; ``Sec-Fetch-Site`` is missing in old browsers and without TLS. A
+        request with neither of them comes from a program, which a page cannot make a browser send.
+        """
+        if request.method != "POST":
+            return None
+        origin = request.headers.get("Origin")
+        of_other_site = origin is not None and urlsplit(origin).netloc.lower() != request.host.lower()
+        if of_other_site or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             return Response(self._pages.texts.errors.other_site, 403, content_type="text/plain; charset=UTF-8")
         return None
 

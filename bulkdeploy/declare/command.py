@@ -46,7 +46,10 @@ class Command:
         handler: takes a ``commands.call.Call`` and returns what ``shape`` wants: a
             ``store.listing.Page`` (LIST), a dict of wire names (OBJECT, BARE), None or a
             ``SuccessText`` (SUCCESS), a ``JobTicket`` (JOB, JOB_SUCCESS).
-        roles: role types that may call it by default; role rules may say otherwise.
+        roles: role types whose default role allows the command. Default roles have an explicit rule for each such
+            command. A role that an operator makes allows nothing because of this field.
+        authorized: role types that may call the command if no rule of their role matches it, as CloudStack's
+            ``authorized`` of an API command. Few commands have any.
         response: the objects it answers (for JOB: the object in the job's result).
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
@@ -76,6 +79,7 @@ class Command:
     parameters: tuple[Parameter, ...] = ()
     rules: tuple[Rule, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
+    authorized: frozenset[RoleType] = frozenset()
     since: str | None = None
     errors: tuple[type[BulkDeployError], ...] = field(default=())
     envelope: str | None = None

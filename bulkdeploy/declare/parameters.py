@@ -11,6 +11,7 @@ from enum import StrEnum
 from bulkdeploy.declare.value_rules import ValueRule
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import SECRET_PARAMETERS
 
 
 class WireType(StrEnum):
@@ -77,6 +78,11 @@ class Parameter:
     spellings: tuple[str, ...] = ()
     listed: bool = False
     resolved: bool = True
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether no error, log, event or job result may repeat a value of the parameter: its name decides."""
+        return self.type is WireType.STRING and self.name in SECRET_PARAMETERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
-from bulkdeploy.domain.permissions import RoleRule, verdict
+from bulkdeploy.domain.permissions import NO_RULES, RoleRules
 
 
 class RoleType(StrEnum):
@@ -43,6 +43,7 @@ class AccountState(StrEnum):
 EVERY_ROLE = frozenset(RoleType)
 EVERY_ADMIN = EVERY_ROLE - {RoleType.USER}
 ROOT_ADMIN_ONLY = frozenset({RoleType.ADMIN})
+INFRASTRUCTURE_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN})
 
 ACCOUNT_TYPES: Mapping[RoleType, AccountType] = {
@@ -67,27 +68,27 @@ NETWORK_DOMAIN = re.compile(
 """What the DNS domain of networks may look like."""
 
 Apis = Mapping[str, frozenset[RoleType]]
-"""All APIs by name, with the role types that may call each where no rule decides."""
+"""All APIs by name, each with the role types that may call it if no rule of their role matches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a role may: its type, and its own rules in their order."""
+    """What a role may do: its type, and its own rules in their order."""
 
     role_type: RoleType
-    rules: tuple[RoleRule, ...] = ()
+    rules: RoleRules = NO_RULES
 
-    def may_call(self, api: str, roles: frozenset[RoleType]) -> bool:
-        """Whether the role may use an API that is meant for ``roles`` where no rule decides."""
-        decided = verdict(self.rules, api)
-        return self.role_type in roles if decided is None else decided
+    def may_call(self, api: str, authorized: frozenset[RoleType]) -> bool:
+        """Return whether the role may call an API; ``authorized`` decides only if no rule matches the API."""
+        verdict = self.rules.verdict(api)
+        return self.role_type in authorized if verdict is None else verdict
 
     def beyond(self, other: "Rights", apis: Apis) -> str | None:
         """Something that this role may and ``other`` may not, in words; None where there is nothing."""
         if RANKS[self.role_type] > RANKS[other.role_type]:
             return f"reach as far as role type {self.role_type.value}"
-        for api, roles in apis.items():
-            if self.may_call(api, roles) and not other.may_call(api, roles):
+        for api, authorized in apis.items():
+            if self.may_call(api, authorized) and not other.may_call(api, authorized):
                 return f"call {api}"
         return None
 
@@ -127,7 +128,7 @@ class Caller:
     owner: Owner
     role_id: int
     role_type: RoleType
-    rules: tuple[RoleRule, ...] = ()
+    rules: RoleRules = NO_RULES
 
     @property
     def is_root_admin(self) -> bool:
@@ -139,6 +140,6 @@ class Caller:
         """What the caller's role may."""
         return Rights(self.role_type, self.rules)
 
-    def may_call(self, api: str, roles: frozenset[RoleType]) -> bool:
-        """Whether the caller may use an API that is meant for ``roles`` where no rule of its role decides."""
-        return self.rights.may_call(api, roles)
+    def may_call(self, api: str, authorized: frozenset[RoleType]) -> bool:
+        """Return whether the caller's role may call an API; see ``Rights.may_call``."""
+        return self.rights.may_call(api, authorized)

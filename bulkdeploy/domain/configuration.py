@@ -268,6 +268,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("job.expire.minutes", "1440", N, "Minutes that a finished job can still be queried", minimum=1),
     Setting("job.cancel.threshold.minutes", "60", N, "Minutes after which an unfinished job is failed", minimum=1),
+    Setting(
+        "job.cleanup.tries.max",
+        "10",
+        N,
+        "Tries to undo what a job did once job.cancel.threshold.minutes have passed; then it is failed as it is",
+        minimum=1,
+    ),
     Setting("job.lost.worker.max", "5", N, "Abrupt ends of its workers after which a job is failed", minimum=1),
     Setting(
         "driver.jobs.per.host.max",

@@ -8,9 +8,42 @@ what would be accepted; texts that clients match literally are kept to the lette
 from collections.abc import Sequence
 from uuid import UUID
 
+from bulkdeploy.domain.urls import redact_url
+
+URL = "url"
+"""A parameter whose value may carry credentials, which errors must not repeat."""
+
 
 class BulkDeployError(Exception):
     """The root of the tree; never raised itself."""
+
+
+SECRET_PARAMETERS = frozenset(
+    {
+        "password",
+        "currentpassword",
+        "passwordhash",
+        "usersecretkey",
+        "userapikey",
+        "userdata",
+        "token",
+        "vsmpassword",
+    }
+)
+"""The names of parameters whose values are secrets, in any command: no error repeats them."""
+
+NOT_SHOWN = "(not shown)"
+
+
+def shown_value(parameter: str, value: object) -> object:
+    """Return what an error repeats of a parameter's value; of an entry of a list, its last name decides.
+
+    A URL is repeated without its credentials.
+    """
+    name = parameter.rpartition(".")[2].lower()
+    if name == URL and isinstance(value, str):
+        return redact_url(value)
+    return NOT_SHOWN if name in SECRET_PARAMETERS else value
 
 
 # --- parameters ---------------------------------------------------------------------------
@@ -40,6 +73,7 @@ class MalformedValue(ParameterError):
     """A value that its type cannot read, or that breaks a bound of the type (431 / 9999)."""
 
     def __init__(self, command: str, parameter: str, value: str, rule: str) -> None:
+        value = str(shown_value(parameter, value))
         self.command, self.parameter, self.value, self.rule = command, parameter, value, rule
         shown = value if len(value) <= 80 else f"{value[:77]}... ({len(value)} characters)"
         super().__init__(
@@ -72,6 +106,7 @@ class InvalidParameter(ParameterError):
     """A well-formed value that breaks a rule of the command (431 / 4350)."""
 
     def __init__(self, parameter: str, value: object, rule: str) -> None:
+        value = shown_value(parameter, value)
         self.parameter, self.value, self.rule = parameter, value, rule
         super().__init__(f"Invalid value {value!r} for parameter {parameter}: {rule}")
 
@@ -287,10 +322,14 @@ class ConflictRetriesExhausted(BulkDeployError):
 
 
 class DatabaseUnreachable(BulkDeployError):
-    """The database does not answer, or gives no connection in time (503 / 4250)."""
+    """The database cannot serve at the moment, and the call has changed nothing (503 / 4250).
 
-    def __init__(self) -> None:
-        super().__init__("The database cannot be reached at the moment; try again later")
+    ``reason``: why, if the database says so itself; without a reason it does not answer, or has no free connection.
+    """
+
+    def __init__(self, reason: str | None = None) -> None:
+        problem = "cannot be reached" if reason is None else f"cannot serve calls, because {reason},"
+        super().__init__(f"The database {problem} at the moment; try again later")
 
 
 class OutcomeUnknown(BulkDeployError):

@@ -1,6 +1,10 @@
-"""How long a user who gave wrong passwords waits before the next one is looked at.
+"""How long a caller waits after wrong passwords before the next one is checked.
 
-Delays are for everybody, the default admin included, and hold in all API processes together. CloudStack has none:
+Wrong passwords count for the pair of user and address, and for the address. So wrong passwords from one address do
+not delay the user at another address, and no stranger can lock anybody out. Delays are for everybody, the default
+admin included, and all API processes share them. From an address that the user has logged in from before, the
+password is checked even during a delay: the correct one is accepted, a wrong one is answered like any other attempt
+during the delay. CloudStack has no delays:
 it disables a user after ``incorrect.login.attempts.allowed`` wrong passwords, its API keys included, and never the
 default admin.
 """
@@ -8,6 +12,9 @@ default admin.
 from dataclasses import dataclass
 
 from bulkdeploy.domain.errors import BulkDeployError
+
+KNOWN_FOR_DAYS = 90
+"""After this time without a login, an address counts as one that the user has never logged in from."""
 
 FORGOTTEN_AFTER_S = 3600
 """An attempt that long ago counts no more, nor those before it."""

@@ -1,29 +1,74 @@
-"""Rules of roles: which APIs a role allows or denies.
+"""The rules of a role: which APIs the role allows and which it denies.
 
-Source: CloudStack's dynamic roles (reference section 2.3): the first rule that matches decides;
-where none does, the role types that the API names decide.
+The semantics are those of CloudStack's dynamic roles. The rules are compared in their order, and the first rule
+that matches the API decides. If no rule matches, only the role types in the command's ``authorized`` may call it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+SEPARATOR = "\n"
+"""Separates the rules in the text of ``parse_rules``; no rule contains it."""
+
+MOST_PARSED = 256
+"""How many sets of rules a process keeps parsed: all callers of one role share one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRule:
-    """One rule of a role; ``pattern`` is an API's name in any case, ``*`` standing for any letters."""
+    """One rule of a role. ``pattern`` is the name of an API in any case; ``*`` matches any letters."""
 
     pattern: str
     allow: bool
 
     def matches(self, api: str) -> bool:
-        """Whether the rule speaks about the API of this name."""
-        if "*" not in self.pattern:
-            return self.pattern.lower() == api.lower()
+        """Return whether the rule applies to the API of this name."""
         expression = r"\w*".join(re.escape(part) for part in self.pattern.split("*"))
         return re.fullmatch(expression, api, re.IGNORECASE) is not None
 
 
-def verdict(rules: Sequence[RoleRule], api: str) -> bool | None:
-    """True or False as the first matching rule says; None where no rule matches."""
-    return next((rule.allow for rule in rules if rule.matches(api)), None)
+@dataclass(frozen=True)
+class RoleRules:
+    """All rules of a role, in their order. Rules without ``*`` are found by their name, not one after the other."""
+
+    rules: tuple[RoleRule, ...] = ()
+
+    def verdict(self, api: str) -> bool | None:
+        """Return what the first matching rule decides, or None if no rule matches."""
+        position, verdict = self._exact.get(api.lower(), (len(self.rules), None))
+        for place, rule in self._patterns:
+            if place >= position:
+                break
+            if rule.matches(api):
+                return rule.allow
+        return verdict
+
+    @cached_property
+    def _exact(self) -> Mapping[str, tuple[int, bool]]:
+        found: dict[str, tuple[int, bool]] = {}
+        for place, rule in enumerate(self.rules):
+            if "*" not in rule.pattern:
+                found.setdefault(rule.pattern.lower(), (place, rule.allow))
+        return found
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[int, RoleRule], ...]:
+        return tuple((place, rule) for place, rule in enumerate(self.rules) if "*" in rule.pattern)
+
+
+NO_RULES = RoleRules()
+
+
+def rules_of(pairs: Iterable[tuple[str, bool]]) -> RoleRules:
+    """Return rules from pairs of pattern and whether the rule allows."""
+    return RoleRules(tuple(RoleRule(pattern, allow) for pattern, allow in pairs))
+
+
+@lru_cache(MOST_PARSED)
+def parse_rules(text: str | None) -> RoleRules:
+    """Return the rules that a text describes: lines of ``+`` (allow) or ``-`` (deny) and the pattern."""
+    if not text:
+        return NO_RULES
+    return rules_of((line[1:], line[0] == "+") for line in text.split(SEPARATOR))

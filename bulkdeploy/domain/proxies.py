@@ -27,12 +27,15 @@ class ProxySettings:
     networks: str = ""
 
     @classmethod
-    def of(cls, text: Callable[[str], str]) -> "ProxySettings":
-        """From the values of the settings, by name."""
-        if text(VERIFY) != "true":
-            return cls()
+    def of(cls, text: Callable[[str], str], fixed: str = "") -> "ProxySettings":
+        """Return the settings from the values of ``text`` by name.
+
+        ``fixed``: the networks of proxies that are trusted whatever these values are, as CIDRs separated by commas.
+        """
+        configured = text(NETWORKS).strip() if text(VERIFY) == "true" else ""
+        networks = ",".join(part for part in (fixed, configured) if part)
         names = (name.strip() for name in text(NAMES).split(","))
-        return cls(tuple(name for name in names if name), text(NETWORKS).strip())
+        return cls(tuple(name for name in names if name), networks) if networks else cls()
 
     def trusts(self, address: str) -> bool:
         """Whether calls from this address are a trusted proxy's."""

@@ -21,6 +21,7 @@ from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract  # n
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.isos import IsoContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.outages import DeclaredOffContract, Outage, OutageContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
@@ -42,6 +43,7 @@ __all__ = [
     "Caller",
     "CapacityContract",
     "Contents",
+    "DeclaredOffContract",
     "DetailsContract",
     "DeviceContract",
     "DriverContract",
@@ -53,6 +55,8 @@ __all__ = [
     "IsoContract",
     "Machines",
     "MigrationContract",
+    "Outage",
+    "OutageContract",
     "ResizeContract",
     "Rig",
     "ScalingContract",

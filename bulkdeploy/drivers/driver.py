@@ -550,8 +550,12 @@ class HypervisorDriver(ABC):
         """
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
-    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Whether a host answers: it is asked for a guest that does not exist."""
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
+        """Return whether a host itself answers, or None if its hypervisor cannot tell.
+
+        The host is asked for a guest that does not exist. A driver of a cluster that answers for its members
+        overrides this method: the cluster's answer says nothing about the member.
+        """
         try:
             self.power_of(host, NOBODY, fence=0, timeout_s=timeout_s)
         except DriverError:
@@ -568,6 +572,28 @@ class HypervisorDriver(ABC):
         """
         del timeout_s
         raise _unable("fence", host.name, Ability.HOST_FENCING)
+
+    def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
+        """End every guest of ours on a host except ``kept``; the guests' volumes stay.
+
+        Called for a host that was declared off, before it takes guests again. Its guests may run elsewhere
+        by now, and nothing starts on the host during the call. The call may be repeated.
+
+        Raises:
+            DriverError: the host cannot be asked, or a guest may still run there.
+        """
+        for guest_uuid in {guest.uuid for guest in self._guests_there(host, timeout_s)} - set(kept):
+            fence = self._records.fences.highest(guest_uuid)
+            self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
+
+    def _guests_there(self, host: HostAddress, timeout_s: float) -> Sequence[Guest]:
+        """Return the guests of one host, whichever host they belong to."""
+        if not (self.is_watched and self.guests_may_end):
+            return [guest for guest in self.list_guests() if guest.host_uuid == host.uuid]
+        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
+        if isinstance(found, DriverError):
+            raise found
+        return found
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError, StaleFence
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.records import FencedGuest, Fences, Overtaken
+from bulkdeploy.drivers.records import FencedGuest, Fences, HostDeclaredOffError, Overtaken
 
 LEAST_S = 0.1
 """Seconds that a step is given though the call's time is over."""
@@ -66,6 +66,17 @@ class FencedCall:
         self._check_host(step, where)
         return where
 
+    def raise_fence_elsewhere(self, step: str) -> FencedGuest:
+        """Raise the fence of a guest that does not belong to the call's host, and return where the guest is.
+
+        Raises:
+            DriverError: the guest belongs to the call's host, or a later call has come already.
+        """
+        where = self.raise_fence(step)
+        if self.host is not None and self.host.uuid in where.host_uuids:
+            raise self.error(step, f"guest {self.guest} belongs to this host")
+        return where
+
     def let_go(self, where: FencedGuest) -> None:
         """The guest, which was seen not to be there, is on no host and holds nothing any more."""
         if where.host_uuids:
@@ -83,6 +94,8 @@ class FencedCall:
             where, taken = self.fences.claim(self.guest, self.host.uuid, volume_uuids, self.fence)
         except Overtaken as error:
             raise self.stale(step) from error
+        except HostDeclaredOffError as error:
+            raise self.error(step, str(error), transient=True) from error
         self._check_host(step, where)
         if taken:
             raise self.error(step, f"other guests use volumes {', '.join(map(str, sorted(taken)))}")

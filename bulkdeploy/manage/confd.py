@@ -3,10 +3,14 @@
 import signal
 import socket
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
 from bulkdeploy.manage.configuration import require, settings_of
+
+if TYPE_CHECKING:
+    from bulkdeploy.confd.server import Reader
 
 
 @click.command()
@@ -25,23 +29,49 @@ def confd(ctx: click.Context) -> None:
         key = settings.confd_key_file.read_bytes()
     except OSError as error:
         raise click.ClickException(f"confd_key_file cannot be read: {error}") from error
-    host, _, port = settings.confd_listen.rpartition(":")
-    address = host.strip("[]")
-    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        bound.bind((address, int(port)))
-    except OSError as error:
-        raise click.ClickException(f"confd_listen {settings.confd_listen} cannot be used: {error}") from error
-    bound.settimeout(1)
+    bound = _bound_socket(settings.confd_listen)
     engine = build_engine(settings, application_name="bulkdeploy confd")
     reader = Reader(engine, settings.confd_servers, interval_s=settings.confd_refresh_seconds)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    reading = threading.Thread(target=reader.run, name="confd reader")
+    failures: list[Exception] = []
+    reading = threading.Thread(target=_read, args=(reader, ended, failures), name="confd reader")
     reading.start()
+    host, _, _ = settings.confd_listen.rpartition(":")
     click.echo(f"Answering at {host}:{bound.getsockname()[1]}")
-    serve(bound, key, reader, ended)
-    reader.end()
-    reading.join()
-    engine.dispose()
+    try:
+        serve(bound, key, reader, ended, stale_after_s=settings.confd_stale_seconds)
+    finally:
+        reader.end()
+        reading.join()
+        engine.dispose()
+    if failures:
+        raise failures[0]
+
+
+def _bound_socket(listen: str) -> socket.socket:
+    """Return a socket that is bound to an address, with a timeout of a second.
+
+    Raises:
+        ClickException: the address cannot be used.
+    """
+    host, _, port = listen.rpartition(":")
+    address = host.strip("[]")
+    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        bound.bind((address, int(port)))
+    except OSError as error:
+        raise click.ClickException(f"confd_listen {listen} cannot be used: {error}") from error
+    bound.settimeout(1)
+    return bound
+
+
+def _read(reader: "Reader", ended: threading.Event, failures: list[Exception]) -> None:
+    """Read until the program ends; if reading fails for good, keep the error and end the program."""
+    try:
+        reader.run()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the program must end with it
+        failures.append(error)
+    finally:
+        ended.set()

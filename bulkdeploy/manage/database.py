@@ -78,6 +78,7 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
         UpgradeNotEnded: the one before this upgrade is only half done.
         SecretKeyWrong: its secrets were encrypted with another key.
     """
+    from bulkdeploy.commands.registry import default_rights
     from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
     from bulkdeploy.store.migrations.upgrade import Half, upgrade
     from bulkdeploy.wiring.system import build_cipher, build_engine, first_admin_password
@@ -86,7 +87,12 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
     try:
         cipher = build_cipher(settings)
         upgrade(engine, Half(half))
-        bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: first_admin_password(settings))
+        bootstrap(
+            engine,
+            default_rights(),
+            encrypt=cipher.encrypt,
+            admin_password=lambda: first_admin_password(settings),
+        )
         with engine.connect() as connection:
             if (admin := admin_row(connection)) is not None:
                 cipher.decrypt(admin.secret_key_encrypted)

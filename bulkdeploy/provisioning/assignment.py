@@ -65,7 +65,8 @@ class PlaceWork:
 class Assignment:
     """One job, one VM, as read when the lease was taken (or the VM got another place).
 
-    ``host`` is None for a VM that holds none; ``guest.volumes`` are those that have a pool. Of these
+    ``host`` is None for a VM that holds none; ``host_is_off`` says that the host was declared off, so that no guest
+    runs on it and it cannot be asked. ``guest.volumes`` are those that have a pool. Of these
     ``volume_uuids`` were made with the VM and go with it; others outlive it.
     """
 
@@ -80,6 +81,7 @@ class Assignment:
     volume_uuids: tuple[UUID, ...]
     pinned: bool
     password_encrypted: bytes | None = field(default=None, repr=False)
+    host_is_off: bool = False
 
     @property
     def fence(self) -> int:
@@ -188,6 +190,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,
         password_encrypted=vm.password_encrypted,
+        host_is_off=vm.host_is_off,
     )
 
 

@@ -34,6 +34,9 @@ from bulkdeploy.tracing import Span, SpanKind, Value, span
 
 log = structlog.get_logger(__name__)
 
+DECLARED_OFF = "the host was declared off, so that no guest runs on it; reconnectHost takes it back"
+"""Reason of calls about guests of such a host, which is not asked."""
+
 
 class DriverCalls:
     """Every call answers None, or the DriverError that it failed with. Safe to share between threads.
@@ -64,6 +67,8 @@ class DriverCalls:
         host = work.host
         if host is None:
             return DriverError("place", "no host", f"VM {work.name} holds no host", transient=True)
+        if work.host_is_off:
+            return DriverError("boot", host.name, DECLARED_OFF, transient=False)
 
         secrets: list[str] = []
 
@@ -85,7 +90,7 @@ class DriverCalls:
         return self._call(work, "boot", start, secrets)
 
     def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
-        """Make the guest not run; a VM that holds no host does not.
+        """Make the guest not run; a VM that holds no host does not, nor one whose host was declared off.
 
         A failure that is not ``unanswered`` means that the guest runs on. A refusal alone does not: an earlier
         call that was not answered may have stopped it, so its state is read.
@@ -94,7 +99,7 @@ class DriverCalls:
             LeaseLost: see ``run``.
         """
         host = work.host
-        if host is None:
+        if host is None or work.host_is_off:
             return None
         failure = self._call(
             work,
@@ -119,6 +124,8 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
+        if work.host_is_off and work.host == host:
+            return None
         seen: list[PowerState | None] = []
 
         def see(driver: HypervisorDriver) -> None:
@@ -173,10 +180,11 @@ class DriverCalls:
         return self._remove(work, (volume,))
 
     def _remove(self, work: Assignment, volumes: Sequence[UUID]) -> DriverError | None:
+        host = None if work.host_is_off else work.host
         return self._call(
             work,
             "delete",
-            lambda driver: self._make(driver, RemoveCall(work.host, work.guest.uuid, tuple(volumes), work.fence)),
+            lambda driver: self._make(driver, RemoveCall(host, work.guest.uuid, tuple(volumes), work.fence)),
         )
 
     def migrate(self, work: Assignment, source: HostAddress, destination: HostAddress) -> DriverError | None:
@@ -310,6 +318,8 @@ class DriverCalls:
         host = work.host
         if host is None:
             return DriverError(step, "no host", f"VM {work.name} holds no host", transient=False)
+        if work.host_is_off:
+            return DriverError(step, host.name, DECLARED_OFF, transient=False)
         return self._call(work, step, lambda driver: change(driver, host))
 
     def remove_unused_volume(self, work: Assignment, pool: UUID, volume: UUID) -> DriverError | None:

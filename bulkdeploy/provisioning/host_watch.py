@@ -5,6 +5,9 @@ hypervisor drains is Disconnected as long as that lasts. It is Up again
 once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
 alert. What is seen is remembered in rows, so that a host which any sweeper reaches is Down for none.
 
+Guests of ours that run on a host which was declared off and answers again are ended, except those that rows place
+there: the others may run elsewhere by now.
+
 Where a host is Down and its driver can fence, its VMs with high availability are started elsewhere by a job that
 evacuates it, once it is fenced. Nothing else is started: a host that is silent may run its guests on.
 
@@ -41,6 +44,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import watching as store
+from bulkdeploy.store.infrastructure.host_migration import guests_kept_on
 from bulkdeploy.store.infrastructure.host_rows import set_memory
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
@@ -143,6 +147,9 @@ class HostWatch:
             self._evacuate(
                 seen, [one for one in down if Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities]
             )
+        for one in seen:
+            if one.answers and one.host.fenced:
+                self._end_leftovers(drivers[one.host.hypervisor], one.host)
         self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before, telling)
         if self._clock() >= self._memory_next:
             self._memory_next = self._clock() + MEMORY_EVERY_S
@@ -229,6 +236,15 @@ class HostWatch:
             for host, state in run_transaction(self._engine, write, Failpoint.SWEEP_GUESTS):
                 log.info("host_state", host=host, state=state.value)
         return [one for one in seen if not one.answers and states[one.host.id] == HostState.DOWN]
+
+    def _end_leftovers(self, driver: HypervisorDriver, host: Row[Any]) -> None:
+        """End the guests that still run on a host which was declared off and answers: they may run elsewhere."""
+        with read_only(self._engine) as connection:
+            kept = guests_kept_on(connection, host.id)
+        try:
+            driver.end_leftovers(address_of(host), kept, timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("leftovers_not_ended", host=host.name, why=str(error))
 
     def _lasted(self, one: Seen, now: float) -> float:
         """For how many seconds it has answered, or not; of silence no more than this process has seen itself."""
@@ -341,8 +357,8 @@ def _silent(one: Seen, state: HostState) -> list[Alert]:
 def _back(host: Row[Any]) -> Alert:
     return Alert(
         AlertType.HOST,
-        f"Host {host.name} answers although its virtual machines were started elsewhere: see that none of them"
-        " still runs on it; then reconnectHost takes it back",
+        f"Host {host.name} answers although its virtual machines were started elsewhere: those that still run on it"
+        " are ended; reconnectHost takes it back",
     )
 
 

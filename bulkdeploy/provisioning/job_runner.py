@@ -1,4 +1,4 @@
-"""Running jobs: message in, lease, driver, result.
+"""Running jobs: message in, lease, driver, result (one file: what one process does with a job).
 
     accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
 
@@ -33,11 +33,13 @@ from bulkdeploy.provisioning.job_kind import JobSteps, StepTools
 from bulkdeploy.provisioning.job_writer import Entry, JobWriter
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
-from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Requeued
-from bulkdeploy.provisioning.progress import OVERDUE, pause
+from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Paused, Requeued
+from bulkdeploy.provisioning.progress import LAST_TRIES, OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.request_id import working_for
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from bulkdeploy.tracing import Span, SpanKind, Value, continued, span
 
@@ -247,7 +249,7 @@ class JobRunner:
         try:
             if isinstance(work, Assignment) and self._cancels.stops(work.job):
                 return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
-            return steps.run(work)
+            return self._bounded(steps, work, steps.run(work))
         except LeaseLost as lost:
             log.warning("lease_lost", why=str(lost), **work.names)
             return None
@@ -258,6 +260,21 @@ class JobRunner:
             _report_interrupted(work, error)
             is_over = OVERDUE in work.job.progress and not is_unreachable(error)
             return given_up_on(steps.kind, work) if is_over else pause(work, None)
+
+    def _bounded(self, steps: JobSteps[Any], work: Work, outcome: Outcome) -> Outcome:
+        """Return the outcome, or the end of a job whose time is up and which still waits after the last try.
+
+        This bounds all tries of a job together, whatever its errors. A job whose hypervisor answers ends by itself
+        before, in the state that the hypervisor reports. Of the others their kind says what is certain.
+        """
+        if not isinstance(outcome, Paused) or OVERDUE not in work.job.progress:
+            return outcome
+        tries = int(work.job.progress.get(LAST_TRIES, 0)) + 1
+        with read_only(self._engine) as connection:
+            most = read_configuration(connection).number("job.cleanup.tries.max")
+        if tries < most:
+            return replace(outcome, progress={**outcome.progress, LAST_TRIES: tries})
+        return given_up_on(steps.kind, work)
 
     def _end(self, finished: Finished) -> None:
         self._slots.put(None)

@@ -18,7 +18,9 @@ LONGEST_PAUSE_S = 300.0
 PAUSES = "pauses"
 FAILURE = "failure"
 OVERDUE = "overdue"
-"""Keys of a job's progress: pauses made, the failure being cleaned up after, and why it must end now."""
+LAST_TRIES = "last_tries"
+"""Keys of a job's progress: pauses made, the failure being cleaned up after, why it must end now, and how
+often it was tried since then."""
 
 TOO_LATE = "it took longer than job.cancel.threshold.minutes"
 

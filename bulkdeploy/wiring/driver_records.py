@@ -1,4 +1,4 @@
-"""What drivers remember and look up, kept in the product's database (``drivers.records``)."""
+"""What drivers remember and look up, in the database (``drivers.records``) (one file: one class a protocol)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +9,8 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
+from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
@@ -16,26 +18,32 @@ from bulkdeploy.drivers.records import (
     Counterpart,
     FencedGuest,
     GuestOrder,
+    HostDeclaredOffError,
     Overtaken,
     Pool,
     Records,
     TemplateCopy,
     TemplateImage,
 )
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
     cluster_turns,
     counterparts,
     directory,
     guest_fences,
+    image_sizes,
     orders,
     security_rules,
     template_copies,
 )
 
 
-def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
-    """The records of a driver that serves these hypervisor types."""
+def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher | None = None) -> Records:
+    """Return the records of a driver that serves these hypervisor types.
+
+    Without a ``fetcher`` its images are fetched by the default rules.
+    """
     return Records(
         _Directory(engine, serves),
         _Fences(engine),
@@ -44,6 +52,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
         _Counterparts(engine),
         _SecurityRules(engine),
         _ClusterTurns(engine),
+        fetcher or Fetcher(FetchRules()),
     )
 
 
@@ -94,7 +103,10 @@ class _Directory:
             row = directory.template(connection, template_uuid)
         if row is None:
             return None
-        return TemplateImage(row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes)
+        is_of_root_admin = row.account_type == AccountType.ADMIN
+        return TemplateImage(
+            row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes, is_of_root_admin=is_of_root_admin
+        )
 
 
 class _Fences:
@@ -111,7 +123,13 @@ class _Fences:
             row = guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
         if row is None:
             raise Overtaken(guest_uuid, fence)
+        if row.host_uuid is None and not row.taken:
+            raise HostDeclaredOffError(host_uuid)
         return _fenced(row), frozenset(row.taken)
+
+    def highest(self, guest_uuid: UUID) -> int:
+        with one_statement(self._engine) as connection:
+            return guest_fences.highest(connection, guest_uuid)
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
         with one_statement(self._engine) as connection:
@@ -134,6 +152,10 @@ class _Fences:
     def kept(self) -> Mapping[UUID, FencedGuest]:
         with read_only(self._engine) as connection:
             return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
+
+    def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
+        with read_only(self._engine) as connection:
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.with_details(connection, details)}
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))
@@ -159,19 +181,30 @@ class _TemplateCopies:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+    def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
         with read_only(self._engine) as connection:
-            return template_copies.find(connection, template_uuid, pool_uuid)
+            return template_copies.find(connection, template_uuid, pool_uuid, checksum or "")
 
-    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+    def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         def begin(connection: Connection) -> TemplateCopy:
-            attempt = template_copies.begin(connection, template_uuid, pool_uuid)
-            if attempt is not None:
-                return TemplateCopy(attempt, CopyState.TO_MAKE, 0)
+            begun = template_copies.begin(connection, template_uuid, pool_uuid, checksum or "")
+            if begun is not None:
+                return TemplateCopy(begun.attempt, CopyState.TO_MAKE, 0, range(begun.first_attempt, begun.attempt))
             row = template_copies.state(connection, template_uuid, pool_uuid)
-            return TemplateCopy(row.attempt, CopyState.READY if row.ready else CopyState.UNDER_WAY, row.percent)
+            is_ready = row.ready and row.checksum == (checksum or "")
+            return TemplateCopy(row.attempt, CopyState.READY if is_ready else CopyState.UNDER_WAY, row.percent)
 
         return run_transaction(self._engine, begin)
+
+    def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
+        def admit(connection: Connection) -> None:
+            image_sizes.admit(connection, template_uuid, pool_uuid, file_bytes, disk_bytes)
+
+        try:
+            run_transaction(self._engine, admit)
+        except (ResourceLimitExceeded, ResourceUnavailable) as error:
+            return str(error)
+        return None
 
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
         def report(connection: Connection) -> bool:
@@ -183,9 +216,12 @@ class _TemplateCopies:
         percent = 100 if made else 0
 
         def end(connection: Connection) -> bool:
-            return template_copies.report(
+            is_latest = template_copies.report(
                 connection, template_uuid, pool_uuid, attempt, percent=percent, ready=made, failed=not made
             )
+            if is_latest and not made:
+                image_sizes.release(connection, template_uuid, pool_uuid)
+            return is_latest
 
         return run_transaction(self._engine, end)
 

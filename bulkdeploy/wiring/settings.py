@@ -7,6 +7,7 @@ Settings that operators change while everything runs are CloudStack's global set
 import json
 import re
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -14,6 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.queue.redis_servers import check_redis_url
 from bulkdeploy.store.database.database_url import database_parameters
 
@@ -74,6 +76,11 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:8080",
         description="Address and port of the HTTP API.",
+    )
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Networks of the proxies before the HTTP API, such as 172.28.241.0/24. A proxy there is "
+        "believed about whose calls it passes on, as with the global settings proxy.cidr and proxy.header.verify.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
@@ -159,6 +166,9 @@ class Settings(BaseSettings):
         repr=False,
         description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
     )
+    fetch: FetchRules = Field(
+        default_factory=FetchRules, description="What the images of templates and ISOs may be fetched from."
+    )
     failpoints_dir: Path | None = Field(
         default=None,
         description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
@@ -182,6 +192,11 @@ class Settings(BaseSettings):
     )
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
+    )
+    confd_stale_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="If `confd` could not read the database for so many seconds, its answers say how old they are.",
     )
     otlp_endpoint: str | None = Field(
         default=None,
@@ -238,6 +253,16 @@ class Settings(BaseSettings):
             )
         return listen
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"must be networks such as 172.28.241.0/24, not {network!r}") from error
+        return networks
+
     @field_validator("otlp_endpoint")
     @classmethod
     def _check_receiver(cls, endpoint: str | None) -> str | None:
@@ -277,6 +302,16 @@ class Settings(BaseSettings):
     def api_monitoring_url(self) -> str:
         """Where an API process reports its health, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
+
+    @property
+    def server_hosts(self) -> tuple[str, ...]:
+        """The names and addresses of the servers of this service, which no URL of a caller may lead to."""
+        database = {} if self.database_url is None else database_parameters(self.database_url)
+        named = [*database.get("host", "").split(","), *database.get("hostaddr", "").split(",")]
+        redis = "" if self.redis_url is None else urlsplit(self.redis_url).netloc.rpartition("@")[2]
+        urls = [f"//{one}" for one in redis.split(",")] + [self.otlp_endpoint or ""]
+        named += [urlsplit(url).hostname or "" for url in urls]
+        return tuple(dict.fromkeys(host for host in named if host and not host.startswith("/")))
 
     def require_database_url(self) -> str:
         """The database's URL.

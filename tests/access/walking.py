@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import orjson
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
@@ -151,6 +151,10 @@ class Walker:
         if (table, name) not in self._named:
             self._named[table, name] = self.world.id_of(table, name)
         return self._named[table, name]
+
+    def connected(self) -> AbstractContextManager[Connection]:
+        """Open a connection to the database of this world."""
+        return self._system.engine.connect()
 
     def picture(self) -> dict[str, Any]:
         """What every table holds, in short."""

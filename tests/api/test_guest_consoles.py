@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
@@ -11,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from bulkdeploy.api.guest_console import BUSY, MOST_CONSOLES_OF_A_USER
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
@@ -100,6 +102,13 @@ class Viewer:
         query = urlencode({"token": token, **more})
         return connect(f"{self.url.replace('http', 'ws')}{path}?{query}", compression=None)
 
+    def rejection(self, token: str, **more: str) -> str:
+        """Return why a connection does not become a websocket."""
+        with pytest.raises(InvalidStatus) as rejected:
+            self.open(token, **more)
+        assert rejected.value.response.status_code == 403
+        return rejected.value.response.body.decode()
+
     def reason(self, token: str, **more: str) -> str:
         """Why nothing is opened."""
         with self.open(token, **more) as opened, pytest.raises(ConnectionClosed) as closed:
@@ -152,24 +161,25 @@ def test_a_token_opens_one_console_once(viewer: Viewer, world: World) -> None:
     token = viewer.token()
     with viewer.open(token):
         pass
-    assert "used or older than a minute" in viewer.reason(token)
-    assert "unknown" in viewer.reason("x")
-    assert "unknown" in viewer.reason("")
+    assert "used or older than a minute" in viewer.rejection(token)
+    assert "unknown" in viewer.rejection("x")
+    assert "unknown" in viewer.rejection("")
     late = viewer.token()
     world.change("UPDATE console_tokens SET expires = now() - interval '1 second'")
-    assert "unknown" in viewer.reason(late)
-    disabled = viewer.token()
-    world.change("UPDATE users SET state = 'disabled' WHERE username = :name", name=USER)
-    try:
-        assert "unknown" in viewer.reason(disabled)
-    finally:
-        world.change("UPDATE users SET state = 'enabled' WHERE username = :name", name=USER)
+    assert "unknown" in viewer.rejection(late)
+    for table, name in (("users", "username"), ("accounts", "name")):
+        disabled = viewer.token()
+        world.change(f"UPDATE {table} SET state = 'disabled' WHERE {name} = :name", name=USER)
+        try:
+            assert "unknown" in viewer.rejection(disabled)
+        finally:
+            world.change(f"UPDATE {table} SET state = 'enabled' WHERE {name} = :name", name=USER)
 
 
 def test_an_extra_token_is_needed_as_well(viewer: Viewer) -> None:
     """Who has only one of the two gets nothing; and the one is used up then."""
     token = viewer.token(token="between us")
-    assert "unknown" in viewer.reason(token)
+    assert "unknown" in viewer.rejection(token)
     with viewer.open(token, extra="between us") as opened:
         opened.send(b"?")
         assert opened.recv() == b"?"
@@ -227,3 +237,57 @@ def test_only_consoles_are_websockets(viewer: Viewer, path: str) -> None:
     """Elsewhere the wish to speak another protocol is not heeded."""
     with pytest.raises(InvalidStatus):
         viewer.open("x", path)
+
+
+def test_strangers_occupy_no_places_of_calls(viewer: Viewer, url: str) -> None:
+    """While one address holds hundreds of connections that ask for consoles without a token, calls are answered."""
+    there = urlsplit(url)
+    upgrade = (
+        b"GET /client/console?token=x HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    held: list[socket.socket] = []
+    try:
+        for _ in range(280):
+            held.append(socket.create_connection((there.hostname or "", there.port or 0)))
+            held[-1].sendall(upgrade)
+        assert [viewer.client.get("listZones").status for _ in range(20)] == [200] * 20
+        answers = {stranger.recv(64)[:12] for stranger in held}
+        assert answers == {b"HTTP/1.1 403"}
+        assert viewer.client.get("listZones").status == 200
+    finally:
+        for stranger in held:
+            stranger.close()
+
+
+@pytest.mark.parametrize(("table", "column"), [("users", "username"), ("accounts", "name")])
+def test_an_open_console_ends_when_its_user_may_not_see_it(
+    viewer: Viewer, world: World, table: str, column: str
+) -> None:
+    """After the user or its account was disabled, an open console of the user is closed; others stay open."""
+    with viewer.open(viewer.token()) as opened:
+        opened.send(b"?")
+        assert opened.recv() == b"?"
+        world.change(f"UPDATE {table} SET state = 'disabled' WHERE {column} = :name", name=USER)
+        try:
+            with pytest.raises(ConnectionClosed) as closed:
+                opened.recv(timeout=60)
+        finally:
+            world.change(f"UPDATE {table} SET state = 'enabled' WHERE {column} = :name", name=USER)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, "may not see" in closed.value.rcvd.reason) == (REFUSED, True)
+    with viewer.open(viewer.token()) as opened:
+        opened.send(b"!")
+        assert opened.recv() == b"!"
+
+
+def test_consoles_of_one_user_are_bounded(viewer: Viewer) -> None:
+    """A user that has many consoles open in a process gets no more there, and calls are answered."""
+    with ExitStack() as opened:
+        for _ in range(MOST_CONSOLES_OF_A_USER):
+            opened.enter_context(viewer.open(viewer.token()))
+        with viewer.open(viewer.token()) as one_more, pytest.raises(ConnectionClosed) as closed:
+            one_more.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == BUSY
+        assert viewer.client.get("listZones").status == 200

@@ -180,7 +180,7 @@ def dispatcher(system: System, handler: Any, shape: Shape = Shape.SUCCESS) -> Di
     """A dispatcher of the real commands and one more."""
     response = Response("thing", (number("id", ""),))
     parameters = (string("name", ""),)
-    made = Command("tryThing", "", handler, shape, response, parameters=parameters, roles=EVERY_ROLE)
+    made = Command("tryThing", "", handler, shape, response, parameters=parameters, authorized=EVERY_ROLE)
     return Dispatcher(system, {**find_commands(), made.name: made})
 
 

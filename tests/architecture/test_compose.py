@@ -122,7 +122,7 @@ def test_values_given_are_accepted(
     for service in programs.values():
         for name, value in service["environment"].items():
             filled = re.sub(
-                r"\$\{\w+(:-(\w*)|:\?[^}]*)\}", lambda it: it[2] if it[1][1] == "-" else "simulator", str(value)
+                r"\$\{\w+(:-([^}]*)|:\?[^}]*)\}", lambda it: it[2] if it[1][1] == "-" else "simulator", str(value)
             )
             monkeypatch.setenv(name, str(tmp_path / "secret") if name.endswith("_FILE") else filled)
         assert Settings().database_url == "postgresql://bulkdeploy:secret@postgres:5432/bulkdeploy"
@@ -176,3 +176,20 @@ def test_image_gets_what_the_build_needs() -> None:
     for name in copied:
         assert (ROOT / name).exists()
         assert Path(name).parts[0] in kept
+
+
+def test_the_base_image_is_named_by_its_digest() -> None:
+    """Another image under the same tag is not used, in any stage."""
+    text = (ROOT / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert set(bases) == {"${IMAGE_BASE}"}
+    assert re.search(r"^ARG IMAGE_BASE=[\w.:/-]+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+
+
+def test_the_proxy_is_trusted_in_a_network_of_its_own(compose: dict[str, Any]) -> None:
+    """The API believes the network that only the proxy shares with it."""
+    subnet = compose["networks"]["proxy"]["ipam"]["config"][0]["subnet"]
+    inside = {name for name, service in compose["services"].items() if "proxy" in service.get("networks", ())}
+    assert inside == {"api", "proxy"}
+    assert compose["services"]["proxy"]["networks"] == ["proxy"]
+    assert compose["services"]["api"]["environment"]["BULKDEPLOY_TRUSTED_PROXIES"] == f'["{subnet}"]'

@@ -143,6 +143,32 @@ def proxy(site: Production, cloud: Cloud) -> None:
     say("with a name the proxy speaks TLS")
 
 
+GUESSES = """
+import sys, urllib.error, urllib.request
+form = b"command=login&response=json&username=nobody&password=wrong"
+for _ in range(int(sys.argv[1])):
+    try:
+        urllib.request.urlopen("http://proxy:8080/client/api", form)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+def clients(site: Production, cloud: Cloud) -> None:
+    """Clients behind the proxy have limits of their own: one that guesses passwords delays no other."""
+    del cloud
+    network = site.shell("docker network ls --quiet --filter label=com.docker.compose.network=proxy").split()[0]
+    image = site.details(site.containers("api")[0])["Config"]["Image"]
+    (site.place / "guesses.py").write_text(GUESSES)
+    run = f"docker run --rm --network {network} --volume {site.place}:/place:ro --entrypoint python {image}"
+    # Two containers that run at the same time have two addresses.
+    first = site.shell(f"{run} /place/guesses.py 30 & {run} -c 'import time; time.sleep(20)' & wait").split()
+    assert "429" in first, first
+    later = site.shell(f"{run} -c 'import time; time.sleep(20)' & sleep 5; {run} /place/guesses.py 1; wait").split()
+    assert later == ["531"], f"another client of the proxy waits for the first one's guesses: {later}"
+    say("clients behind the proxy have limits of their own")
+
+
 def _status(link: http.client.HTTPConnection) -> int:
     try:
         link.request("GET", "/client/api?command=listZones")
@@ -288,7 +314,7 @@ def main(only: list[str]) -> None:
         try:
             cloud = start(site)
             only_calls_pass(site)
-            for part in (proxy, traces, passwords, faults, upgrade, backup):
+            for part in (proxy, clients, traces, passwords, faults, upgrade, backup):
                 name = part.__name__
                 if not only or name in only:
                     part(site, cloud)

@@ -33,6 +33,7 @@ class Production:
             **{name: value for name, value in os.environ.items() if not name.startswith("BULKDEPLOY_")},
             "COMPOSE_PROJECT_NAME": "bulkdeploy-test",
             "BULKDEPLOY_PUBLISH": f"127.0.0.1:{port}:8080",
+            "IMAGE_BASE": "python:3.13-slim",  # here a stand-in may have this name (make_images.sh)
         }
         for name in (*RELEASE, *TEXTS):
             source = ROOT / name

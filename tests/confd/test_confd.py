@@ -368,3 +368,56 @@ def test_a_signature_covers_message_and_salt() -> None:
     mixed = {**json.loads(one[4:]), "salt": json.loads(two[4:])["salt"]}
     with pytest.raises(NotSigned):
         unpack(b"plj0" + json.dumps(mixed).encode(), KEY)
+
+
+@contextmanager
+def running_program(settings: Settings, tmp_path: Path, **changes: Any) -> Iterator[tuple[Any, tuple[str, int]]]:
+    """The program with its own key and port, once it answers."""
+    key_file = tmp_path / "hmac.key"
+    key_file.write_bytes(KEY)
+    address = ("127.0.0.1", _free_udp_port())
+    changed = settings.model_copy(
+        update={
+            "confd_listen": f"127.0.0.1:{address[1]}",
+            "confd_key_file": key_file,
+            "confd_refresh_seconds": 0.1,
+            **changes,
+        }
+    )
+    with program(changed, tmp_path / "log", *BULKDEPLOY, "confd") as started:
+        _eventually(lambda: request([address], KEY, QueryType.PING, None, wait_s=1))
+        yield started, address
+
+
+def test_no_signed_datagram_ends_the_program(settings: Settings, tmp_path: Path) -> None:
+    """After a query whose salt cannot be encoded, the program still answers, and ends at SIGTERM."""
+    with running_program(settings, tmp_path) as (started, address):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(query(str(int(time.time())), rsalt="\ud800"), address)
+        assert request([address], KEY, QueryType.PING, None).status is Status.OK
+        started.terminate()
+        assert started.wait(60) == 0
+
+
+def test_answers_of_a_state_that_cannot_be_read_say_their_age(
+    settings: Settings, engine: Engine, tmp_path: Path
+) -> None:
+    """An error of the database other than its absence makes answers stale and not the program end; it recovers."""
+    with running_program(settings, tmp_path, confd_stale_seconds=0.5) as (_, address):
+
+        def ping(*, stale: bool) -> Reply:
+            found = request([address], KEY, QueryType.PING, None)
+            if (found.status is Status.ERROR) is not stale:
+                raise ValueError(found)
+            return found
+
+        before = _eventually(lambda: ping(stale=False))
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE nics RENAME TO elsewhere"))
+            connection.execute(text("UPDATE hosts SET name = name"))
+        old = _eventually(lambda: ping(stale=True)).answer
+        assert (old["status"], old["answer"]) == (Status.OK, before.answer)
+        assert old["staleseconds"] >= 0
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE elsewhere RENAME TO nics"))
+        assert _eventually(lambda: ping(stale=False)).answer == before.answer

@@ -13,6 +13,7 @@ from pathlib import Path
 
 action, file, seconds = sys.argv[1:]
 payload = json.loads(Path(file).read_text())
+node = str(payload["externaldetails"].get("host", {}).get("node", ""))
 shelf = Path(payload["externaldetails"]["extension"]["shelf"])
 (shelf / "log").open("a").write(f"{action} {' '.join(sorted(os.environ))}\n")
 (shelf / "requests").open("a").write(f"{action} {payload.get('requestid', '-')}\n")
@@ -61,6 +62,8 @@ if fault == "early":
 
 if action == "statuses":
     states = {path.stem: path.read_text() for path in shelf.glob("*.guest")}
+    nodes = {path.stem: path.read_text() for path in shelf.glob("*.node")}
+    states |= {name: "PowerOff" for name, runs_on in nodes.items() if name in states and runs_on != node}
     end({"status": "success", "power_state": states})
 guest = payload["cloudstack.vm.details"]
 page = shelf / f"{guest['name']}.guest"
@@ -76,6 +79,7 @@ elif action == "create":
     if guest["details"].get("shelf_number") != payload["externaldetails"]["virtualmachine"]["number"]:
         fail("what prepare answered did not come back")
     page.write_text("PowerOn")
+    (shelf / f"{guest['name']}.node").write_text(node)
 elif action == "status":
     if not page.exists():
         fail("there is no such guest")
@@ -87,8 +91,11 @@ elif action == "getconsole":
     answer = {"status": "success", "console": json.loads(screen.read_text())}
 elif action == "delete":
     page.unlink(missing_ok=True)
+    (shelf / f"{guest['name']}.node").unlink(missing_ok=True)
 elif not page.exists():
     fail("there is no such guest")
 else:
     page.write_text("PowerOff" if action == "stop" else "PowerOn")
+    if action == "start":
+        (shelf / f"{guest['name']}.node").write_text(node)
 end(answer)

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
     Caller,
+    DeclaredOffContract,
     DriverContract,
     FencingContract,
     HostContract,
@@ -28,6 +29,7 @@ from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.vnc_server import vnc_server
@@ -67,7 +69,14 @@ def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig
 
     with vnc_server(VNC_PASSWORD, lambda: " ".join(shelved(shelf))) as port:
         name_screen(shelf, host="127.0.0.1", port=str(port), password=VNC_PASSWORD, protocol="vnc")
-        yield Rig(driver, hosts, fail_next, start_steps=("boot",), subjects=subjects)
+        yield Rig(
+            driver,
+            hosts,
+            fail_next,
+            start_steps=("boot",),
+            subjects=subjects,
+            release=lambda guest: kept.fences.release(guest, LAST_FENCE),
+        )
     driver.close()
 
 
@@ -94,7 +103,7 @@ def shelved(shelf: Path) -> dict[str, str]:
     return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
 
 
-class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract):
+class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract, DeclaredOffContract):
     """Guests with a root disk on two hosts of one shelf."""
 
     @pytest.fixture
@@ -107,8 +116,13 @@ class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleCon
         return Machines((left, right), silent)
 
 
-@pytest.mark.parametrize("how", ["lost", "garbage", "half", "early"])
-@pytest.mark.parametrize("action", ["prepare", "create"])
+@pytest.mark.parametrize(
+    ("action", "how"),
+    [
+        *(("prepare", how) for how in ("lost", "garbage", "half", "early")),
+        *(("create", how) for how in ("lost", "early")),
+    ],
+)
 def test_an_answer_that_nobody_understood_makes_no_second_guest(
     rig: Rig, tmp_path: Path, action: str, how: str
 ) -> None:
@@ -121,6 +135,19 @@ def test_an_answer_that_nobody_understood_makes_no_second_guest(
     assert shelved(tmp_path) == {guest.name: "PowerOn"}
     caller.remove(rig.hosts[0], guest)
     assert (shelved(tmp_path), rig.volumes()) == ({}, set())
+
+
+@pytest.mark.parametrize("how", ["garbage", "half"])
+def test_plain_text_of_an_action_that_is_not_read_is_fine(rig: Rig, tmp_path: Path, how: str) -> None:
+    """As for CloudStack, the exit code says how the action ended."""
+    guest, caller = rig.new_guest(), Caller(rig.driver)
+    for action in ("create", "stop", "start", "delete"):
+        fault(tmp_path, action, how)
+    caller.run(rig.hosts[0], guest)
+    caller.stop(rig.hosts[0], guest)
+    caller.run(rig.hosts[0], guest)
+    caller.remove(rig.hosts[0], guest)
+    assert (shelved(tmp_path), (tmp_path / "faults").read_text()) == ({}, "")
 
 
 @pytest.mark.parametrize("how", ["lost", "early"])
@@ -250,8 +277,8 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
     found, wrong = checked(tmp_path)
     assert wrong == ""
     assert found == [
-        "no-such-action", "statuses", "prepare", "create", "stop", "start", "reboot", "getconsole", "delete",
-        "delete, again",
+        "no-such-action", "statuses", "prepare", "create", "stop", "start", "reboot", "getconsole",
+        "stop, before delete", "delete", "delete, again",
     ]  # fmt: skip
 
 
@@ -268,7 +295,7 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
         ("status", "idle", "create: after it status must say poweron, not None"),
         ("stop", "idle", "stop: after it status must say poweroff, not 'PowerOn'"),
         ("getconsole", "idle", "getconsole: console must be an object, not None"),
-        ("delete", "idle", "delete: after it status must say unknown, not 'PowerOn'"),
+        ("delete", "idle", "delete: after it status must say unknown, not 'PowerOff'"),
     ],
 )
 def test_the_check_names_what_is_wrong(tmp_path: Path, action: str, how: str, says: str) -> None:

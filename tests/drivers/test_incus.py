@@ -1,5 +1,7 @@
 """The driver for Incus, against what a live cluster was recorded to answer, over a socket in the file system."""
 
+import base64
+import gzip
 import json
 import socketserver
 import threading
@@ -21,6 +23,7 @@ from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerStat
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.events import open_events
+from bulkdeploy.drivers.incus.guest_data import cloud_init_keys
 from bulkdeploy.drivers.incus.instance import Volume, read_volume
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
@@ -278,6 +281,28 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
     assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
 
 
+def test_an_operation_is_asked_for_until_it_has_ended(engine: Engine, tmp_path: Path) -> None:
+    """Incus 6.0 answers 500 when one wait is over; the operation goes on, and so does the call."""
+    begun = {"id": "1", "status_code": 103, "err": ""}
+    gated = {**RUNNING["devices"], "gate": {"type": "nic"}}
+    config = {**RUNNING["config"], "user.bulkdeploy.fence": "2"}
+    over = {"type": "error", "error": "context deadline exceeded", "error_code": 500}
+    replay = Replay(
+        [
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, begun, "PUT"),
+            *({**said("/1.0/operations/1/wait", {}), "status": 500, "answer": over} for _ in range(3)),
+            said("/1.0/operations/1/wait", {**begun, "status_code": 200}),
+            said(INSTANCE, {**RUNNING, "status": "Stopped", "devices": gated, "config": config}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (replay.unexpected, replay.is_over) == ([], True)
+
+
 def test_a_guest_that_ends_while_it_is_stopped_is_stopped(engine: Engine, tmp_path: Path) -> None:
     """Incus refuses to stop what does not run any more; it gets its gate all the same, and is on no host."""
     refused = {"id": "1", "status_code": 400, "err": f'container is not running: "vm-{GUEST.uuid}"'}
@@ -424,3 +449,14 @@ def test_wrong_options_are_refused_by_name() -> None:
     for url, problem in (("ftp://member1", "must begin with"), ("https://member1:8443", "certificate and key")):
         with pytest.raises(WrongDriverOptions, match=problem):
             read_options("incus", IncusOptions, {"urls": [url]})
+
+
+def test_compressed_user_data_reaches_the_guest_as_text() -> None:
+    """Incus takes text alone, and cloud-init would decompress it; what only looks compressed is refused."""
+    options = IncusOptions.model_validate({"urls": ["unix:///nowhere"]})
+    packed = base64.b64encode(gzip.compress(b"#cloud-config\n{}")).decode()
+    keys = cloud_init_keys(replace(GUEST, user_data=packed), None, options)
+    assert keys["cloud-init.user-data"] == "#cloud-config\n{}"
+    for broken in (b"\x1f\x8b\x08", gzip.compress(bytes(2 << 20))):
+        with pytest.raises(UnicodeDecodeError):
+            cloud_init_keys(replace(GUEST, user_data=base64.b64encode(broken).decode()), None, options)

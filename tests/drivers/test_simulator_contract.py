@@ -14,6 +14,7 @@ from bulkdeploy.drivers.contract import (
     BatchContract,
     CapacityContract,
     Contents,
+    DeclaredOffContract,
     DetailsContract,
     DeviceContract,
     DriverContract,
@@ -24,6 +25,8 @@ from bulkdeploy.drivers.contract import (
     IsoContract,
     Machines,
     MigrationContract,
+    Outage,
+    OutageContract,
     ResizeContract,
     Rig,
     ScalingContract,
@@ -32,9 +35,9 @@ from bulkdeploy.drivers.contract import (
     StorageUnitContract,
     VolumeContract,
 )
-from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.records import Records
-from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.subjects import Caller, address, new_host
@@ -75,6 +78,8 @@ class TestSimulatorContract(
     FencingContract,
     HostFencingContract,
     HostFilesContract,
+    DeclaredOffContract,
+    OutageContract,
 ):
     """Hosts with room."""
 
@@ -90,6 +95,18 @@ class TestSimulatorContract(
         directory = FixedDirectory(rig.hosts, replace(shared_pool(rig.subjects.pool_uuid), size_bytes=1 << 40))
         simulator.use_records(cast("Records", SimpleNamespace(directory=directory)))  # it uses no more of them
         return rig
+
+    @pytest.fixture
+    def outage(self, control: Connection) -> Outage:
+        """Hosts that no call reaches, and that can be reached again."""
+
+        def off(host: HostAddress) -> None:
+            assert cut_off(control, host.name)
+
+        def on(host: HostAddress) -> None:
+            assert join_again(control, host.name)
+
+        return Outage(off, on)
 
     @pytest.fixture
     def contents(self, control: Connection) -> Contents:

@@ -7,7 +7,14 @@ skip() { echo "skipped: $1"; exit 0; }
 packages=(incus-base incus-client dnsmasq-base busybox-static openssl iproute2)
 if ! dpkg --status "${packages[@]}" > /dev/null 2>&1; then
     command -v apt-get > /dev/null || skip "install Incus 6.0, dnsmasq and a static busybox"
-    apt-get install --yes --no-install-recommends "${packages[@]}" ||
+    release=()
+    if [ -z "$(apt-cache search --names-only '^incus-base$')" ] && grep --quiet bookworm /etc/os-release; then
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -1)
+        echo "deb $mirror bookworm-backports main" > /etc/apt/sources.list.d/backports.list
+        apt-get update
+    fi
+    [ -z "$(apt-cache madison incus-base | grep backports)" ] || release=(--target-release bookworm-backports)
+    apt-get install --yes --no-install-recommends "${release[@]}" "${packages[@]}" ||
         skip "no packages of Incus: Debian 13 has them, Debian 12 in bookworm-backports"
 fi
 directory=$(mktemp --directory)

@@ -5,6 +5,7 @@ import json
 import random
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,11 +22,14 @@ from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
+    DeclaredOffContract,
     DeviceContract,
     DriverContract,
     FencingContract,
     HostContract,
     Machines,
+    Outage,
+    OutageContract,
     ResizeContract,
     Rig,
     ScalingContract,
@@ -37,14 +41,18 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.drivers.incus import rest
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
+from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.incus.cluster import CLUSTER, Member, driver_options, why_not
 from tests.incus.image import write_image
+from tests.support.runs.waiting import wait_for
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -112,6 +120,39 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def rig(engine: Engine, image: Path) -> Iterator[Rig]:
+    """A cluster without instances and volumes."""
+    options = IncusOptions.model_validate(driver_options())
+    incus = FaultyIncus(access_of(options))
+    clear(incus)
+    driver = IncusDriver(options, incus)
+    hosts = [HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)]
+    subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
+    template = TemplateImage(
+        subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20, is_of_root_admin=True
+    )
+    kept = records_in(engine, lambda _: True, Fetcher(FetchRules(directories=(image.parent,))))
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template)))
+    driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
+
+    def fail_next(step: str) -> None:
+        incus.failing = step
+
+    def release(guest: UUID) -> None:
+        kept.fences.release(guest, LAST_FENCE)
+
+    yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release)
+    clear(incus)
+    driver.close()
+
+
+@pytest.fixture
+def caller(rig: Rig) -> Caller:
+    """Patient: two daemons share what others leave."""
+    return Caller(rig.driver, timeout_s=PATIENCE_S)
+
+
 class TestIncusContract(
     DriverContract,
     VolumeContract,
@@ -123,38 +164,29 @@ class TestIncusContract(
     SerialConsoleContract,
     SnapshotContract,
     ShrinkContract,
+    DeclaredOffContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 
-    @pytest.fixture
-    def rig(self, engine: Engine, image: Path) -> Iterator[Rig]:
-        """A cluster without instances and volumes."""
-        options = IncusOptions.model_validate(driver_options())
-        incus = FaultyIncus(access_of(options))
-        clear(incus)
-        driver = IncusDriver(options, incus)
-        hosts = [
-            HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)
-        ]
-        subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
-        template = TemplateImage(subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20)
-        kept = records_in(engine, lambda _: True)
-        driver.use_records(
-            replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template))
-        )
-        driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
-
-        def fail_next(step: str) -> None:
-            incus.failing = step
-
-        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects)
-        clear(incus)
-        driver.close()
-
-    @pytest.fixture
-    def caller(self, rig: Rig) -> Caller:
-        """Patient: two daemons share what others leave."""
-        return Caller(rig.driver, timeout_s=PATIENCE_S)
+    def test_an_operation_lasts_as_long_as_it_takes(
+        self, rig: Rig, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is asked for again after each wait, which Incus 6.0 ends with an error."""
+        monkeypatch.setattr(rest, "WAIT_S", 1)
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        assert isinstance(rig.driver, IncusDriver)
+        state = path_of("instances", f"vm-{guest.uuid}", "state")
+        began = time.monotonic()
+        (process,) = (pid for uuid, pid in Member(1).guests().items() if uuid == guest.uuid)
+        subprocess.run(["kill", "-STOP", str(process)], check=True)
+        try:
+            with pytest.raises(OperationFailed):
+                rig.driver._incus.run("PUT", state, {"action": "stop", "timeout": 5}, timeout_s=PATIENCE_S)
+        finally:
+            subprocess.run(["kill", "-CONT", str(process)], check=True)
+        assert time.monotonic() - began > 1
+        caller.remove(rig.hosts[0], guest)
 
     @pytest.fixture
     def machines(self) -> Machines:
@@ -245,7 +277,9 @@ class TestIncusContract(
     def test_an_image_is_named_by_its_fingerprint(self, rig: Rig, caller: Caller) -> None:
         """As operators name images that Incus has, beside aliases."""
         assert isinstance(rig.driver, IncusDriver)
-        alias = path_of("images", "aliases", image_alias(rig.subjects.template_uuid))
+        template = rig.driver._records.directory.template(rig.subjects.template_uuid)
+        assert template is not None
+        alias = path_of("images", "aliases", image_alias(template))
         fingerprint = rig.driver._incus.send("GET", alias, timeout_s=PATIENCE_S).value["target"]
         options = IncusOptions.model_validate(driver_options(images={"busybox": fingerprint[:12]}))
         driver = IncusDriver(options, rig.driver._incus)
@@ -308,3 +342,33 @@ class TestIncusContract(
         members[0].signal_daemon(signal.SIGKILL)
         members[0].wait()
         assert is_reported(1, stop_by_hand)
+
+
+class TestIncusOutages(OutageContract):
+    """Member 2 falls silent: the database of a cluster of two is on member 1."""
+
+    @pytest.fixture
+    def rig(self, rig: Rig) -> Rig:
+        """The member that falls silent comes first."""
+        return replace(rig, hosts=rig.hosts[::-1])
+
+    @pytest.fixture
+    def outage(self) -> Iterator[Outage]:
+        """Daemons that are stopped; their containers run on."""
+
+        def bring_back(host: HostAddress) -> None:
+            member = Member(int(host.name.removeprefix("member")))
+            member.signal_daemon(signal.SIGCONT)
+            member.wait()
+            incus = Incus(access_of(IncusOptions.model_validate(driver_options())))
+            where = path_of("cluster", "members", member.name)
+            wait_for(lambda: incus.send("GET", where, timeout_s=PATIENCE_S).value["status"] == "Online", "a member")
+            incus.close()
+
+        def cut_off(host: HostAddress) -> None:
+            Member(int(host.name.removeprefix("member"))).signal_daemon(signal.SIGSTOP)
+
+        yield Outage(cut_off, bring_back)
+        for number in (1, 2):
+            Member(number).signal_daemon(signal.SIGCONT)
+            Member(number).wait()

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Tr
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
+    DeclaredOffContract,
     DetailsContract,
     DeviceContract,
     DriverContract,
@@ -30,6 +32,8 @@ from bulkdeploy.drivers.contract import (
     IsoContract,
     Machines,
     MigrationContract,
+    Outage,
+    OutageContract,
     ResizeContract,
     Rig,
     ScalingContract,
@@ -47,6 +51,7 @@ from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpe
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
@@ -137,6 +142,8 @@ class TestLibvirtContract(
     StorageUnitContract,
     HostFilesContract,
     FencingContract,
+    DeclaredOffContract,
+    OutageContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
 
@@ -171,9 +178,33 @@ class TestLibvirtContract(
             yield driver
 
     @pytest.fixture
-    def rig(self, kvm_hosts: LibvirtHosts, driver: HypervisorDriver, fail_next: Callable[[str], None]) -> Rig:
+    def rig(
+        self,
+        kvm_hosts: LibvirtHosts,
+        driver: HypervisorDriver,
+        fail_next: Callable[[str], None],
+        engine: Engine,
+    ) -> Rig:
         """All three hosts."""
-        return Rig(driver, tuple(map(address_of, kvm_hosts.hosts)), fail_next, ("volume", "boot"), SUBJECTS)
+        return Rig(
+            driver,
+            tuple(map(address_of, kvm_hosts.hosts)),
+            fail_next,
+            ("volume", "boot"),
+            SUBJECTS,
+            lambda guest: records_in(engine, lambda _: True).fences.release(guest, LAST_FENCE),
+        )
+
+    @pytest.fixture
+    def outage(self, kvm_hosts: LibvirtHosts) -> Iterator[Outage]:
+        """Daemons that are stopped, so that they answer nothing while their guests run on."""
+        by_uuid = {host.uuid: host for host in kvm_hosts.hosts}
+        yield Outage(
+            lambda host: by_uuid[host.uuid].signal(signal.SIGSTOP),
+            lambda host: by_uuid[host.uuid].signal(signal.SIGCONT),
+        )
+        for host in kvm_hosts.hosts:
+            host.signal(signal.SIGCONT)
 
     @pytest.fixture
     def contents(self, kvm_hosts: LibvirtHosts) -> Contents:
@@ -208,7 +239,8 @@ class TestLibvirtContract(
     def machines(self, kvm_hosts: LibvirtHosts) -> Machines:
         """Two that answer, and a socket without a daemon."""
         promise = HostPromise(Decimal(1), Decimal(1), 50)
-        urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, "qemu+unix:///session?socket=/nowhere"]
+        nowhere = f"qemu+unix:///session?socket={kvm_hosts.folder}/nowhere"
+        urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, nowhere]
         first, second, silent = (NewHost(uuid4(), "KVM", HostAccess(url), promise) for url in urls)
         return Machines((first, second), silent)
 

@@ -6,6 +6,7 @@ import psycopg
 from argon2 import PasswordHasher
 from sqlalchemy import Engine, func, insert, select
 
+from bulkdeploy.commands.registry import default_rights
 from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
@@ -56,7 +57,7 @@ def test_second_run_changes_nothing(engine: Engine, cipher: FernetCipher) -> Non
     before = counts(engine)
     with engine.connect() as connection:
         admin = admin_row(connection)
-    bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: "another")
+    bootstrap(engine, default_rights(), encrypt=cipher.encrypt, admin_password=lambda: "another")
     assert counts(engine) == before
     with engine.connect() as connection:
         assert admin_row(connection) == admin
@@ -80,7 +81,7 @@ def test_rivals_bootstrap_one_installation(postgres_url: str, cipher: FernetCiph
 
         def start(rival: int) -> None:
             upgrade(engine)
-            bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: f"password {rival}")
+            bootstrap(engine, default_rights(), encrypt=cipher.encrypt, admin_password=lambda: f"password {rival}")
 
         with ThreadPoolExecutor(6) as rivals:
             list(rivals.map(start, range(6)))

@@ -146,3 +146,35 @@ def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> Non
             assert [tuple(row) for row in counted] == [(5, 7, 2), (5, 8, 1)]
             names = connection.execute(text("SELECT name FROM instance_groups ORDER BY id")).scalars()
             assert list(names) == ["web", "web-2", "web"]
+
+
+EARLIER_ROLES = """
+    INSERT INTO roles (name, role_type) VALUES
+        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'),
+        ('nothing more', 'DomainAdmin');
+    INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
+        FROM roles WHERE name IN ('one rule', 'nothing more');
+    DELETE FROM schema_revisions WHERE revision >= '0035';
+    DROP TABLE known_logins;
+    UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
+"""
+
+
+def test_roles_without_rules_keep_what_their_type_allowed(postgres_url: str) -> None:
+    """A role without rules gets those of its type; a role with rules allows these alone from now on."""
+    with empty_database(postgres_url) as engine:
+        upgrade(engine)
+        with engine.begin() as connection:
+            for statement in EARLIER_ROLES.split(";"):
+                connection.execute(text(statement))
+        upgrade(engine)
+        with engine.connect() as connection:
+            query = "SELECT r.name, x.rule FROM roles r JOIN role_rules x ON x.role_id = r.id"
+            found: dict[str, set[str]] = {}
+            for name, rule in connection.execute(text(query)):
+                found.setdefault(name, set()).add(rule)
+    assert found["all of it"] == {"*"}
+    assert found["one rule"] == found["nothing more"] == {"listZones"}
+    assert found["User"] == found["clone of User"]
+    assert {"deployVirtualMachine", "listApis", "listVirtualMachines"} <= found["clone of User"]
+    assert not {"listHosts", "createAccount", "updateZone"} & found["clone of User"]

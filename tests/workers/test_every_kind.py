@@ -143,6 +143,26 @@ def test_it_is_undone_when_time_is_up(world: World, kind: JobKind) -> None:
 
 
 @KINDS
+def test_a_job_ends_however_its_hypervisor_fails(world: World, kind: JobKind) -> None:
+    """Transient and permanent errors alternate for ever: once its time is up it has a bounded number of tries."""
+    world.fleet.set_value("job.cleanup.tries.max", MOST_TRIES // 2)
+    job = JOB_REQUESTS[kind.name][0](world)
+    for attempt in range(2 * MOST_TRIES):
+        world.fleet.clear_faults()
+        world.fleet.fault(Step.ANY, (FaultKind.TRANSIENT, FaultKind.PERMANENT)[attempt % 2])
+        world.fleet.fault(Step.ANY, (FaultKind.PERMANENT, FaultKind.TRANSIENT)[attempt % 2], remaining=None)
+        run(world, job)
+        if world.fleet.job(job).status != JobStatus.IN_PROGRESS:
+            break
+        world.fleet.zone.change(TIME_IS_UP, why=TOO_LATE)
+        world.fleet.zone.change(IT_IS_DUE)
+        others = world.fleet.zone.rows("SELECT id FROM async_jobs WHERE status = 0 AND id <> :job", job=job)
+        if others:
+            world.fleet.run(*[row.id for row in others])
+    assert world.fleet.job(job).status != JobStatus.IN_PROGRESS
+
+
+@KINDS
 def test_a_job_is_given_up_on(world: World, kind: JobKind) -> None:
     """Where worker after worker died, or none ever came, that is left which its file says; no driver is asked."""
     for request in JOB_REQUESTS[kind.name]:

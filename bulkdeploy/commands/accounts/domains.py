@@ -24,6 +24,7 @@ from bulkdeploy.store.listing import Page
 from bulkdeploy.store.live_rows import reader
 
 DETAILS = ("all", "resource", "min")
+DOMAIN_MAKERS = frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN})
 
 DOMAIN = Response(
     "domain",
@@ -121,7 +122,8 @@ CREATE = Command(
     handler=create_domain,
     shape=Shape.OBJECT,
     response=DOMAIN,
-    roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+    roles=DOMAIN_MAKERS,
+    authorized=DOMAIN_MAKERS,
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
@@ -192,7 +194,8 @@ COMMANDS = (
         description="Deletes a domain; with cleanup all accounts, projects and domains in it, too",
         handler=delete_domain,
         shape=Shape.JOB_SUCCESS,
-        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        roles=DOMAIN_MAKERS,
+        authorized=DOMAIN_MAKERS,
         changes_state=True,
         errors=(PermissionDenied, ResourceInUse),
         parameters=(

@@ -116,6 +116,7 @@ CREATE = Command(
     shape=Shape.OBJECT,
     response=ROLE,
     roles=ROOT_ADMIN_ONLY,
+    authorized=ROOT_ADMIN_ONLY,
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
@@ -135,6 +136,7 @@ UPDATE = Command(
     shape=Shape.OBJECT,
     response=ROLE,
     roles=ROOT_ADMIN_ONLY,
+    authorized=ROOT_ADMIN_ONLY,
     changes_state=True,
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
@@ -153,6 +155,7 @@ CREATE_RULE = Command(
     shape=Shape.OBJECT,
     response=RULE,
     roles=ROOT_ADMIN_ONLY,
+    authorized=ROOT_ADMIN_ONLY,
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
@@ -169,6 +172,7 @@ COMMANDS = (
         shape=Shape.LIST,
         response=ROLE,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         parameters=(
             uuid("id", Entity.ROLE, "only this role"),
             string("name", "only roles of this name"),
@@ -184,6 +188,7 @@ COMMANDS = (
         shape=Shape.LIST,
         response=RULE,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         parameters=(uuid("roleid", Entity.ROLE, "only rules of this role"), *PAGING),
     ),
     CREATE,
@@ -194,6 +199,7 @@ COMMANDS = (
         handler=delete_role,
         shape=Shape.SUCCESS,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         changes_state=True,
         errors=(PermissionDenied, ResourceInUse),
         parameters=(uuid("id", Entity.ROLE, "the role", required=True),),
@@ -205,6 +211,7 @@ COMMANDS = (
         handler=update_role_permission,
         shape=Shape.SUCCESS,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(
@@ -225,6 +232,7 @@ COMMANDS = (
         handler=delete_role_permission,
         shape=Shape.SUCCESS,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(uuid("id", Entity.ROLE_PERMISSION, "the rule", required=True),),

@@ -20,12 +20,13 @@ from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uui
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import KEY, NAME, PASSWORD, PASSWORD_HASH, TIME_ZONE
-from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState, Caller
+from bulkdeploy.domain.accounts import ADMINS, EVERY_ROLE, ROOT_ADMIN_ONLY, AccountState, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.accounts import user_states
 from bulkdeploy.services.accounts import users as service
 from bulkdeploy.services.accounts.users import PreparedUpdate
+from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.store.accounts import users
 from bulkdeploy.store.listing import Page
 
@@ -40,14 +41,15 @@ def list_users(call: Call) -> Page:
 
 
 def get_user(call: Call) -> dict[str, Any]:
-    """The user that has an API key.
+    """Return the user that has an API key.
 
     Raises:
-        InvalidParameter: no user has it.
+        InvalidParameter: no user that the caller may see has the key.
     """
-    row = users.user_by_key(call.connection, call.caller, call.arguments["userapikey"])
+    seen, key = as_found_by_id(call.connection, call.caller), call.arguments["userapikey"]
+    row = users.user_by_key(call.connection, call.caller, seen, key)
     if row is None:
-        raise InvalidParameter("userapikey", call.arguments["userapikey"], "no user has this API key")
+        raise InvalidParameter("userapikey", key, "no user has this API key")
     return row
 
 
@@ -66,8 +68,7 @@ def prepare_update(call: Call) -> PreparedUpdate:
 def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | InvalidParameter:
     """Change a user."""
     user, apis = call.arguments["id"], every_api()
-    refused = service.wrong_password(call.connection, call.caller, apis, user, prepared)
-    if refused is not None:
+    if (refused := service.wrong_password(call.connection, call.caller, apis, user, prepared)) is not None:
         return refused
     service.update_users(call.connection, call.caller, apis, [(user, prepared.given)])
     return users.read_user(call.connection, call.caller, user.id)
@@ -95,16 +96,14 @@ def delete_user(call: Call) -> None:
 
 def register_user_keys(call: Call) -> Mapping[str, Any]:
     """Give a user new keys."""
-    return service.register_user_keys(
-        call.connection, call.system.cipher, call.caller, every_api(), call.arguments["id"]
-    )
+    user = call.arguments["id"]
+    return service.register_user_keys(call.connection, call.system.cipher, call.caller, every_api(), user)
 
 
 def get_user_keys(call: Call) -> Mapping[str, Any]:
     """A user's keys."""
-    return service.get_user_keys(
-        call.connection, call.system.cipher, call.caller, every_api(), call.arguments["id"]
-    )
+    user = call.arguments["id"]
+    return service.get_user_keys(call.connection, call.system.cipher, call.caller, every_api(), user)
 
 
 USER_KEYS = Response(
@@ -251,6 +250,7 @@ COMMANDS = (
     ),
     Command(
         name="getUserKeys",
+        authorized=EVERY_ROLE,
         description="Answers the keys that a user was given last",
         handler=get_user_keys,
         shape=Shape.OBJECT,

@@ -8,6 +8,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import text_map
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE
 
 
 def list_detail_options(call: Call) -> Mapping[str, Any]:
@@ -19,6 +20,7 @@ def list_detail_options(call: Call) -> Mapping[str, Any]:
 COMMANDS = (
     Command(
         name="listDetailOptions",
+        authorized=EVERY_ROLE,
         description="Lists values to choose from for the details of things: there are none, any text is as good",
         handler=list_detail_options,
         shape=Shape.OBJECT,

@@ -7,6 +7,7 @@ from bulkdeploy.declare.discovery import DEEPEST, discover
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import flag, number, objects, text
 from bulkdeploy.declare.responses import Field, Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import UnknownApi
 from bulkdeploy.store.listing import Page
 
@@ -22,7 +23,7 @@ def list_apis(call: Call) -> Page:
     allowed = [
         command
         for command in find_commands().values()
-        if command.open or caller.may_call(command.name, command.roles)
+        if command.open or caller.may_call(command.name, command.authorized)
     ]
     entries = discover(allowed, caller.role_type)
     if wanted is not None:
@@ -47,6 +48,7 @@ def _answer_fields(depth: int) -> tuple[Field, ...]:
 COMMANDS = (
     Command(
         name="listApis",
+        authorized=EVERY_ROLE,
         description="Lists the APIs that the caller may call, with their parameters and answers",
         handler=list_apis,
         shape=Shape.LIST,

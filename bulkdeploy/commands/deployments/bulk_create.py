@@ -77,11 +77,11 @@ PLACE_FIELDS = (
     text("name", "its host name; in a plan, where the entry gives it"),
     text("virtualmachineid", "the VM"),
     text("jobid", "the job that starts it"),
-    text("hostid", "the host that it is placed on"),
-    text("hostname", "the host's name"),
-    text("clusterid", "the host's cluster"),
-    text("podid", "the cluster's pod"),
-    texts("pools", "the storage pools of its volumes, the root disk's first"),
+    text("hostid", "the host that it is placed on", ROOT_ADMIN_ONLY),
+    text("hostname", "the host's name", ROOT_ADMIN_ONLY),
+    text("clusterid", "the host's cluster", ROOT_ADMIN_ONLY),
+    text("podid", "the cluster's pod", ROOT_ADMIN_ONLY),
+    texts("pools", "the storage pools of its volumes, the root disk's first", ROOT_ADMIN_ONLY),
 )
 
 FAILED = objects(

@@ -36,8 +36,8 @@ REMAINING_CAPACITY = Response(
     (
         number("count", "how many more VMs one bulk call could make; of all sizes, where they differ"),
         *REASON_FIELDS,
-        text("losthostid", "with n1: the host that could not be lost, were there one VM more"),
-        text("losthostname", "that host's name"),
+        text("losthostid", "with n1: the host that could not be lost, were there one VM more", ROOT_ADMIN_ONLY),
+        text("losthostname", "that host's name", ROOT_ADMIN_ONLY),
         EXCLUDED,
         objects(
             "sizes",
@@ -61,9 +61,10 @@ REMAINING_CAPACITY = Response(
                 text("podid", "the cluster's pod"),
                 number("count", "VMs that it gets"),
             ),
+            ROOT_ADMIN_ONLY,
         ),
-        objects("before", "the zone as it is", USAGE),
-        objects("after", "the zone with these VMs", USAGE),
+        objects("before", "the zone as it is", USAGE, ROOT_ADMIN_ONLY),
+        objects("after", "the zone with these VMs", USAGE, ROOT_ADMIN_ONLY),
     ),
 )
 

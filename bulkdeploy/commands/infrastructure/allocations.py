@@ -15,12 +15,16 @@ from bulkdeploy.store.listing import Page
 ALLOCATION = Response(
     "allocation",
     (
-        text("consumerid", "who holds it: a virtual machine, a volume, or the job of a migration"),
+        text("consumerid", "who holds it: a virtual machine, a volume, or the job of a migration", ROOT_ADMIN_ONLY),
         text(
             "consumertype",
             "VirtualMachine, Migration (it holds the host that its virtual machine leaves) or Volume",
         ),
-        text("consumername", "the virtual machine's or the volume's name; of a migration, its virtual machine's"),
+        text(
+            "consumername",
+            "the virtual machine's or the volume's name; of a migration, its virtual machine's",
+            ROOT_ADMIN_ONLY,
+        ),
         text("hostid", "the host that is held"),
         text("hostname", "the host's name"),
         text("storageid", "the storage pool that is held"),

@@ -13,12 +13,12 @@ from bulkdeploy.provisioning.kinds.evacuate_host import MODES, PRIMARY_ONLY
 from bulkdeploy.services.infrastructure import evacuation
 
 
-def look_at_host(call: Call) -> bool:
+def look_at_host(call: Call) -> bool | None:
     """Whether the host answers."""
     return evacuation.host_answers(call.connection, call.system, call.arguments["id"])
 
 
-def evacuate_host(call: Call, answers: bool) -> JobTicket | Instead:
+def evacuate_host(call: Call, answers: bool | None) -> JobTicket | Instead:
     """Have a dead host's VMs started elsewhere; the job's result says where. Or its plan."""
     done = evacuation.evacuate_host(
         call.connection,

@@ -13,7 +13,7 @@ from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.parameters import ExactlyOne, boolean, string, strings, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.declare.value_rules import HOST_NAME, TAG, URL
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
 from bulkdeploy.domain.topology import AllocationState, HypervisorType
@@ -83,7 +83,6 @@ def _page(call: Call, host: EntityRef) -> Page:
 
 ALLOCATION_STATES = tuple(state.value for state in AllocationState)
 SWITCHES = ("Enable", "Disable", *ALLOCATION_STATES)
-INFRASTRUCTURE_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 
 ADD = Command(
     name="addHost",

@@ -6,7 +6,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import number
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.store.infrastructure.metrics import count_infrastructure
 
 THERE = (
@@ -30,5 +30,6 @@ COMMANDS = (
         shape=Shape.OBJECT,
         response=Response("infrastructure", tuple(number(name, f"how many {name} there are") for name in THERE)),
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        authorized=ROOT_ADMIN_ONLY,
     ),
 )

@@ -22,7 +22,7 @@ from bulkdeploy.commands.infrastructure.metric_fields import (
 from bulkdeploy.declare.command import Command, Derived
 from bulkdeploy.declare.parameters import Parameter, boolean
 from bulkdeploy.declare.responses import Field
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.capacity import CapacityType, percentage
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.units import GIB
@@ -37,7 +37,6 @@ Extend = Callable[[Call, Sequence[Row]], Sequence[Row]]
 CPU_THRESHOLD = "cluster.cpu.allocated.capacity.disablethreshold"
 MEMORY_THRESHOLD = "cluster.memory.allocated.capacity.disablethreshold"
 POOL_THRESHOLD = "pool.storage.allocated.capacity.disablethreshold"
-INFRASTRUCTURE_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 
 
 def ghz(mhz: float) -> str:
@@ -204,6 +203,7 @@ def _with_metrics(
     *,
     extra_arguments: Mapping[str, Any] | None = None,
     roles: frozenset[RoleType] | None = None,
+    authorized: frozenset[RoleType] = ROOT_ADMIN_ONLY,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
     """A plain list command with more fields; ``asks``: what it is asked for besides, for their sake."""
@@ -218,6 +218,7 @@ def _with_metrics(
             handler=_listing(base, extend, extra_arguments or {}),
             response=replace(base.response, fields=(*base.response.fields, *fields)),
             roles=base.roles if roles is None else roles,
+            authorized=authorized,
             parameters=(*base.parameters, *parameters),
         )
 
@@ -229,8 +230,8 @@ OF_ZONES = (*ZONE, *PLACE)
 NO_MACHINES = boolean("system", "accepted and without effect: machines are not measured")
 
 DERIVED = (
-    _with_metrics("listVirtualMachines", "virtual machines", VIRTUAL_MACHINE, _of_vms),
-    _with_metrics("listVolumes", "volumes", VOLUME, _of_volumes),
+    _with_metrics("listVirtualMachines", "virtual machines", VIRTUAL_MACHINE, _of_vms, authorized=EVERY_ROLE),
+    _with_metrics("listVolumes", "volumes", VOLUME, _of_volumes, authorized=EVERY_ROLE),
     _with_metrics("listHosts", "hosts", HOST, _of_hosts),
     _with_metrics("listClusters", "clusters", (*CLUSTER, *PLACE), _of_clusters, extra_arguments=CAPACITY),
     _with_metrics("listZones", "zones", OF_ZONES, _of_zones, extra_arguments=CAPACITY, roles=INFRASTRUCTURE_ADMINS),

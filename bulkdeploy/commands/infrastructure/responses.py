@@ -2,7 +2,7 @@
 
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, objects, text, text_map
 from bulkdeploy.declare.responses import Field, Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
 
 HOST = Response(
     "host",
@@ -66,7 +66,7 @@ CLUSTER: tuple[Field, ...] = (text("clusterid", "the cluster"), text("clusternam
 
 CAPACITY_FIELDS = (*AMOUNTS, *POD, *CLUSTER)
 
-ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS)
+ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS, INFRASTRUCTURE_ADMINS)
 POD_CAPACITY = objects("capacity", "what the pod holds, with showcapacities", (*AMOUNTS, *POD))
 CLUSTER_CAPACITY = objects("capacity", "what the cluster holds, with showcapacities", CAPACITY_FIELDS)
 

@@ -26,11 +26,14 @@ ALERT = Response(
 
 INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 
+HIGHEST_TYPE = 2**15 - 1
+"""Types are small numbers in CloudStack, too; the database keeps them in two bytes."""
+
 CHOOSING = ("ids", "type", "startdate", "enddate")
 
 WHICH = (
     uuids("ids", Entity.ALERT, "these alerts"),
-    integer("type", "alerts of this type", minimum=0),
+    integer("type", "alerts of this type", minimum=0, maximum=HIGHEST_TYPE),
     Parameter("startdate", WireType.DATE, "alerts from this day or moment on"),
     Parameter("enddate", WireType.DATE, "alerts up to this day's end or this moment"),
 )
@@ -77,7 +80,7 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.ALERT, "only this alert"),
             string("name", "only alerts of this name, such as ALERT.COMPUTE.HOST"),
-            integer("type", "only alerts of this type", minimum=0),
+            integer("type", "only alerts of this type", minimum=0, maximum=HIGHEST_TYPE),
             *PAGING,
         ),
     ),

@@ -74,6 +74,7 @@ UPDATE = Command(
     shape=Shape.OBJECT,
     response=SECURITY_GROUP,
     roles=ROOT_ADMIN_ONLY,
+    authorized=ROOT_ADMIN_ONLY,
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(

@@ -31,7 +31,7 @@ FIELDS = (
     text("vlan", "its VLAN: vlan://100 or vlan://untagged"),
     flag("forvirtualnetwork", "whether they are public addresses; false: of guests"),
     text("zoneid", "its zone"),
-    text("networkid", "the guest network it belongs to"),
+    text("networkid", "the guest network it belongs to", ROOT_ADMIN_ONLY),
     text("physicalnetworkid", "the physical network that carries it"),
     text("podid", "the only pod whose VMs get its addresses"),
     text("podname", "the pod's name"),

@@ -8,6 +8,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.drivers.driver import ConsoleKind
@@ -55,6 +56,7 @@ def create_endpoint(call: Call) -> dict[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="createConsoleEndpoint",
+        authorized=EVERY_ROLE,
         description="Opens the console of a running virtual machine for one viewer, within 60 seconds",
         since="4.18.0",
         handler=create_endpoint,

@@ -179,6 +179,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.LIST,
         response=UNMANAGED_INSTANCE,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         errors=(ResourceUnavailable,),
         parameters=(CLUSTER, string("name", "only the guest of this name or id"), *PAGING),
     ),
@@ -190,6 +191,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         errors=(PermissionDenied, ResourceLimitExceeded, ResourceUnavailable),
         changes_state=True,
         parameters=(
@@ -217,6 +219,7 @@ COMMANDS: tuple[Command, ...] = (
         handler=unmanage_virtual_machine,
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),

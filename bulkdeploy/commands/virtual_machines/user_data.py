@@ -15,6 +15,7 @@ from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, ValueRule
+from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.deployments import registered_user_data
@@ -68,6 +69,7 @@ VARIABLES = ValueRule(
 
 REGISTER = Command(
     name="registerUserData",
+    authorized=EVERY_ROLE,
     description="Registers user data under a name",
     handler=register_user_data,
     shape=Shape.OBJECT,
@@ -90,6 +92,7 @@ REGISTER = Command(
 COMMANDS = (
     Command(
         name="listUserData",
+        authorized=EVERY_ROLE,
         description="Lists registered user data",
         handler=list_user_data,
         shape=Shape.LIST,
@@ -106,6 +109,7 @@ COMMANDS = (
     REGISTER,
     Command(
         name="deleteUserData",
+        authorized=EVERY_ROLE,
         description="Deletes registered user data; VMs made with it keep theirs",
         handler=delete_user_data,
         shape=Shape.SUCCESS,

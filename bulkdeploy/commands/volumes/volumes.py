@@ -28,7 +28,7 @@ from bulkdeploy.declare.parameters import (
 )
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
@@ -321,6 +321,7 @@ COMMANDS = (
     ),
     Command(
         name="destroyVolume",
+        authorized=EVERY_ROLE,
         description="Deletes a volume that no VM has: there is nothing to recover it from",
         handler=destroy_volume,
         shape=Shape.JOB,

@@ -25,6 +25,7 @@ from bulkdeploy.cloudstack.client import (
     rows_in,
 )
 from bulkdeploy.domain.addresses import GENERATED_MACS
+from bulkdeploy.domain.topology import HostState
 from bulkdeploy.domain.units import GIB, MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
@@ -146,6 +147,15 @@ class CloudStackDriver(HypervisorDriver):
                 call.check_place("stop", row)
                 call.stop("stop", row, forced=forced)
             self._records.fences.release(guest_uuid, fence)
+
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver: CloudStack knows whether its host is Up."""
+        named = {"id": urlsplit(host.url or "").hostname or host.name, "type": "Routing"}
+        try:
+            rows = rows_in(self._calls.call("listHosts", named, timeout_s=timeout_s))
+        except (CallRefused, NotAnswered):
+            return False
+        return any(row["state"] == HostState.UP for row in rows)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a VM that does not run counts as absent."""

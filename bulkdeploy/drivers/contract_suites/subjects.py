@@ -85,6 +85,7 @@ class Rig:
         fail_next: makes the next call fail in the given step, with what was done before it left behind.
         start_steps: the steps of a start, in their order, as ``fail_next`` and errors name them.
         subjects: what guests are made of.
+        release: records that a guest is on no host any more, as the service does when its host is declared off.
     """
 
     driver: HypervisorDriver
@@ -92,6 +93,7 @@ class Rig:
     fail_next: Callable[[str], None]
     start_steps: Sequence[str] = ("volume", "network", "boot")
     subjects: Subjects = field(default_factory=Subjects)
+    release: Callable[[UUID], None] = field(default=lambda _: None)
 
     def new_guest(self) -> GuestSpec:
         """A guest that does not exist yet."""

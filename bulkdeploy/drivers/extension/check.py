@@ -1,6 +1,7 @@
 """Does an executable keep CloudStack's Extension protocol? Every action is run on a guest that is removed again."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -86,6 +87,7 @@ class _Trial:
         yield "reboot", lambda: self._then("reboot", ON), "after it the guest runs"
         vnc = 'print {"console": {"protocol": "vnc", "host": "...", "port": "...", "password": "..."}}'
         yield "getconsole", self._console, f"{vnc}, or end with exit code 1 where guests have no screens"
+        yield "stop, before delete", lambda: self._then("stop", OFF), "a guest is stopped before it is deleted"
         yield "delete", lambda: self._then("delete", UNKNOWN), "after it status fails, or says neither on nor off"
         yield (
             "delete, again",
@@ -94,12 +96,10 @@ class _Trial:
         )
 
     def clean_up(self) -> None:
-        """Delete the guest, if it may exist."""
-        if self._began:
-            try:
-                self._run("delete")
-            except ActionFailed:
-                return
+        """Stop and delete the guest, if it may exist; executables may refuse to delete a guest that runs."""
+        for action in ("stop", "delete") if self._began else ():
+            with suppress(ActionFailed):
+                self._run(action)
 
     def _refused(self) -> str:
         try:

@@ -8,6 +8,7 @@ data volumes and no live migration. Screens are VNC servers that ``getconsole`` 
 """
 
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,6 +51,12 @@ from bulkdeploy.drivers.turns import Turns
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 KEPT_UNDER = "extension"
+GONE = "gone"
+"""State of a guest that was made, and that its host does not have any more."""
+
+AGAIN_S = 0.5
+"""Pause before an executable that answered a taken identity is asked again, in seconds."""
+
 ANY_TEMPLATE = "default"
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
@@ -75,13 +82,17 @@ class Made(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of a guest: ``vm``, what the protocol calls cloudstack.vm.details, with prepare's answer."""
+    """What is kept of a guest: ``vm``, what the protocol calls cloudstack.vm.details, with prepare's answer.
+
+    ``host`` is the uuid of the host that had the guest last. A stopped guest is asked for there.
+    """
 
     vm: dict[str, Any]
     external: dict[str, str]
     sizes: tuple[int, int, int]
     volumes: tuple[tuple[str, str, int], ...]
     made: Made = Made.NO
+    host: str = ""
 
     @property
     def name(self) -> str:
@@ -109,6 +120,7 @@ class ExtensionDriver(HypervisorDriver):
             options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
         )
         self._turns = Turns()
+        self._turn_name = f"extension {options.executable}"
 
     @classmethod
     def from_options(cls, options: ExtensionOptions) -> Self:
@@ -126,13 +138,13 @@ class ExtensionDriver(HypervisorDriver):
             raise DriverError("connect", ANY_HOST, str(error), transient=False) from error
         return model
 
-    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """See HypervisorDriver; an extension without ``statuses`` is believed to."""
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
+        """See HypervisorDriver; an extension without ``statuses`` cannot tell."""
         try:
-            self._states(host, timeout_s)
+            states = self._states(host, timeout_s)
         except DriverError:
             return False
-        return True
+        return None if states is None else True
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
@@ -146,10 +158,9 @@ class ExtensionDriver(HypervisorDriver):
                 call.keep(self._new(guest))
                 call.make()
             elif call.kept.made is Made.MAYBE:
-                if call.find() != ON:
-                    call.make_again()
-            elif call.look() == OFF:
-                call.start()
+                call.make_after_lost_answer(self._new(guest))
+            else:
+                call.start_again()
             call.keep(replace(call.known, made=Made.YES))
 
     def ensure_stopped(
@@ -161,6 +172,29 @@ class ExtensionDriver(HypervisorDriver):
             call.fenced_here("stop")
             call.stop()
             self._records.fences.release(guest_uuid, fence)
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Where the guest belongs, and what is kept of it, stays as it is."""
+        with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
+            call.raise_fence_elsewhere("stop")
+            if call.kept is not None and call.kept.made is not Made.NO and call.find() == ON:
+                call.stop_here()
+
+    def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
+        """See HypervisorDriver. ``statuses`` of the host says which guests of ours run there.
+
+        Without ``statuses`` the guests that belong to no host are asked for one by one.
+        """
+        states = self._states(host, timeout_s)
+        for guest_uuid, fenced in self._records.fences.kept().items():
+            known = _Kept.of(fenced)
+            if known is None or known.made is Made.NO or guest_uuid in kept:
+                continue
+            if states is None and fenced.host_uuids:
+                continue
+            if states is None or states.get(known.name) == ON:
+                fence = self._records.fences.highest(guest_uuid)
+                self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a guest that is to be on no host counts as absent."""
@@ -236,7 +270,8 @@ class ExtensionDriver(HypervisorDriver):
         template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
         image = None if template is None else self._records.directory.template(template)
         known = self._options.templates
-        external = known.get(image.name if image else ANY_TEMPLATE, known.get(ANY_TEMPLATE, {}))
+        named = None if image is None else image.named_in(known)
+        external = known.get(ANY_TEMPLATE, {}) if named is None else named
         volumes = tuple((str(one.uuid), str(one.pool_uuid), one.size_bytes) for one in guest.volumes)
         return _Kept(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
 
@@ -324,6 +359,10 @@ class _Call(FencedCall):
         """See FencedCall."""
         return self._read(super().fenced_here(step))
 
+    def raise_fence_elsewhere(self, step: str) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().raise_fence_elsewhere(step))
+
     def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
         """See FencedCall."""
         return self._read(super().claim(step, volume_uuids))
@@ -332,11 +371,14 @@ class _Call(FencedCall):
         self.kept = _Kept.of(fenced)
         if self.host is None:
             hosts = self._driver._records.directory.hosts()
-            self.host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
+            may_have = fenced.host_uuids or ({UUID(self.kept.host)} if self.kept and self.kept.host else set())
+            self.host = next((host for host in hosts if host.uuid in may_have), None)
         return fenced
 
     def keep(self, kept: _Kept | None) -> None:
-        """Remember this of the guest."""
+        """Remember this of the guest, and which host has it."""
+        if kept is not None and self.host is not None:
+            kept = replace(kept, host=str(self.host.uuid))
         try:
             self.fences.keep(self.guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self.fence)
         except Overtaken as error:
@@ -344,13 +386,13 @@ class _Call(FencedCall):
         self.kept = kept
 
     def make(self) -> None:
-        """Prepare a guest that does not exist, and create it; nothing is kept of a refusal that left nothing."""
+        """Prepare a guest that does not exist, and create it.
+
+        If the executable refuses the creation, what has the prepared identity is not this call's work: somebody
+        else may have taken the identity first. It is left alone, and the next attempt prepares another identity.
+        """
         new = self.known
-        try:
-            vm = prepared(new.vm, self._run("prepare"))
-        except WrongAnswer as error:
-            raise self.error("boot", f"prepare: {error}") from error
-        self.keep(replace(new, vm=vm, external={**new.external, **without_prefix(vm.get("details"))}))
+        self._prepare()
         before = self.find()
         if before == ON:
             self.keep(new)
@@ -359,12 +401,65 @@ class _Call(FencedCall):
         try:
             self._create()
         except DriverError as error:
-            if not error.unanswered and (before != UNKNOWN or self.find() == UNKNOWN):
+            if not error.unanswered and (before != UNKNOWN or not self._is_certainly_there()):
                 self.keep(new)
             raise
 
-    def make_again(self) -> None:
-        """Delete what is left of a creation of which no answer was heard, and create the same guest anew."""
+    def _prepare(self) -> None:
+        """Run ``prepare`` until it answers an identity that no other guest of ours is being created with.
+
+        An executable that takes the next free number reserves nothing: calls that prepare at the same time get the
+        same number, until one of them has begun to create its guest.
+        """
+        new = self.known
+        while True:
+            try:
+                vm = prepared(new.vm, self._run("prepare"))
+            except WrongAnswer as error:
+                raise self.error("boot", f"prepare: {error}") from error
+            details = vm.get("details") or {}
+            with self._driver._records.clusters.turn(self._driver._turn_name, timeout_s=self.left):
+                other = self._other_with(details) if self._driver._options.details_identify else None
+                if other is None:
+                    self.keep(replace(new, vm=vm, external={**new.external, **without_prefix(details)}))
+                    return
+            if self.is_over:
+                text = (
+                    f"prepare answers the details of guest {other}, which is being created: {', '.join(details)}."
+                    " If details do not identify a guest, set driver.extension.details_identify = false"
+                )
+                raise DriverError("boot", self.host_name, text, transient=True)
+            time.sleep(AGAIN_S)
+
+    def _other_with(self, details: Mapping[str, Any]) -> UUID | None:
+        """Return another guest of ours that may be there with exactly these details, or None.
+
+        A guest that was made is there under its number, which no executable answers again; where ``statuses`` is
+        missing, it is taken for there.
+        """
+        if not details:
+            return None
+        alike = self.fences.guests_with({KEPT_UNDER: {"vm": {"details": dict(details)}}})
+        for guest_uuid, fenced in alike.items():
+            kept = _Kept.of(fenced)
+            is_made = kept is not None and kept.made is Made.YES
+            if guest_uuid != self.guest and not (is_made and self._driver._options.statuses):
+                return guest_uuid
+        return None
+
+    def make_after_lost_answer(self, new: _Kept) -> None:
+        """Have the guest run after a creation of which no answer was heard.
+
+        What runs under the guest's identity and its name is the guest. If nothing has them, the guest is prepared
+        anew. What else has the identity belongs to somebody else and is left alone.
+        """
+        found = self.find_ours()
+        if found == ON:
+            return
+        if found == UNKNOWN and self._driver._options.statuses:
+            self.keep(new)
+            self.make()
+            return
         self._run("delete")
         self._create()
 
@@ -373,10 +468,18 @@ class _Call(FencedCall):
         self._run("create")
         self._give_way()
 
-    def start(self) -> None:
-        """Start a guest that exists and does not run."""
-        self._run("start")
-        self._give_way()
+    def start_again(self) -> None:
+        """Start a guest that was made before, unless it runs. A guest that is gone is not made anew."""
+        found = self.look()
+        if found == GONE:
+            reason = (
+                f"the hypervisor does not have guest {self.known.name} and its disk any more; restoreVirtualMachine"
+                " makes them anew from the template"
+            )
+            raise self.error("volume", reason)
+        if found == OFF:
+            self._run("start")
+            self._give_way()
 
     def _give_way(self) -> None:
         """Undo what was done by a call that was overtaken meanwhile, unless a later one has the guest run."""
@@ -393,37 +496,78 @@ class _Call(FencedCall):
         """Stop the guest, if it runs; what may be left of a creation of which no answer was heard is deleted."""
         if self.kept is None or self.kept.made is Made.NO:
             return
-        if self.known.made is Made.MAYBE and self.find() == UNKNOWN:
-            self._run("delete")
+        if self.known.made is Made.MAYBE and self.find_ours() == UNKNOWN:
+            if not self._driver._options.statuses:
+                self._run("delete")
             self.keep(replace(self.known, made=Made.NO))
         elif self.look() == ON:
             self._run("stop")
 
+    def stop_here(self) -> None:
+        """Stop the guest, which runs on the call's host."""
+        self._run("stop")
+
     def delete(self) -> None:
         """Remove the guest, running or not, and what is kept of it."""
         if self.known.made is not Made.NO:
-            if self.find() == ON:
-                self._run("stop")
-            self._run("delete")
+            found = self.find()
+            is_certain = self.known.made is Made.YES or not self._driver._options.statuses
+            if (found == UNKNOWN and is_certain) or self.find_ours() != UNKNOWN:
+                if found == ON:
+                    self._run("stop")
+                self._run("delete")
         self.keep(None)
 
     def find(self) -> str:
-        """What the guest does; UNKNOWN where none answers to its name, which extensions may call an error."""
+        """Return what the owner of the guest's identity does; UNKNOWN if nothing has it, or ``status`` fails."""
         try:
             return self._state()
         except DriverError:
             return UNKNOWN
 
+    def find_ours(self) -> str:
+        """Return what the guest does; UNKNOWN if nothing has its identity, or what has it bears another name.
+
+        Raises:
+            DriverError: ``statuses`` failed, so that nobody knows whose guest it is.
+        """
+        found = self.find()
+        return UNKNOWN if found != UNKNOWN and self._has_other_name() else found
+
+    def _has_other_name(self) -> bool:
+        """Return whether no guest of the host bears the guest's name; False if the executable cannot tell."""
+        states = None if self.host is None else self._driver._states(self.host, self.left)
+        return states is not None and self.known.name not in states
+
+    def _is_certainly_there(self) -> bool:
+        """Return whether a guest of this name and identity is there."""
+        if not self._driver._options.statuses or self.host is None:
+            return False
+        try:
+            return self.find_ours() != UNKNOWN
+        except DriverError:
+            return False
+
     def look(self) -> str:
-        """What a guest that exists does.
+        """Return what a guest that was made does; GONE if ``statuses`` shows that no guest of its name is there.
 
         Raises:
             DriverError: it can not be seen.
         """
-        state = self._state()
-        if state == UNKNOWN:
-            raise DriverError("look", self.host_name, "status: the state of the guest is unknown", transient=True)
-        return state
+        state = self._state_or_failure()
+        if self._has_other_name():
+            return GONE
+        if isinstance(state, str) and state != UNKNOWN:
+            return state
+        if isinstance(state, DriverError):
+            raise state
+        raise DriverError("look", self.host_name, "status: the state of the guest is unknown", transient=True)
+
+    def _state_or_failure(self) -> str | DriverError:
+        try:
+            return self._state()
+        except DriverError as error:
+            return error
 
     def _state(self) -> str:
         return self._driver._state(self.host, self.known, self.left)

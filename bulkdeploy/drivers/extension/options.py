@@ -16,10 +16,15 @@ class ExtensionOptions(DriverOptions):
     )
     templates: dict[str, dict[str, str]] = Field(
         default_factory=dict,
-        description="What it gets as externaldetails.virtualmachine, by the name of our template, or default.",
+        description="What it gets as externaldetails.virtualmachine, by the uuid of our template, by the name of "
+        "one that a root admin owns, or default.",
     )
     statuses: bool = Field(
         default=True, description="Whether it has the action statuses; else guests are looked at one by one."
+    )
+    details_identify: bool = Field(
+        default=True,
+        description="Whether what prepare answers identifies a guest: no two guests then have the same details.",
     )
     actions_at_once: int = Field(default=8, ge=1, le=1000, description="Most actions of one worker process.")
 

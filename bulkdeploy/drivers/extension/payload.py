@@ -82,7 +82,8 @@ def power_of_word(word: object) -> str:
 def vm_of(guest: GuestSpec) -> dict[str, Any]:
     """A guest as the protocol's ``cloudstack.vm.details``: memory in bytes, nics in order; user data base64.
 
-    ``id`` is the number in the guest's name, as CloudStack's is.
+    ``id`` is the number in the guest's name, as CloudStack's is. As in CloudStack's payloads, what is not known is
+    left out: no value is null.
     """
     number = re.fullmatch(r"i-\d+-(\d+)-.*", guest.name)
     memory_bytes = guest.memory_mib << 20
@@ -97,23 +98,29 @@ def vm_of(guest: GuestSpec) -> dict[str, Any]:
         "minRam": memory_bytes,
         "maxRam": memory_bytes,
         "details": {},
-        "userData": guest.user_data,
+        **_known({"userData": guest.user_data}),
         "nics": [
-            {
-                "deviceId": number,
-                "uuid": str(nic.uuid),
-                "mac": nic.mac_address,
-                "ip": nic.ip_address,
-                "netmask": nic.netmask,
-                "gateway": nic.gateway,
-                "dns1": nic.dns[0] if nic.dns else None,
-                "defaultNic": nic.is_default,
-                "broadcastType": "Vlan" if nic.vlan else "Native",
-                "broadcastUri": f"vlan://{nic.vlan}" if nic.vlan else None,
-            }
+            _known(
+                {
+                    "deviceId": number,
+                    "uuid": str(nic.uuid),
+                    "mac": nic.mac_address,
+                    "ip": nic.ip_address,
+                    "netmask": nic.netmask,
+                    "gateway": nic.gateway,
+                    "dns1": nic.dns[0] if nic.dns else None,
+                    "defaultNic": nic.is_default,
+                    "broadcastType": "Vlan" if nic.vlan else "Native",
+                    "broadcastUri": f"vlan://{nic.vlan}" if nic.vlan else None,
+                }
+            )
             for number, nic in enumerate(guest.nics)
         ],
     }
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,11 @@ SHOWN_CHARACTERS = 500
 REFUSED = ("error", "failed", "failure")
 HIDDEN = "****"
 
+READ = ("prepare", "status", "statuses", "getconsole")
+"""Actions whose JSON is read; ``status`` may print a bare word.
+
+The others may print plain text: as for CloudStack, their exit code says how they ended."""
+
 
 class ActionFailed(Exception):
     """An action ended without success; ``unanswered``: it may have been done all the same."""
@@ -80,11 +85,17 @@ class Program:
         try:
             answer = json.loads(printed)
         except ValueError as error:
+            if action == "status":
+                return {"power_state": printed.strip()}
+            if action not in READ:
+                return {}
             raise ActionFailed(
                 f"{action}: what it printed is not JSON: {self._shown(printed)}", unanswered=True
             ) from error
-        if isinstance(answer, str):
-            return {"power_state": answer}  # CloudStack takes a bare word, too
+        if isinstance(answer, str) and action == "status":
+            return {"power_state": answer}
+        if not isinstance(answer, dict) and action not in READ:
+            return {}
         if not isinstance(answer, dict):
             raise ActionFailed(f"{action}: what it printed is no JSON object", unanswered=True)
         if answer.get("success") is False or str(answer.get("status", "")).lower() in REFUSED:

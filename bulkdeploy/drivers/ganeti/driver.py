@@ -152,6 +152,15 @@ class GanetiDriver(BatchDriver):
         nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
         return [_state_of(host, nodes.get(node_of(host))) for host in hosts]
 
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver: the master asks the node for its memory, which a dead node does not tell."""
+        try:
+            named = ["=", "name", node_of(host)]
+            rows = self._rapi.query("node", ("offline", "mtotal"), named, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed):
+            return False
+        return any(not offline and memory is not None for offline, memory in rows)
+
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
         """See HypervisorDriver: what others' instances, and the failure of another node, leave of each node's."""
         memory = self._memory("look", timeout_s)
@@ -289,6 +298,14 @@ class GanetiDriver(BatchDriver):
         if found.node != node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. An instance has one primary node: only where that is the host does it end."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.raise_fence_elsewhere("stop")
+        found = call.look("stop")
+        if found is not None and found.node == node_of(host) and (found.runs or found.wanted):
+            call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: it goes with the instance that it was left with."""
@@ -697,8 +714,9 @@ class _Call(FencedCall):
         wanted = self._driver._options.operating_systems
         template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
         image = None if template is None else self._driver._records.directory.template(template)
-        if image is not None and image.name in wanted:
-            return wanted[image.name]
+        named = None if image is None else image.named_in(wanted)
+        if named is not None:
+            return named
         if "default" not in wanted:
             name = "without a template" if image is None else f"of template {image.name}"
             text = f"option operating_systems must name the OS of guests {name}, or a default"

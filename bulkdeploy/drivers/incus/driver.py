@@ -10,8 +10,9 @@ import hashlib
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
@@ -66,7 +67,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
-from bulkdeploy.drivers.records import Pool
+from bulkdeploy.drivers.records import CopyState, Pool, TemplateImage
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -181,16 +182,8 @@ class IncusDriver(HypervisorDriver):
 
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
-
-        def look(host: HostAddress) -> str | None:
-            call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            member = call.here()
-            where = path_of() if member is None else path_of("cluster", "members", member, "state")
-            call.send("look", "GET", where)
-            return member
-
         instances = self._instances("look", timeout_s)
-        looks = call_each(hosts, look)
+        looks = call_each(hosts, lambda host: self._request_member_state(host, timeout_s))
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -200,6 +193,23 @@ class IncusDriver(HypervisorDriver):
             found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
 
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver: the member itself is asked, through whichever member answers."""
+        (found,) = call_each([host], lambda one: self._request_member_state(one, timeout_s))
+        return not isinstance(found, DriverError)
+
+    def _request_member_state(self, host: HostAddress, timeout_s: float) -> str | None:
+        """Ask a member for its state, and return its name; None if there is one server only.
+
+        Raises:
+            DriverError: the member does not answer.
+        """
+        call = _Call(self, host, UUID(int=0), 0, timeout_s)
+        member = call.here()
+        where = path_of() if member is None else path_of("cluster", "members", member, "state")
+        call.send("look", "GET", where)
+        return member
+
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """See HypervisorDriver: the cluster tells of all its members."""
         return self._events.ended() if hosts else frozenset()
@@ -208,24 +218,40 @@ class IncusDriver(HypervisorDriver):
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: Incus itself brings an image to the members and pools that need it."""
-        del pool_uuid
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
-        if image.name in self._options.images:
+        if image.named_in(self._options.images) is not None:
             return
         call = _Call(self, host, template_uuid, 0, timeout_s)
-        alias = path_of("images", "aliases", image_alias(template_uuid))
+        alias = path_of("images", "aliases", image_alias(image))
         if call.find("template", alias) is not None:
             return
         with self._turns.of(template_uuid, "template", call.host_name, timeout_s=call.left):
-            if call.find("template", alias) is not None:
-                return
-            with opened_image(image, host.name, FORMATS) as (stream, size_bytes):
-                chunks = Hashed(checked_chunks(image, host.name, stream, size_bytes))
+            if call.find("template", alias) is None:
+                self._import(call, image, pool_uuid)
+
+    def _import(self, call: "_Call", image: TemplateImage, pool_uuid: UUID) -> None:
+        """Import an image once, counted as its owner's and in the first pool that needs it."""
+        copies, made = self._records.copies, False
+        copy = copies.begin(image.uuid, pool_uuid, image.checksum)
+        if copy.state is CopyState.UNDER_WAY:
+            reason = f"template {image.name} is being imported by another worker"
+            raise DriverError("template", call.host_name, reason, transient=True)
+        try:
+            with opened_image(image, call.host_name, FORMATS, self._records.fetcher) as opened:
+                refusal = copies.admit(image.uuid, pool_uuid, opened.file_bytes, opened.disk_bytes)
+                if refusal is not None:
+                    reason = f"template {image.name}: {refusal}"
+                    raise DriverError("template", call.host_name, reason, transient=False)
+                report = partial(copies.report, image.uuid, pool_uuid, copy.attempt)
+                chunks = Hashed(opened.chunks(lambda percent: report(percent) or copy.state is CopyState.READY))
                 call.run("template", "POST", path_of("images"), chunks, tolerate=ALREADY)
-            body = {"name": image_alias(template_uuid), "target": chunks.sha256, "description": image.name}
+            body = {"name": image_alias(image), "target": chunks.sha256, "description": image.name}
             call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
+            made = True
+        finally:
+            copies.end(image.uuid, pool_uuid, copy.attempt, made=made)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
         """What an instance's root disk starts from, in Incus' words."""
@@ -233,8 +259,10 @@ class IncusDriver(HypervisorDriver):
         if template is None:
             return {"type": "none"}
         image = self._records.directory.template(template)
-        named = image_alias(template) if image is None else self._options.images.get(image.name)
-        alias = named or image_alias(template)
+        if image is None:
+            raise DriverError("volume", ANY_HOST, f"there is no template {template}", transient=False)
+        named = image.named_in(self._options.images)
+        alias = named or image_alias(image)
         is_fingerprint = named is not None and FINGERPRINT.fullmatch(alias) is not None
         return {"type": "image", ("fingerprint" if is_fingerprint else "alias"): alias}
 
@@ -276,6 +304,15 @@ class IncusDriver(HypervisorDriver):
             call.close("stop", patience_s=0.0 if forced else self._options.shutdown_seconds)
             self._records.fences.release(guest_uuid, fence)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. The instance stays, gated; one that is on another member is left alone."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
+            call.raise_fence_elsewhere("stop")
+            found = call.look("stop")
+            if found is not None and found.member == call.here():
+                call.close("stop", patience_s=0.0)
+
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
@@ -304,6 +341,7 @@ class IncusDriver(HypervisorDriver):
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "delete", call.host_name, timeout_s=call.left):
             call.fenced_here("delete")
+            call.settle("delete")
             found = call.close("delete", patience_s=0.0)
             if found is not None and (found.root is None or found.root.uuid in volume_uuids):
                 call.run("delete", "DELETE", call.path, tolerate=("not found",))
@@ -470,6 +508,7 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver: instances that run, or are to run."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
+        call.require_members("list", hosts)
         for one in self._instances("list", LOOK_SECONDS):
             if one.member in hosts:
                 if not one.is_seen:
@@ -481,6 +520,7 @@ class IncusDriver(HypervisorDriver):
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
         for one in self._instances("list", LOOK_SECONDS):
             if one.root is not None:
                 yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
@@ -586,6 +626,30 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
         except NotAnswered as error:
             raise failure(step, self.host_name, error) from error
+
+    def settle(self, step: str) -> None:
+        """Wait for operations on the instance whose answer was lost; what they make is there afterwards."""
+        try:
+            self._driver._incus.wait_for_operations(self.path, timeout_s=self.left)
+        except (Refused, NotAnswered) as error:
+            raise failure(step, self.host_name, error) from error
+
+    def require_members(self, step: str, names: Collection[str | None]) -> None:
+        """Require that all of these members are online; None stands for a server that is no cluster.
+
+        The cluster leaves out volumes of a silent member, and does not know what its instances do. A list without
+        them would show them as lost.
+
+        Raises:
+            DriverError: a member is silent, so that a list would not be whole.
+        """
+        if not set(names) - {None}:
+            return
+        members = self.send(step, "GET", path_of("cluster", "members"), recursion=1).value or ()
+        for member in members:
+            if member["server_name"] in names and member["status"] != "Online":
+                reason = f"member {member['server_name']} is {member['status']}: what it has is unknown"
+                raise DriverError(step, member["server_name"], reason, transient=True)
 
     def server(self) -> dict[str, Any]:
         """What the server says of itself."""
@@ -849,9 +913,9 @@ def member_of(host: HostAddress) -> str:
     return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 
-def image_alias(template_uuid: UUID) -> str:
+def image_alias(image: TemplateImage) -> str:
     """What an imported image is called in Incus."""
-    return f"bulkdeploy-{template_uuid}"
+    return f"bulkdeploy-{image.key}"
 
 
 def access_of(options: IncusOptions) -> Access:

@@ -2,12 +2,19 @@
 
 import base64
 import json
+import zlib
 from collections.abc import Mapping
 from uuid import UUID
 
 from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
 from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.incus.options import IncusOptions
+
+GZIP = b"\x1f\x8b"
+"""The first bytes of compressed user data."""
+
+MOST_USER_DATA_BYTES = 1 << 20
+"""Larger user data is not decompressed."""
 
 
 def cloud_init_keys(guest: GuestSpec, names: Mapping[UUID, str] | None, options: IncusOptions) -> dict[str, str]:
@@ -20,10 +27,26 @@ def cloud_init_keys(guest: GuestSpec, names: Mapping[UUID, str] | None, options:
     """
     if not options.cloud_init:
         return {}
-    user_data = base64.b64decode(guest.user_data).decode() if guest.user_data else CLOUD_CONFIG
+    user_data = _text_of(base64.b64decode(guest.user_data)) if guest.user_data else CLOUD_CONFIG
     vendor_data = {"hostname": guest.host_name or guest.name, "ssh_authorized_keys": list(guest.public_keys)}
     return {
         "cloud-init.user-data": user_data,
         "cloud-init.vendor-data": CLOUD_CONFIG + json.dumps(vendor_data),
         "cloud-init.network-config": json.dumps(network_config(guest.nics, names)),
     }
+
+
+def _text_of(user_data: bytes) -> str:
+    """Return user data as text, which is all that Incus takes; compressed user data is decompressed.
+
+    Raises:
+        UnicodeDecodeError: the user data is not text.
+    """
+    if not user_data.startswith(GZIP):
+        return user_data.decode()
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        decompressed = decompressor.decompress(user_data, MOST_USER_DATA_BYTES)
+    except zlib.error:
+        return user_data.decode()
+    return (decompressed if decompressor.eof else user_data).decode()

@@ -18,7 +18,14 @@ from bulkdeploy.drivers.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp,
 from bulkdeploy.drivers.driver import DriverError
 
 WAIT_S = 30
-"""How long one request waits for an operation; then it is asked for again."""
+"""How long one request waits for an operation, in seconds; then it is asked for again.
+
+If the operation has not ended by then, Incus 6.0 answers 500 "context deadline exceeded"; later releases answer
+with the operation.
+"""
+
+ANSWER_S, REPEAT_S = 5.0, 0.5
+"""How much later than that the answer may come, and the pause before the next request."""
 
 NOT_FOUND, CHANGED = 404, 412
 UNDER_WAY = (103, 104, 105)
@@ -188,20 +195,54 @@ class Incus:
         """
         end = time.monotonic() + timeout_s
         begun = self.send(method, path, body, timeout_s=timeout_s, if_match=if_match, **query).value
-        while begun.get("status_code") in UNDER_WAY:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise NotAnswered(f"operation {begun['id']} has not ended in {timeout_s:.0f} s")
-            where = path_of("operations", begun["id"], "wait")
-            try:
-                begun = self.send("GET", where, timeout_s=left, timeout=max(1, min(WAIT_S, int(left)))).value
-            except Refused as error:
-                if error.code == NOT_FOUND and "not found" in error.text.lower():
-                    return {}  # it has ended and is forgotten, or its member has died: who asked looks
-                raise
+        begun = self._wait_until_ended(begun, end)
         if begun.get("err"):
             raise OperationFailed(int(begun["status_code"]), str(begun["err"]))
         return dict(begun.get("metadata") or {})
+
+    def wait_for_operations(self, path: str, *, timeout_s: float) -> None:
+        """Wait until no operation on a resource is under way, such as one whose answer was lost.
+
+        Args:
+            path: of the resource.
+            timeout_s: for all operations together.
+
+        Raises:
+            NotAnswered: no answer, or an operation has not ended in time.
+            Refused: see there.
+        """
+        end = time.monotonic() + timeout_s
+        by_status = self.send("GET", path_of("operations"), timeout_s=timeout_s, recursion=1).value
+        for one in (one for alike in by_status.values() for one in alike):
+            named = [resource for alike in (one.get("resources") or {}).values() for resource in alike]
+            if any(urlsplit(resource).path == path for resource in named):
+                self._wait_until_ended(one, end)
+
+    def _wait_until_ended(self, operation: dict[str, Any], end: float) -> dict[str, Any]:
+        """Return an operation that has ended, however often Incus has to be asked; empty if Incus forgot it.
+
+        Incus forgets an operation soon after its end, or when the member that ran it dies: the caller then looks at
+        what the operation was to change.
+
+        Raises:
+            NotAnswered: the operation has not ended at the time ``end`` of ``time.monotonic``.
+            Refused: see there.
+        """
+        where = path_of("operations", operation.get("id", ""))
+        while operation.get("status_code") in UNDER_WAY:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise NotAnswered(f"operation {operation['id']} has not ended in time")
+            wait_s = max(1, min(WAIT_S, int(left)))
+            try:
+                operation = self.send("GET", f"{where}/wait", timeout_s=wait_s + ANSWER_S, timeout=wait_s).value
+            except (Refused, NotAnswered) as error:
+                if isinstance(error, Refused) and error.code == NOT_FOUND:
+                    return {}
+                if isinstance(error, Refused) and error.code < 500:
+                    raise
+                time.sleep(min(REPEAT_S, left))
+        return operation
 
     def close(self) -> None:
         """Give back connections."""
@@ -223,6 +264,8 @@ def _read(answer: requests.Response) -> Answer:
 
 
 def _has_no_leader(answer: requests.Response) -> bool:
+    if urlsplit(answer.url).path.endswith("/wait"):  # the wait is over, and the operation goes on
+        return False
     return answer.status_code == 500 and any(text in answer.text for text in NOT_READY)
 
 

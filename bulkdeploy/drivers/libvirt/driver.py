@@ -65,7 +65,7 @@ from bulkdeploy.drivers.libvirt.filters import (
 )
 from bulkdeploy.drivers.libvirt.guest_snapshots import GuestSnapshots
 from bulkdeploy.drivers.libvirt.hardware import Hardware, require_same_cpu
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
+from bulkdeploy.drivers.libvirt.hosts import host_model, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -131,7 +131,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
-        self._links = Links(options.connections_per_host, options.keepalive_seconds)
+        self._links = Links(options)
         self._events = GuestEvents(self._links)
         self._hardware = Hardware(options)
         self._calls = GuestCalls(options, self._links)
@@ -159,7 +159,6 @@ class LibvirtDriver(HypervisorDriver):
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url is libvirt's; what stands behind a ``#`` names the host."""
-        read_url(host.access.url)
         address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
         deadline = Deadline(timeout_s)
         work = partial(
@@ -186,7 +185,7 @@ class LibvirtDriver(HypervisorDriver):
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
 
         def ensure(call: HostCall) -> None:
-            ensure_copy(call, self._calls.pool(call, pool_uuid), image, self._records.copies)
+            ensure_copy(call, self._calls.pool(call, pool_uuid), image, self._records)
 
         self._links.run("template", host, Deadline(timeout_s), ensure)
 
@@ -207,7 +206,7 @@ class LibvirtDriver(HypervisorDriver):
             if NVRAM not in fenced.details:
                 self._calls.keep(call, "boot", guest.uuid, {**fenced.details, NVRAM: True}, fence)
         with call.failing("volume"):
-            disks = [Disk(volume.uuid, self._calls.ensure_volume(call, volume)) for volume in guest.volumes]
+            disks = [self._calls.ensure_volume(call, volume) for volume in guest.volumes]
             seed, iso = self._write_seed(call, guest), self._calls.iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._networks.ensure_filter(call, guest)
@@ -406,9 +405,7 @@ class LibvirtDriver(HypervisorDriver):
             call.go_on("scale")
             domain.setVcpusFlags(guest.cpu_number, flags)
         if not _is_session(call.host):
-            domain.setSchedulerParametersFlags(
-                {"cpu_shares": cpu_shares(guest.cpu_number, guest.cpu_mhz)}, libvirt.VIR_DOMAIN_AFFECT_LIVE
-            )
+            _set_shares(domain, cpu_shares(guest.cpu_number, guest.cpu_mhz))
         of_ours = libvirt.VIR_DOMAIN_METADATA_ELEMENT
         metadata = write_metadata(fence, guest.cpu_mhz, seen.template_uuid, seen.nics)
         domain.setMetadata(of_ours, metadata, "bulkdeploy", NAMESPACE, flags)
@@ -616,6 +613,15 @@ def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
         undefine(domain)
         with suppress_gone():
             domain.destroy()
+
+
+def _set_shares(domain: Any, shares: int) -> None:
+    """Give a guest that runs its share of the CPU; a host without the control group ``cpu`` has no shares."""
+    try:
+        domain.setSchedulerParametersFlags({"cpu_shares": shares}, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):
+            raise
 
 
 def _press_power_button(domain: Any, patience_s: float) -> None:

@@ -8,7 +8,7 @@ towards a caller that dies while it waits: what it was asked to do gets done.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, LiteralString, Self
@@ -175,6 +175,18 @@ class SimulatorDriver(BatchDriver):
             [host.uuid, guest_uuid],
             SimulatedCall("stop", host, fence, timeout_s),
         )
+
+    def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
+        """See HypervisorDriver. The fences are the simulator's own."""
+        query: LiteralString = (
+            "SELECT uuid, fence FROM simulator.guests WHERE host_uuid = %(host)s OR uuid IN"
+            " (SELECT guest_uuid FROM simulator.stray_guests WHERE host_uuid = %(host)s)"
+        )
+        given = {"host": host.uuid}
+        rows = self._link.request("look", host.name, lambda link: link.execute(query, given).fetchall())
+        for guest_uuid, fence in rows:
+            if guest_uuid not in kept:
+                self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses while a guest uses it (transient)."""

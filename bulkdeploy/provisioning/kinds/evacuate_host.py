@@ -37,6 +37,7 @@ from bulkdeploy.provisioning.outcome import (
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.hypervisors.guest_fences import release_host
 from bulkdeploy.store.hypervisors.watching import highly_available
 from bulkdeploy.store.infrastructure.host_maintenance import count_moves, lock_vms_to_move, submitter_of
 from bulkdeploy.store.infrastructure.host_migration import (
@@ -103,6 +104,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job
+        release_host(connection, job.instance_id)  # guests whose claim was under way when the host was fenced
         coming = vms_that_may_come_up(connection, job.instance_id)  # first: what came up since is among those left
         left = vms_to_evacuate(connection, job.instance_id, job.id)
         moving = count_moves(connection, job.id)

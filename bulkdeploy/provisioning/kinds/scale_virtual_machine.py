@@ -35,7 +35,7 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, noted_failure, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, is_tried_again, note, noted_failure, pause, why_overdue
 from bulkdeploy.scheduling.growth import why_not_grow
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -90,7 +90,7 @@ class ScaleVirtualMachine(VmSteps):
         again = self.change(work)
         if again is None:
             return Succeeded(self.grown)
-        if again.may_pass:
+        if is_tried_again(work, again):
             return pause(work, failure)
         runs = work.host is not None and self.tools.calls.look(work, work.host) is PowerState.RUNNING
         why = f"{again}; and going back: {left}. Its guest may have grown in part: stop the VM and start it"

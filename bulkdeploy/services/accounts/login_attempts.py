@@ -1,4 +1,4 @@
-"""Attempts to prove a password: counted by user and by address before the password is looked at, for everybody.
+"""Attempts to prove a password, counted by user and address and by address before the password is checked.
 
 No thread waits here: the answer says for how long to wait, so a guesser holds nothing.
 """
@@ -16,6 +16,9 @@ from bulkdeploy.store.accounts import login_attempts
 from bulkdeploy.store.accounts.password_locks import count_failure
 from bulkdeploy.store.jobs.events import record_event
 
+FROM = " from "
+"""Stands between the user and the address in the subject of attempts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -27,8 +30,9 @@ class Attempt:
 
     @property
     def user(self) -> str:
-        """The user as a subject of attempts, whether there is such a user or not."""
-        return f"user {self.domain_id} {self.username.lower()}"
+        """The user as a subject of attempts, at the address if there is one. The user need not exist."""
+        user = f"user {self.domain_id} {self.username.lower()}"
+        return user if self.address is None else f"{user}{FROM}{source_of(self.address)}"
 
     @property
     def source(self) -> str | None:
@@ -36,11 +40,15 @@ class Attempt:
         return None if self.address is None else f"address {source_of(self.address)}"
 
 
-def admit(system: System, attempt: Attempt) -> None:
-    """Count an attempt, whatever becomes of the call; it counts as a failure until ``succeed``.
+def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
+    """Count an attempt, whatever becomes of the call; the attempt counts as a failure until ``succeed``.
+
+    Returns:
+        What to answer if the password is wrong, although the attempt comes too early: it comes from an address that
+        the user has logged in from before, so the correct password is accepted. None: there is no delay.
 
     Raises:
-        LoginDelayed: too many failed before it; the password must not be looked at.
+        LoginDelayed: too many attempts failed before this one; the password must not be checked.
     """
     with system.engine.begin() as connection:
         wait_s = 0
@@ -50,8 +58,11 @@ def admit(system: System, attempt: Attempt) -> None:
             wait_s = login_attempts.count_attempt(connection, attempt.user, OF_A_USER)
             if wait_s and attempt.source is not None:
                 login_attempts.take_back(connection, attempt.source)
-    if wait_s:
-        raise LoginDelayed(wait_s)
+        known = bool(wait_s) and login_attempts.is_known_login(connection, attempt.user)
+    delayed = LoginDelayed(wait_s) if wait_s else None
+    if delayed is not None and not known:
+        raise delayed
+    return delayed
 
 
 def succeed(connection: Connection, attempt: Attempt) -> None:
@@ -61,6 +72,7 @@ def succeed(connection: Connection, attempt: Attempt) -> None:
     """
     login_attempts.forget_attempts(connection, attempt.user)
     if attempt.source is not None:
+        login_attempts.remember_login(connection, attempt.user)
         login_attempts.take_back(connection, attempt.source)
 
 
@@ -73,4 +85,6 @@ def count_wrong_password(connection: Connection, caller: Caller, user_id: int, u
 
 def forget(connection: Connection, domain_id: int, username: str) -> None:
     """A user was let in again: failures before that do not count."""
-    login_attempts.forget_attempts(connection, Attempt(domain_id, username).user)
+    user = Attempt(domain_id, username).user
+    login_attempts.forget_attempts(connection, user)
+    login_attempts.forget_all_attempts(connection, f"{user}{FROM}")

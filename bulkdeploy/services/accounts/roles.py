@@ -105,10 +105,13 @@ def create_rule(
     """Put a rule behind all others of a role, and answer it.
 
     Raises:
-        InvalidParameter: a deleted role.
+        InvalidParameter: a deleted role, or a rule for the same pattern that the role has already.
         PermissionDenied: the role came with the installation, or could do more than the caller.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
+        if any(rule["rule"] == requested.pattern for rule in roles.rules_of(connection, [role.id])[role.id]):
+            problem = f"role {role.name} has a rule for it already; change that rule with updateRolePermission"
+            raise InvalidParameter("rule", requested.pattern, problem)
         columns = {
             "rule": requested.pattern,
             "permission": requested.permission,

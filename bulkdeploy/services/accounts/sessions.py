@@ -69,14 +69,16 @@ def check_login(system: System, connection: Connection, request: LoginRequest) -
     time; that the password is locked is never shown to a caller.
 
     Raises:
-        LoginDelayed: too many failed before; the password was not looked at.
+        LoginDelayed: too many attempts failed before, and the password is wrong or was not checked.
         LoginFailed: no such domain or user; the user may not log in from there.
     """
     domain_id = request.domain_id or domain_by_path(connection, request.domain_path)
     attempt = Attempt(domain_id or 0, request.username, request.address)
-    admit(system, attempt)
+    delayed = admit(system, attempt)
     user = None if domain_id is None else user_by_name(connection, request.username, domain_id)
     matches = password_matches(request.password, None if user is None else user.password_hash)
+    if delayed is not None and not matches:
+        raise delayed
     if user is None:
         raise request.failed
     if matches and not user.guards.admits(request.address):

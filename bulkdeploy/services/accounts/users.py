@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.errors import NOT_SHOWN, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.accounts.authority import (
@@ -165,7 +165,7 @@ def wrong_password(
     if prepared.proven_hash is not None and prepared.proven_hash == user.password_hash:
         return None
     count_wrong_password(connection, caller, user.id, user.username)
-    return InvalidParameter("currentpassword", "(not shown)", "it is not the current password")
+    return InvalidParameter("currentpassword", NOT_SHOWN, "it is not the current password")
 
 
 def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
@@ -247,7 +247,9 @@ def get_user_keys(
 def lock_administered_user(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef
 ) -> tuple[Owner, Row[Any]]:
-    """The user, locked, and the owner of its account: the caller, one of its account, or one it administers.
+    """Lock the user and return it with the owner of its account: the caller itself, or a user it administers.
+
+    An administrator administers the users of its own account, too; other callers act on themselves only.
 
     Raises:
         InvalidParameter: the user was deleted, or is the one that the service acts as.
@@ -283,6 +285,12 @@ def _require_administered_users(
         if ref.id == users.SYSTEM_USER_ID:
             raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
         account_id, role_id = places[ref.id]
+        if caller.role_type is RoleType.USER and ref.id != caller.user_id:
+            # Whoever gets a user's keys or sets its password acts in its name: events would name the wrong person.
+            raise PermissionDenied(
+                f"{caller.username} does not have permission to operate with resource user {ref.uuid}: "
+                "a user whose role is of type User can only act on itself"
+            )
         require_administered(caller, owners[account_id], rights[role_id], apis, f"user {ref.uuid}")
     return [owners[places[ref.id][0]] for ref in refs]
 
@@ -304,7 +312,7 @@ def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments
     holders = users.holders_of_keys(connection, [key for key, _ in keys.values()]) if keys else {}
     for ref, (key, _) in keys.items():
         if holders.setdefault(key, ref.id) != ref.id:
-            raise InvalidParameter("userapikey", "(not shown)", "it is taken; let registerUserKeys choose one")
+            raise InvalidParameter("userapikey", NOT_SHOWN, "it is taken; let registerUserKeys choose one")
     if keys:
         users.replace_keys(connection, {ref.id: pair for ref, pair in keys.items()})
 

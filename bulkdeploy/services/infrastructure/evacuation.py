@@ -25,7 +25,7 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
 
-def host_answers(connection: Connection, system: System, host: EntityRef) -> bool:
+def host_answers(connection: Connection, system: System, host: EntityRef) -> bool | None:
     """Whether a host's driver reaches it now; before the transaction.
 
     Raises:
@@ -42,7 +42,7 @@ def evacuate_host(
     caller: Caller,
     host: EntityRef,
     *,
-    answers: bool,
+    answers: bool | None,
     force: bool,
     mode: str,
     plan: PlanWanted | None = None,

@@ -9,8 +9,9 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
+from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
-from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost, address_of
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.infrastructure.host_files import push
@@ -18,6 +19,7 @@ from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters
+from bulkdeploy.store.infrastructure.host_migration import guests_kept_on, read_address
 
 LOCAL = "local"
 
@@ -90,6 +92,24 @@ def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
     return [models[host.uuid] for host in hosts]
 
 
+def end_leftovers(connection: Connection, system: System, host: EntityRef) -> None:
+    """End the guests that run on a host which was declared off, except those that rows place there.
+
+    The call may be repeated. It changes no row.
+
+    Raises:
+        ResourceUnavailable: the host does not answer, or a guest may still run there.
+    """
+    address = address_of(read_address(connection, host.id))
+    kept = guests_kept_on(connection, host.id)
+    driver = system.drivers.driver_for(address.hypervisor)
+    try:
+        driver.end_leftovers(address, kept, timeout_s=system.driver_timeout_s)
+    except DriverError as error:
+        rule = "the host takes no virtual machines before the guests that were started elsewhere have ended on it"
+        raise ResourceUnavailable(f"{error}; {rule}") from error
+
+
 def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, HostModel]) -> None:
     """Raises ResourceUnavailable where a host can not be given its files: it would be unlike the others."""
     addresses = [
@@ -110,7 +130,7 @@ def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
     """What a driver's refusal means to the caller: a url that is wrong, or a host that does not answer just now."""
     if error.transient:
-        return ResourceUnavailable(f"Nothing answers at {url}: {error.reason}")
+        return ResourceUnavailable(f"Nothing answers at {redact_url(url)}: {error.reason}")
     return InvalidParameter("url", url, error.reason)
 
 

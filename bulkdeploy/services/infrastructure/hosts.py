@@ -21,6 +21,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import HostResourceState, HostState
 from bulkdeploy.drivers.hosts import HostAccess, HostModel, HostPromise, NewHost
 from bulkdeploy.services.infrastructure.host_admission import (
+    end_leftovers,
     find_clusters,
     hardware,
     local_pool,
@@ -203,9 +204,11 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
 def reach_again(connection: Connection, system: System, host: EntityRef) -> HostReachedAgain:
     """Reach a host again and learn what it has now; before the transaction.
 
+    If the host was declared off, the guests that still run on it end first: they may run elsewhere by now.
+
     Raises:
         InvalidParameter: it was deleted, is being evacuated, or there is no url to reach it by.
-        ResourceUnavailable: it does not answer.
+        ResourceUnavailable: it does not answer, or a guest that does not belong to it may still run there.
     """
     facts = host_rows.reaching_facts(connection, host.id)
     if facts is None or facts["url"] is None:
@@ -217,6 +220,8 @@ def reach_again(connection: Connection, system: System, host: EntityRef) -> Host
     of_others = host_rows.guest_hardware(connection, [cluster], without=host.id).get(cluster, frozenset())
     known = NewHost(host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise, of_others)
     (model,) = reach(system, [known])
+    if facts["fenced"] is not None:
+        end_leftovers(connection, system, host)
     return HostReachedAgain(model, facts["fenced"])
 
 

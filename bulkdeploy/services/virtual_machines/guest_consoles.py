@@ -1,6 +1,7 @@
 """Consoles of VMs: a token for callers who may see one, and the connection that it is good for."""
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
-from bulkdeploy.store.virtual_machines.console_tokens import keep_token, take_token
+from bulkdeploy.store.virtual_machines.console_tokens import allowed_consoles, keep_token, take_token
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
 TOKEN_BYTES = 32
@@ -25,17 +26,25 @@ VM = "virtualmachineid"
 
 
 class ConsoleRefused(BulkDeployError):
-    """A token that opens no console: unknown, used, too old, or of a VM that does not run any more."""
+    """The VM of a valid token does not run any more."""
+
+
+class UnknownConsoleToken(BulkDeployError):
+    """The token is unknown, used or too old, or its user or VM is no longer there: the caller is a stranger."""
+
+    def __init__(self) -> None:
+        super().__init__("the token is unknown, used or older than a minute: create another endpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console, where it is, and whose token was for it."""
+    """A console, the host that has it, the user whose token was for it, and the account that owns the VM."""
 
     kind: ConsoleKind
     vm_uuid: UUID
     user_uuid: UUID
     host: HostAddress
+    owner_id: int
 
 
 def new_token(
@@ -59,15 +68,22 @@ def new_token(
     return token
 
 
-def console_of(connection: Connection, token: str, extra: str) -> Console | ConsoleRefused:
-    """The console that a token is for, or why it opens none; it is used up, whatever comes of it."""
+def console_of(connection: Connection, token: str, extra: str) -> Console | ConsoleRefused | UnknownConsoleToken:
+    """Return the console that a token is for, or why the token opens none. The token is used up in any case."""
     row = take_token(connection, _joined(token, extra))
     if row is None:
-        return ConsoleRefused("the token is unknown, used or older than a minute: create another endpoint")
+        return UnknownConsoleToken()
     if row.host_uuid is None or row.state != VmState.RUNNING:
         return ConsoleRefused(f"virtual machine {row.name} does not run any more; its state is {row.state}")
     host = HostAddress(row.host_uuid, row.host_name, row.ip_address, row.hypervisor, row.url)
-    return Console(ConsoleKind(row.kind), row.uuid, row.user_uuid, host)
+    return Console(ConsoleKind(row.kind), row.uuid, row.user_uuid, host, row.owner_id)
+
+
+def forbidden_consoles(connection: Connection, opened: Sequence[Console]) -> list[Console]:
+    """Return those of the open consoles that their users may not see any more; see ``allowed_consoles``."""
+    keys = [(console.user_uuid, console.vm_uuid, console.owner_id) for console in opened]
+    allowed = allowed_consoles(connection, keys)
+    return [console for position, console in enumerate(opened) if position not in allowed]
 
 
 def connect(system: System, console: Console) -> socket.socket:

@@ -5,11 +5,11 @@ All times are the database's. The table is not logged: a crash of the database f
 
 import math
 
-from sqlalchemy import Connection, Double, cast, delete, extract, func, or_, select, update
+from sqlalchemy import Connection, Double, cast, delete, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.domain.login_delays import FORGOTTEN_AFTER_S, Delay
-from bulkdeploy.store.tables.accounts import login_attempts
+from bulkdeploy.domain.login_delays import FORGOTTEN_AFTER_S, KNOWN_FOR_DAYS, Delay
+from bulkdeploy.store.tables.accounts import known_logins, login_attempts
 
 attempt = login_attempts.c
 AGE_S = cast(extract("epoch", func.clock_timestamp() - attempt.last_attempt), Double)
@@ -44,3 +44,25 @@ def take_back(connection: Connection, subject: str) -> None:
 def forget_attempts(connection: Connection, subject: str) -> None:
     """Nothing that a subject tried counts any more."""
     connection.execute(delete(login_attempts).where(attempt.subject == subject))
+
+
+def forget_all_attempts(connection: Connection, beginning: str) -> None:
+    """Forget the attempts of every subject whose text begins so."""
+    connection.execute(delete(login_attempts).where(attempt.subject.startswith(beginning, autoescape=True)))
+
+
+KNOWN_SINCE = func.now() - text(f"interval '{KNOWN_FOR_DAYS} days'")
+
+
+def is_known_login(connection: Connection, subject: str) -> bool:
+    """Return whether a user has logged in from an address not too long ago."""
+    mine = known_logins.c.subject == subject, known_logins.c.last_login > KNOWN_SINCE
+    return connection.execute(select(1).where(*mine)).scalar() is not None
+
+
+def remember_login(connection: Connection, subject: str) -> None:
+    """Remember that a user has logged in from an address, and forget logins of long ago."""
+    connection.execute(delete(known_logins).where(known_logins.c.last_login <= KNOWN_SINCE))
+    made = insert(known_logins).values(subject=subject, last_login=func.now())
+    renewed = {"last_login": made.excluded.last_login}
+    connection.execute(made.on_conflict_do_update(index_elements=[known_logins.c.subject], set_=renewed))

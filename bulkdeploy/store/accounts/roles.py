@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 
 from bulkdeploy.domain.accounts import Rights, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.permissions import RoleRule
+from bulkdeploy.domain.permissions import rules_of as rule_set
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
 from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword, same_text
@@ -98,7 +98,7 @@ def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Ri
     return {
         row.id: Rights(
             RoleType(row.role_type),
-            tuple(RoleRule(str(rule["rule"]), rule["permission"] == ALLOW) for rule in rules[row.id]),
+            rule_set((str(rule["rule"]), rule["permission"] == ALLOW) for rule in rules[row.id]),
         )
         for row in types
     }

@@ -86,10 +86,13 @@ def users_of(connection: Connection, caller: Caller, account_ids: Sequence[int])
     return found
 
 
-def user_by_key(connection: Connection, caller: Caller, api_key: str) -> dict[str, Any] | None:
-    """The live user that has this API key, or None."""
+def user_by_key(
+    connection: Connection, caller: Caller, visibility: Visibility, api_key: str
+) -> dict[str, Any] | None:
+    """Return the live user that has this API key, or None if no user in sight of the caller has it."""
     holder = select(api_keys.c.user_id).where(api_keys.c.api_key == api_key).scalar_subquery()
-    row = connection.execute(_query(caller).where(users.c.id == holder)).mappings().one_or_none()
+    query = _query(caller).where(users.c.id == holder, visibility.condition())
+    row = connection.execute(query).mappings().one_or_none()
     return None if row is None else {name: value for name, value in row.items() if name != "_account_id"}
 
 

@@ -1,4 +1,4 @@
-"""Whether the database is there, and which errors say that it is not."""
+"""Whether the database can serve, and which errors mean that it cannot at the moment."""
 
 import psycopg
 from sqlalchemy import Connection, select
@@ -8,15 +8,32 @@ from sqlalchemy.exc import TimeoutError as NoConnectionInTime
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 
-REFUSING = ("08", "57P", "53300", "25P03", "25P04")
-"""SQLSTATEs of a lost connection, a server that stops or starts, too many connections, and a transaction that was
-ended because its process paused for too long."""
+REFUSING = ("08", "53", "57", "58", "25P03", "25P04")
+"""Beginnings of the SQLSTATEs after which the same statement may succeed later, without any change to it.
+
+They are a lost connection, a lack of resources (disk, memory, connections), an operator's intervention (a shutdown,
+a cancelled statement, a timeout), an error of the server's system, and a transaction that the server ended because
+its process paused for too long.
+"""
+
+REASONS = {
+    "53100": "its disk is full",
+    "53200": "it has no memory left",
+    "53300": "it has too many connections",
+    "53400": "a limit of its configuration is reached",
+    "57014": "a statement was cancelled or took longer than its time limit",
+    "57P": "it is stopping or starting",
+    "58": "its operating system reported an error",
+    "53": "it lacks a resource",
+    "57": "an operator intervened",
+}
+"""What a beginning of a SQLSTATE means to the caller, the longest beginnings first."""
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether an error means that the database can not be reached, rather than that it refused a statement.
+    """Return whether an error means that the database cannot serve now, rather than that it rejected a statement.
 
-    One of another release is, to a program of this one, not there.
+    A database of another release cannot serve a program of this release.
     """
     if isinstance(error, NoConnectionInTime | OutcomeUnknown | SchemaMismatch):
         return True
@@ -28,10 +45,22 @@ def is_unreachable(error: BaseException) -> bool:
         return False
     if error.connection_invalidated:
         return True
-    state = getattr(error.orig, "sqlstate", None)
+    state = _sqlstate(error)
     if state is None:
         return isinstance(error, OperationalError | InterfaceError)
-    return str(state).startswith(REFUSING)
+    return state.startswith(REFUSING)
+
+
+def unavailability(error: BaseException) -> str | None:
+    """Return why the database cannot serve now, in words for the caller; None if it cannot be reached at all."""
+    state = _sqlstate(error) or ""
+    return next((reason for beginning, reason in REASONS.items() if state.startswith(beginning)), None)
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = getattr(cause, "sqlstate", None)
+    return None if state is None else str(state)
 
 
 def ping(connection: Connection) -> None:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from argon2 import PasswordHasher
-from sqlalchemy import Connection, Engine, Table, func, select
+from sqlalchemy import Connection, Engine, Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.accounts import AccountType, Apis
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.store.database.default_rows import (
     ADMIN_ACCOUNT_ID,
     ADMIN_USER_ID,
     ADMIN_USERNAME,
+    ALLOW,
     NETWORK_OFFERINGS,
     OS_TYPES,
     ROLES,
@@ -24,6 +25,7 @@ from bulkdeploy.store.database.default_rows import (
     ROOT_DOMAIN_ID,
     SYSTEM_ACCOUNT_ID,
     SYSTEM_USER_ID,
+    DefaultRole,
 )
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
@@ -44,15 +46,18 @@ class AdminRow:
     secret_key_encrypted: bytes
 
 
-def bootstrap(engine: Engine, *, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]) -> None:
+def bootstrap(
+    engine: Engine, rights: Apis, *, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]
+) -> None:
     """Write what is missing, in one transaction.
 
+    ``rights`` names the role types whose default role allows each API: the source of the rules of default roles.
     ``admin_password`` (its answer is kept as an argon2id hash) is asked for, and fresh API keys are
     made, only when there is no admin yet.
     """
     with engine.begin() as connection:
         take_lock(connection, Lock.BOOTSTRAP)
-        _write_roles(connection)
+        _write_roles(connection, rights)
         _write_accounts(connection, encrypt, admin_password)
         _write_os_types(connection)
         _write_network_offerings(connection)
@@ -70,32 +75,48 @@ def admin_row(connection: Connection) -> AdminRow | None:
     return None if row is None else AdminRow(*row)
 
 
-def _write_roles(connection: Connection) -> None:
+def _write_roles(connection: Connection, rights: Apis) -> None:
+    """Write the default roles, and give each exactly the rules of this release.
+
+    Nobody can change a default role, so another list of rules is that of an earlier release. Programs of that
+    release read the new rules, too: they are decided in the same way.
+    """
     existing = set(connection.execute(select(roles.c.id)).scalars())
-    fresh = [role for role in ROLES if role.id not in existing]
-    _insert(
-        connection,
-        roles,
-        [
-            {
-                "id": role.id,
-                "name": role.name,
-                "role_type": role.role_type.value,
-                "description": role.description,
-                "is_default": True,
-            }
-            for role in fresh
-        ],
-    )
-    _insert(
-        connection,
-        role_rules,
-        [
-            {"role_id": role.id, "rule": rule, "permission": permission, "sort_order": position}
-            for role in fresh
-            for position, (rule, permission) in enumerate(role.rules)
-        ],
-    )
+    fresh = [
+        {
+            "id": role.id,
+            "name": role.name,
+            "role_type": role.role_type.value,
+            "description": role.description,
+            "is_default": True,
+        }
+        for role in ROLES
+        if role.id not in existing
+    ]
+    _insert(connection, roles, fresh)
+    of_default_roles = role_rules.c.role_id.in_([role.id for role in ROLES])
+    written: dict[int, list[tuple[str, str]]] = {role.id: [] for role in ROLES}
+    found = select(role_rules.c.role_id, role_rules.c.rule, role_rules.c.permission).where(of_default_roles)
+    for row in connection.execute(found.order_by(role_rules.c.role_id, role_rules.c.sort_order, role_rules.c.id)):
+        written[row.role_id].append((row.rule, row.permission))
+    wanted = {role.id: default_rules(role, rights) for role in ROLES}
+    changed = [role_id for role_id, rules in wanted.items() if written[role_id] != rules]
+    if not changed:
+        return
+    connection.execute(delete(role_rules).where(role_rules.c.role_id.in_(changed)))
+    rows = [
+        {"role_id": role_id, "rule": rule, "permission": permission, "sort_order": position}
+        for role_id in changed
+        for position, (rule, permission) in enumerate(wanted[role_id])
+    ]
+    _insert(connection, role_rules, rows)
+
+
+def default_rules(role: DefaultRole, rights: Apis) -> list[tuple[str, str]]:
+    """Return the rules of a default role in their order: those declared with it, then one per API it may call."""
+    if role.rules:
+        return list(role.rules)
+    return [(api, ALLOW) for api, types in sorted(rights.items()) if role.role_type in types]
 
 
 def _write_accounts(

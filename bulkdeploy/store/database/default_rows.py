@@ -59,9 +59,10 @@ NOTHING_ELSE = (("*", DENY),)
 
 @dataclass(frozen=True, slots=True)
 class DefaultRole:
-    """A role that cannot be deleted; ``rules`` are (API pattern, permission), first match decides.
+    """A role that can be neither changed nor deleted.
 
-    Where no rule matches, the command's own list of role types decides.
+    ``rules`` are pairs of API pattern and permission, and the first match decides. A role without ``rules`` gets
+    one rule for each API that is declared for its type (``Command.roles``).
     """
 
     id: int

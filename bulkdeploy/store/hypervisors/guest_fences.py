@@ -118,6 +118,17 @@ def kept(connection: Connection) -> Sequence[Row[Any]]:
     return connection.execute(_KEPT).all()
 
 
+_WITH_DETAILS = text(
+    "SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest_fences"
+    " WHERE details @> CAST(:details AS jsonb)"
+)
+
+
+def with_details(connection: Connection, details: Mapping[str, Any]) -> Sequence[Row[Any]]:
+    """Return the guests whose kept details contain these."""
+    return connection.execute(_WITH_DETAILS, {"details": json.dumps(details)}).all()
+
+
 _RELEASE = text(
     "UPDATE guest_fences SET host_uuid = NULL, destination_uuid = NULL, volume_uuids = '{}', updated = now()"
     " WHERE guest_uuid = :guest AND fence <= :fence"
@@ -127,6 +138,31 @@ _RELEASE = text(
 def release(connection: Connection, guest_uuid: UUID, fence: int) -> None:
     """The guest is on no host and holds nothing, unless a higher fence was seen."""
     connection.execute(_RELEASE, {"guest": guest_uuid, "fence": fence})
+
+
+_RELEASE_HOST = text(
+    "UPDATE guest_fences SET updated = now(),"
+    "   host_uuid = CASE WHEN host_uuid = h.uuid THEN destination_uuid ELSE guest_fences.host_uuid END,"
+    "   destination_uuid = NULL,"
+    "   volume_uuids = CASE WHEN host_uuid = h.uuid AND destination_uuid IS NULL THEN '{}' ELSE volume_uuids END"
+    " FROM hosts h WHERE h.id = :host AND h.uuid IN (host_uuid, destination_uuid)"
+)
+
+
+def release_host(connection: Connection, host_id: int) -> None:
+    """Record that no guest is on a host that was declared off.
+
+    Guests that were moving from or to the host are on the other host of the move. Fences stay as high as they were.
+    """
+    connection.execute(_RELEASE_HOST, {"host": host_id})
+
+
+_HIGHEST = text("SELECT fence FROM guest_fences WHERE guest_uuid = :guest")
+
+
+def highest(connection: Connection, guest_uuid: UUID) -> int:
+    """Return the highest fence seen for a guest, or 0 if none was seen."""
+    return int(connection.execute(_HIGHEST, {"guest": guest_uuid}).scalar() or 0)
 
 
 _HELD = text(

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.topology import HostState
+from bulkdeploy.store.hypervisors import guest_fences
 
 _MOVES = text(
     "SELECT p.id AS parent_id, h.uuid AS host_uuid, h.name AS host_name, c.uuid AS job_uuid, c.status,"
@@ -57,8 +58,18 @@ def set_host_state(connection: Connection, host_id: int, state: HostState) -> No
 
 
 def set_fenced(connection: Connection, host_id: int) -> None:
-    """Write that nothing runs on a host from now on; ``reconnectHost`` takes it back."""
+    """Record that nothing runs on a host from now on, and that no guest is on it.
+
+    No guest can claim the host until ``reconnectHost`` takes it back.
+    """
     connection.execute(text("UPDATE hosts SET fenced = now() WHERE id = :host"), {"host": host_id})
+    guest_fences.release_host(connection, host_id)
+
+
+def guests_kept_on(connection: Connection, host_id: int) -> set[UUID]:
+    """Return the uuids of the VMs whose rows place them on a host."""
+    query = text("SELECT uuid FROM virtual_machines WHERE host_id = :host AND removed IS NULL")
+    return set(connection.execute(query, {"host": host_id}).scalars())
 
 
 def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[int]:

@@ -150,12 +150,25 @@ api_calls = Table(
 login_attempts = Table(
     "login_attempts",
     metadata,
-    Column("subject", Text, primary_key=True, comment="user <domain id> <name>, or address <client address>"),
+    Column(
+        "subject",
+        Text,
+        primary_key=True,
+        comment="user <domain id> <name> from <client address>, user <domain id> <name>, or address <client address>",  # noqa: E501 - one text
+    ),
     Column("failures", Integer, nullable=False),
     Column("last_attempt", DateTime(timezone=True), nullable=False, index=True),
     prefixes=["UNLOGGED"],
     postgresql_with={"fillfactor": "50"},
     comment="attempts to prove a password that were not the right one, or are being checked",
+)
+
+known_logins = Table(
+    "known_logins",
+    metadata,
+    Column("subject", Text, primary_key=True, comment="user <domain id> <name> from <client address>"),
+    Column("last_login", DateTime(timezone=True), nullable=False, index=True),
+    comment="from which addresses users have logged in",
 )
 
 projects = Table(

@@ -1,7 +1,9 @@
 """Tokens that open the console of a VM: each is found once, and not after its time; only hashes are kept."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
@@ -25,19 +27,41 @@ def keep_token(
 _TAKE = text(
     "WITH taken AS (DELETE FROM console_tokens WHERE token_hash = :hash RETURNING vm_id, user_id, kind, expires)"
     " SELECT v.uuid, v.name, v.state, coalesce(h.hypervisor, v.hypervisor) AS hypervisor, h.uuid AS host_uuid,"
-    " h.name AS host_name, h.ip_address, h.url, t.kind, u.uuid AS user_uuid"
+    " h.name AS host_name, h.ip_address, h.url, t.kind, u.uuid AS user_uuid,"
+    " v.account_id AS owner_id"
     " FROM taken t JOIN virtual_machines v ON v.id = t.vm_id JOIN users u ON u.id = t.user_id"
-    " LEFT JOIN hosts h ON h.id = v.host_id"
+    " JOIN accounts a ON a.id = u.account_id LEFT JOIN hosts h ON h.id = v.host_id"
     " WHERE t.expires >= now() AND v.removed IS NULL AND u.removed IS NULL AND u.state = 'enabled'"
+    " AND a.removed IS NULL AND a.state = 'enabled'"
 )
 
 
 def take_token(connection: Connection, token: str) -> Row[Any] | None:
-    """The VM, its host, the console and the user of a token, which is worth nothing from now on.
+    """Return the VM, its host, the console and the user of a token, and delete the token.
 
-    None: it was worth nothing before, or its user is disabled or its VM gone by now.
+    Returns None if there is no such token, its user or the user's account is disabled, or its VM was deleted.
     """
     return connection.execute(_TAKE, {"hash": _hash(token)}).first()
+
+
+_ALLOWED = text(
+    "SELECT o.number FROM unnest(CAST(:users AS uuid[]), CAST(:vms AS uuid[]), CAST(:owners AS bigint[]))"
+    " WITH ORDINALITY AS o (user_uuid, vm_uuid, owner_id, number)"
+    " JOIN users u ON u.uuid = o.user_uuid AND u.removed IS NULL AND u.state = 'enabled'"
+    " JOIN accounts a ON a.id = u.account_id AND a.removed IS NULL AND a.state = 'enabled'"
+    " JOIN virtual_machines v ON v.uuid = o.vm_uuid AND v.removed IS NULL AND v.account_id = o.owner_id"
+)
+
+
+def allowed_consoles(connection: Connection, consoles: Sequence[tuple[UUID, UUID, int]]) -> set[int]:
+    """Return the positions of those open consoles that their users may still see.
+
+    ``consoles``: the user, the VM and the account that owned the VM when the console was opened. A console may no
+    longer be seen if the user or its account is disabled or deleted, or the VM is deleted or has another owner.
+    """
+    users, vms, owners = ([str(console[part]) for console in consoles] for part in range(3))
+    rows = connection.execute(_ALLOWED, {"users": users, "vms": vms, "owners": [int(owner) for owner in owners]})
+    return {row.number - 1 for row in rows}
 
 
 def _hash(token: str) -> bytes:

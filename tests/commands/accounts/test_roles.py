@@ -33,7 +33,8 @@ def test_rules_decide_in_their_order(world: World) -> None:
     world.client().call("updateRolePermission", roleid=role["id"], ruleid=allow, permission="deny")
     assert client.get("listUsers").status == 432
     world.client().call("deleteRolePermission", id=allow)
-    assert (client.get("listUsers").status, client.get("listZones").status) == (200, 432)
+    assert (client.get("listUsers").status, client.get("listZones").status) == (432, 432)
+    assert client.get("listApis").status == 200
 
 
 def test_a_role_begins_with_the_rules_of_another(world: World) -> None:

@@ -1,0 +1,95 @@
+"""What any driver keeps when a host dies, falls silent and comes back."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class DeclaredOffContract:
+    """A host that was declared off gives up its guests, and takes new ones only after the old ones have ended.
+
+    Subclasses give the fixtures ``rig``, whose ``release`` is set, and ``caller``.
+    """
+
+    def test_hosts_answer_for_themselves(self, rig: Rig) -> None:
+        """A host answers whether or not it has guests."""
+        assert [rig.driver.answers(host, timeout_s=PATIENCE_S) for host in rig.hosts[:2]] == [True, True]
+
+    def test_guests_that_still_run_end_before_the_host_takes_new_ones(self, rig: Rig, caller: Caller) -> None:
+        """A guest that was released ends, however often the call is repeated; it starts again with its volumes."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        volumes = rig.volumes()
+        rig.release(guest.uuid)
+        for _ in range(2):
+            rig.driver.end_leftovers(rig.hosts[0], (), timeout_s=PATIENCE_S)
+        assert [one for one in rig.driver.list_guests() if one.power is PowerState.RUNNING] == []
+        assert rig.volumes() == volumes
+        Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_guests_that_are_kept_and_guests_of_other_hosts_run_on(self, rig: Rig, caller: Caller) -> None:
+        """Only guests that rows do not place on the host end."""
+        kept, other = rig.new_guest(), rig.new_guest()
+        caller.run(rig.hosts[0], kept)
+        caller.run(rig.hosts[1], other)
+        rig.driver.end_leftovers(rig.hosts[0], {kept.uuid}, timeout_s=PATIENCE_S)
+        running = {uuid for uuid, guest in guests_of(rig.driver).items() if guest.power is PowerState.RUNNING}
+        assert running == {kept.uuid, other.uuid}
+
+
+@dataclass(frozen=True)
+class Outage:
+    """How a test takes a host away, and gives it back.
+
+    Attributes:
+        cut_off: makes a host unreachable; its guests run on.
+        bring_back: makes the host reachable again, and waits until its hypervisor knows that.
+    """
+
+    cut_off: Callable[[HostAddress], None]
+    bring_back: Callable[[HostAddress], None]
+
+
+class OutageContract:
+    """What a host does that cannot be reached is unknown; it is never taken for absent.
+
+    Subclasses give the fixtures ``rig``, whose ``release`` is set, ``caller`` and ``outage``, an ``Outage``. They
+    bring all hosts back after each test.
+    """
+
+    def test_only_the_silent_host_does_not_answer(self, rig: Rig, outage: Outage) -> None:
+        """Each host is asked for itself, however many others answer."""
+        outage.cut_off(rig.hosts[0])
+        assert [rig.driver.answers(host, timeout_s=PATIENCE_S) for host in rig.hosts[:2]] == [False, True]
+
+    def test_guests_of_a_silent_host_are_not_missing(self, rig: Rig, caller: Caller, outage: Outage) -> None:
+        """Lists of guests name a guest of a silent host or fail; they never leave it out."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        outage.cut_off(rig.hosts[0])
+        with suppress(DriverError):
+            assert guest.uuid in {one.uuid for one in rig.driver.list_guests()}
+        with suppress(DriverError):
+            assert guest.uuid in {one.uuid for one in rig.driver.find_guest(guest.uuid)}
+        with suppress(DriverError):
+            assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_a_host_that_comes_back_with_guests_loses_them(self, rig: Rig, caller: Caller, outage: Outage) -> None:
+        """A guest that was declared off ends on its old host; on its new host it runs once."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        outage.cut_off(rig.hosts[0])
+        rig.release(guest.uuid)
+        later = Caller(rig.driver, fence=2)
+        with suppress(DriverError):  # a lock on the guest's disk, or a disk on the silent host, refuses it
+            later.run(rig.hosts[1], guest)
+        outage.bring_back(rig.hosts[0])
+        rig.driver.end_leftovers(rig.hosts[0], (), timeout_s=PATIENCE_S)
+        later.run(rig.hosts[1], guest)
+        assert {one.host_uuid for one in rig.driver.find_guest(guest.uuid)} == {rig.hosts[1].uuid}
+        assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
