@@ -32,6 +32,7 @@ from tests.support.processes.services import (
     made_once,
     server_directory,
     with_database,
+    without_time_limits,
 )
 from tests.support.runs.lock_order import watch_lock_order
 from tests.support.runs.properties import register_profiles
@@ -176,7 +177,7 @@ def database_url(postgres_url: str, template_database: str) -> Iterator[str]:
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     """An engine on the test's own database."""
-    engine = create_engine(database_url, pool_size=20)
+    engine = create_engine(without_time_limits(database_url), pool_size=20)
     yield engine
     engine.dispose()
 

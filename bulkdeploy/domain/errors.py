@@ -8,6 +8,11 @@ what would be accepted; texts that clients match literally are kept to the lette
 from collections.abc import Sequence
 from uuid import UUID
 
+from bulkdeploy.domain.urls import redact_url
+
+URL = "url"
+"""A parameter whose value may carry credentials, which errors must not repeat."""
+
 
 class BulkDeployError(Exception):
     """The root of the tree; never raised itself."""
@@ -31,8 +36,14 @@ NOT_SHOWN = "(not shown)"
 
 
 def shown_value(parameter: str, value: object) -> object:
-    """Return what an error repeats of a parameter's value; of an entry of a list, its last name decides."""
-    return NOT_SHOWN if parameter.rpartition(".")[2].lower() in SECRET_PARAMETERS else value
+    """Return what an error repeats of a parameter's value; of an entry of a list, its last name decides.
+
+    A URL is repeated without its credentials.
+    """
+    name = parameter.rpartition(".")[2].lower()
+    if name == URL and isinstance(value, str):
+        return redact_url(value)
+    return NOT_SHOWN if name in SECRET_PARAMETERS else value
 
 
 # --- parameters ---------------------------------------------------------------------------

@@ -1,77 +1,198 @@
-"""Images of templates: opened by url, and checked while they are read, chunk by chunk."""
+"""Images of templates and ISOs: fetched, checked before a hypervisor sees a byte, and read chunk by chunk."""
 
 import hashlib
+import os
 import re
+import tarfile
 import time
-import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from threading import Thread
+from typing import IO, Self
 
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.image_headers import HEAD_BYTES, QCOW2, ImageRejected, check_image
 from bulkdeploy.drivers.records import TemplateImage
+from bulkdeploy.guarded_fetch import GIB, Fetcher, FetchFailed, FetchRejected
 
 STEP = "template"
 CHECKSUM = re.compile(r"\{(?P<algorithm>[\w-]+)\}(?P<digest>[0-9a-fA-F]+)")
 LENGTHS = {32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}
 """Algorithm of a checksum that names none, by its digits."""
 
+ARCHIVE = "TAR"
+DISK_IN_ARCHIVE = "rootfs.img"
+"""The member of an archive that is the disk of a virtual machine, in qcow2."""
+
+MOST_MEMBERS, MOST_DESCRIBED = 2_000_000, 1 << 20
+"""Members that an archive may have, and bytes that the name and attributes of one may take."""
+
+DESCRIPTIONS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 CHUNK = 256 * 1024
 REPORTS_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedImage:
+    """An image whose header was checked: its size in bytes, that of its disk, and what is left to read.
+
+    ``disk_bytes`` of an archive is not known: it is the size of the file.
+    """
+
+    image: TemplateImage
+    host: str
+    file_bytes: int
+    disk_bytes: int
+    most_disk_bytes: int
+    head: bytes
+    stream: IO[bytes]
+
+    def chunks(self, report: Callable[[int], bool] = lambda _: True) -> Iterator[bytes]:
+        """Read the image; ``report`` is called with percents now and then, and returns whether to continue.
+
+        Raises:
+            DriverError: the image is not what its checksum or its declared format says, which for some is known
+                only at the end; it cannot be read; or ``report`` returned False.
+        """
+        with _failures(self.image, self.host):
+            if self.image.image_format.upper() == ARCHIVE:
+                yield from _checked_archive(self._chunks(report), self.most_disk_bytes)
+            else:
+                yield from self._chunks(report)
+
+    def _chunks(self, report: Callable[[int], bool]) -> Iterator[bytes]:
+        algorithm, wanted = read_checksum(self.image.checksum)
+        try:
+            digest = hashlib.new(algorithm, usedforsecurity=False)
+        except ValueError as error:
+            raise ImageRejected(f"the algorithm {algorithm} of its checksum is not known") from error
+        sent, reported, chunk = 0, time.monotonic(), self.head
+        while chunk:
+            digest.update(chunk)
+            sent += len(chunk)
+            if sent > self.file_bytes:
+                raise ImageRejected("the file grew while it was read")
+            yield chunk
+            if time.monotonic() - reported >= REPORTS_S:
+                reported = time.monotonic()
+                if not report(100 * sent // max(1, self.file_bytes)):
+                    raise DriverError(STEP, self.host, f"template {self.image.name}: overtaken", transient=True)
+            chunk = self.stream.read(CHUNK)
+        if wanted is not None and digest.hexdigest() != wanted.lower():
+            raise ImageRejected(f"its {algorithm} checksum is {digest.hexdigest()}, not {wanted}")
+
+
 @contextmanager
-def opened_image(image: TemplateImage, host: str, formats: Collection[str]) -> Iterator[tuple[Any, int]]:
-    """The image as a stream, and its size in bytes; ``host`` is named in errors.
+def opened_image(
+    image: TemplateImage, host: str, formats: Collection[str], fetcher: Fetcher
+) -> Iterator[OpenedImage]:
+    """Open an image and check its header; ``host`` is named in errors.
 
     Raises:
-        DriverError: it has no url, is of another format than these, or can not be fetched.
+        DriverError: it has no url, is of another format than these, cannot be fetched, or must not be used.
     """
+    image_format = image.image_format.upper()
     if image.url is None:
         raise DriverError(STEP, host, f"template {image.name} has no url", transient=False)
-    if image.image_format.upper() not in formats:
+    if image_format not in formats:
         reason = f"template {image.name} is of format {image.image_format}; {' and '.join(sorted(formats))} work"
         raise DriverError(STEP, host, reason, transient=False)
-    parts = urlsplit(image.url)
+    most_disk_bytes = int(fetcher.rules.disk_gib * GIB)
+    with _failures(image, host), fetcher.open(image.url) as (stream, file_bytes):
+        head = _read_head(stream)
+        disk_bytes = file_bytes
+        if image_format != ARCHIVE:
+            disk_bytes = check_image(image_format, head, file_bytes, most_disk_bytes=most_disk_bytes)
+        yield OpenedImage(image, host, file_bytes, disk_bytes, most_disk_bytes, head, stream)
+
+
+@contextmanager
+def _failures(image: TemplateImage, host: str) -> Iterator[None]:
+    """Turn a rejected image or a failed fetch into a failure of the driver's step."""
     try:
-        if parts.scheme == "file":
-            with Path(parts.path).open("rb") as stream:
-                yield stream, Path(parts.path).stat().st_size
-            return
-        with urllib.request.urlopen(image.url, timeout=30) as answer:  # noqa: S310 - schemes were checked
-            size = answer.headers.get("Content-Length")
-            if size is None:
-                raise DriverError(STEP, host, f"{image.url} does not say how long it is", transient=False)
-            yield answer, int(size)
-    except OSError as error:
-        reason = f"template {image.name} can not be fetched from {image.url}: {error}"
-        raise DriverError(STEP, host, reason, transient=True) from error
+        yield
+    except (ImageRejected, FetchRejected) as error:
+        raise DriverError(STEP, host, f"template {image.name}: {error}", transient=False) from error
+    except FetchFailed as error:
+        raise DriverError(STEP, host, f"template {image.name}: {error}", transient=True) from error
 
 
-def checked_chunks(
-    image: TemplateImage, host: str, stream: Any, size_bytes: int, report: Callable[[int], bool] = lambda _: True
-) -> Iterator[bytes]:
-    """The image's chunks; ``report`` is called with percents now and then, and says whether to go on.
+def _read_head(stream: IO[bytes]) -> bytes:
+    head = b""
+    while len(head) < HEAD_BYTES and (chunk := stream.read(HEAD_BYTES - len(head))):
+        head += chunk
+    return head
+
+
+def _checked_archive(chunks: Iterator[bytes], most_disk_bytes: int) -> Iterator[bytes]:
+    """Pass an archive's chunks on while another thread reads the archive; it ends well only if that finds no fault.
 
     Raises:
-        DriverError: at the end, where the checksum is wrong; or ``report`` said no.
+        ImageRejected: it is no archive, unpacks to more than is allowed, or a disk in it must not be used.
     """
-    algorithm, wanted = read_checksum(image.checksum)
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    sent, reported = 0, time.monotonic()
-    while chunk := stream.read(CHUNK):
-        digest.update(chunk)
-        sent += len(chunk)
-        yield chunk
-        if time.monotonic() - reported >= REPORTS_S:
-            reported = time.monotonic()
-            if not report(100 * sent // max(1, size_bytes)):
-                raise DriverError(STEP, host, f"template {image.name}: overtaken", transient=True)
-    if wanted is not None and digest.hexdigest() != wanted.lower():
-        reason = f"template {image.name} has the {algorithm} sum {digest.hexdigest()}, not {wanted}"
-        raise DriverError(STEP, host, reason, transient=False)
+    reading, writing = os.pipe()
+    faults: list[Exception] = []
+
+    def read() -> None:
+        with open(reading, "rb") as packed:  # noqa: PTH123 - a descriptor
+            try:
+                _check_members(packed, most_disk_bytes)
+                while packed.read(CHUNK):
+                    pass
+            except Exception as error:  # noqa: BLE001 - raised again in the thread that sends
+                faults.append(error)
+
+    reader = Thread(target=read, name="archive-check", daemon=True)
+    reader.start()
+    try:
+        with open(writing, "wb", buffering=0) as packed:  # noqa: PTH123 - a descriptor
+            for chunk in chunks:
+                try:
+                    packed.write(chunk)
+                except BrokenPipeError:
+                    break
+                yield chunk
+    finally:
+        reader.join()
+    if faults:
+        fault = faults[0]
+        raise fault if isinstance(fault, ImageRejected) else ImageRejected("it is no archive that can be read")
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose own description is small: ``tarfile`` reads descriptions into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a member's header."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type == tarfile.GNUTYPE_SPARSE or (found.type in DESCRIPTIONS and found.size > MOST_DESCRIBED):
+            raise ImageRejected("it has members that are sparse, or have names that are too long")
+        return found
+
+
+def _check_members(packed: IO[bytes], most_bytes: int) -> None:
+    unpacked = count = 0
+    with tarfile.open(fileobj=packed, mode="r|*", tarinfo=_Member) as archive:
+        for member in archive:
+            archive.members.clear()  # type: ignore[attr-defined] # a list that would grow with the archive
+            unpacked, count = unpacked + member.size, count + 1
+            if count > MOST_MEMBERS:
+                raise ImageRejected(f"it has more than {MOST_MEMBERS} members")
+            if member.size < 0 or unpacked > most_bytes:
+                raise ImageRejected(f"it unpacks to more than {most_bytes} bytes (fetch.disk_gib)")
+            if member.name.rpartition("/")[2] == DISK_IN_ARCHIVE:
+                disk = archive.extractfile(member)
+                if disk is None:
+                    raise ImageRejected(f"its {DISK_IN_ARCHIVE} is no file")
+                check_image(QCOW2, disk.read(HEAD_BYTES), member.size, most_disk_bytes=most_bytes)
 
 
 def read_checksum(text: str | None) -> tuple[str, str | None]:

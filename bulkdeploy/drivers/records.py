@@ -4,15 +4,19 @@ A driver is given them once, before its first call (``HypervisorDriver.use_recor
 transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.guarded_fetch import Fetcher
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TemplateImage:
-    """Where a template's image is: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes."""
+    """Where a template's image is: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes.
+
+    ``is_of_root_admin``: a root admin's account owns it.
+    """
 
     uuid: UUID
     name: str
@@ -41,6 +48,22 @@ class TemplateImage:
     image_format: str
     checksum: str | None
     size_bytes: int
+    is_of_root_admin: bool = False
+
+    @property
+    def key(self) -> str:
+        """What copies of the image are called: the template's uuid, and a digest of its checksum if it has one."""
+        if not self.checksum:
+            return str(self.uuid)
+        return f"{self.uuid}-{hashlib.sha256(self.checksum.lower().encode()).hexdigest()[:12]}"
+
+    def named_in(self, options: Mapping[str, T]) -> T | None:
+        """Return what a driver's options say of the template, by its uuid or, if a root admin owns it, by its name.
+
+        Any user can give a template any name, so the name of another owner's template says nothing.
+        """
+        found = options.get(str(self.uuid))
+        return options.get(self.name) if found is None and self.is_of_root_admin else found
 
 
 class Directory(Protocol):
@@ -173,21 +196,35 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateCopy:
-    """A template in a pool: which attempt at a copy it is, and how far that is, in percent."""
+    """A template in a pool: which attempt at a copy it is, and how far that is, in percent.
+
+    ``abandoned``: earlier attempts of which nothing but a part of a file can be left.
+    """
 
     attempt: int
     state: CopyState
     percent: int
+    abandoned: Sequence[int] = ()
 
 
 class TemplateCopies(Protocol):
-    """Which templates pools have. One caller at a time makes a copy; who is silent for a minute has died."""
+    """Which templates pools have. One caller at a time makes a copy; who is silent for a minute has died.
 
-    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+    A copy is one of the template and the checksum that it had: with another checksum it is another image.
+    """
+
+    def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
         """The attempt that made the copy; None: there is none yet."""
 
-    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+    def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
+
+    def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
+        """Count the file of a copy that was begun, before it is put into the pool.
+
+        Returns why the file must not be put there: a limit of the template's owner, or no room in the pool. Returns
+        None if it may. An attempt that ends without a copy is not counted any more.
+        """
 
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
         """The attempt goes on; False: another one has taken over."""
@@ -306,6 +343,7 @@ class Records:
     counterparts: Counterparts
     security_rules: SecurityRules
     clusters: ClusterTurns
+    fetcher: Fetcher
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]

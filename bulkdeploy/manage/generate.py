@@ -14,11 +14,13 @@ from bulkdeploy.commands.registry import find_commands, find_nouns
 from bulkdeploy.declare.reference_page import reference_page
 from bulkdeploy.drivers.options import ENVIRONMENT, FILE_SUFFIX, TABLE
 from bulkdeploy.drivers.registry import in_tree_drivers, in_tree_options
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage.zone_files.reference import zone_file_page
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 COMMENT_WIDTH = 100
+FETCH = "fetch"
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 ANYTHING = TypeAdapter[object](object)
 
@@ -38,8 +40,8 @@ DRIVER_HEADER = f"""\
 
 def default_toml() -> str:
     """config/default.toml: every setting, its meaning, and its default as a commented line."""
-    fields = {name: field for name, field in Settings.model_fields.items() if name != TABLE}
-    parts = [HEADER, *_assignments(fields), DRIVER_HEADER]
+    fields = {name: field for name, field in Settings.model_fields.items() if name not in (TABLE, FETCH)}
+    parts = [HEADER, *_assignments(fields), f"# [{FETCH}]", *_assignments(FetchRules.model_fields), DRIVER_HEADER]
     for name in in_tree_drivers():
         parts += [f"# [{TABLE}.{name}]", *_assignments(in_tree_options(name).model_fields)]
     return "\n".join(parts)

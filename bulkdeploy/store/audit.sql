@@ -168,21 +168,27 @@ SELECT format('VM %s has %s cores of %s MHz, host %s %s of %s MHz', v.uuid, v.cp
 -- by hand: stop the virtual machine and give it a smaller offering (scaleVirtualMachine), or migrate it to a larger host
 
 -- invariant: volumes_have_claims
--- promise: storage claims and volumes in pools, destroyed ones until they are gone, are the same, one for one
+-- promise: storage claims are the same, one for one, as volumes in pools, destroyed ones until they are gone, and copies of templates
 -- compared:
 SELECT count(*) FROM storage_claims;
 -- breaches:
 SELECT format('volume %s: row says pool %s, %s bytes, claim says pool %s, %s bytes', coalesce(v.uuid, x.consumer), v.pool_id, v.size_bytes, x.pool_id, x.size_bytes)
-  FROM (SELECT *
+  FROM (SELECT uuid, pool_id, size_bytes, vm_id
   FROM volumes
-  WHERE (removed IS NULL OR state = 'Destroy') AND pool_id IS NOT NULL) v
+  WHERE (removed IS NULL OR state = 'Destroy') AND pool_id IS NOT NULL UNION ALL SELECT c.uuid, p.id, c.file_bytes, NULL
+  FROM template_copies c
+  JOIN storage_pools p ON p.uuid = c.pool_uuid
+  WHERE c.file_bytes IS NOT NULL) v
   FULL JOIN storage_claims x ON x.consumer = v.uuid
   WHERE (v.pool_id, v.size_bytes) IS DISTINCT FROM (x.pool_id, x.size_bytes);
 -- heal:
 WITH wrong AS (SELECT coalesce(v.uuid, x.consumer) AS volume, v.pool_id, v.size_bytes
-  FROM (SELECT *
+  FROM (SELECT uuid, pool_id, size_bytes, vm_id
   FROM volumes
-  WHERE (removed IS NULL OR state = 'Destroy') AND pool_id IS NOT NULL) v
+  WHERE (removed IS NULL OR state = 'Destroy') AND pool_id IS NOT NULL UNION ALL SELECT c.uuid, p.id, c.file_bytes, NULL
+  FROM template_copies c
+  JOIN storage_pools p ON p.uuid = c.pool_uuid
+  WHERE c.file_bytes IS NOT NULL) v
   FULL JOIN storage_claims x ON x.consumer = v.uuid
   WHERE (v.pool_id, v.size_bytes) IS DISTINCT FROM (x.pool_id, x.size_bytes) AND coalesce(v.vm_id, 0) NOT IN (SELECT instance_id
   FROM async_jobs
@@ -194,6 +200,30 @@ WITH wrong AS (SELECT coalesce(v.uuid, x.consumer) AS volume, v.pool_id, v.size_
   WHERE pool_id IN (SELECT id FROM storage_pools) ON CONFLICT (consumer) DO UPDATE SET pool_id = excluded.pool_id, size_bytes = excluded.size_bytes RETURNING 1)
   SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM kept);
 -- by hand: the pool that a volume's row names does not exist: restore it from a backup
+
+-- invariant: copies_are_made
+-- promise: a copy of a template that nobody makes any more claims nothing of its pool
+-- compared:
+SELECT count(*) FROM template_copies;
+-- breaches:
+SELECT format('template %s, pool %s: attempt %s at a copy is silent since %s and claims %s bytes', template_uuid, pool_uuid, attempt, renewed, file_bytes)
+  FROM template_copies
+  WHERE NOT ready AND file_bytes IS NOT NULL AND renewed < now() - interval '1 hour';
+-- heal:
+WITH silent AS (SELECT uuid
+  FROM template_copies
+  WHERE NOT ready AND file_bytes IS NOT NULL AND renewed < now() - interval '1 hour'
+  ORDER BY uuid LIMIT :batch), freed AS (UPDATE template_copies
+  SET file_bytes = NULL
+  WHERE uuid IN (SELECT uuid FROM silent) RETURNING uuid), gone AS (DELETE FROM storage_claims
+  WHERE consumer IN (SELECT uuid FROM freed) RETURNING pool_id, size_bytes), pools AS (UPDATE storage_pools p
+  SET allocated_bytes = allocated_bytes - s.size
+  FROM (SELECT pool_id, sum(size_bytes) AS size
+  FROM gone
+  GROUP BY pool_id) s
+  WHERE p.id = s.pool_id)
+  SELECT count(*) FROM freed;
+-- by hand: a part of its file, template-UUID-ATTEMPT, may be in the pool; the next VM that is made from the template removes it
 
 -- invariant: pool_usage
 -- promise: what each pool counts as allocated is the sum of its claims

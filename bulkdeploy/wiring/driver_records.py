@@ -1,4 +1,4 @@
-"""What drivers remember and look up, kept in the product's database (``drivers.records``)."""
+"""What drivers remember and look up, in the database (``drivers.records``) (one file: one class a protocol)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +9,8 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
+from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
@@ -23,20 +25,25 @@ from bulkdeploy.drivers.records import (
     TemplateCopy,
     TemplateImage,
 )
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
     cluster_turns,
     counterparts,
     directory,
     guest_fences,
+    image_sizes,
     orders,
     security_rules,
     template_copies,
 )
 
 
-def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
-    """The records of a driver that serves these hypervisor types."""
+def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher | None = None) -> Records:
+    """Return the records of a driver that serves these hypervisor types.
+
+    Without a ``fetcher`` its images are fetched by the default rules.
+    """
     return Records(
         _Directory(engine, serves),
         _Fences(engine),
@@ -45,6 +52,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
         _Counterparts(engine),
         _SecurityRules(engine),
         _ClusterTurns(engine),
+        fetcher or Fetcher(FetchRules()),
     )
 
 
@@ -95,7 +103,10 @@ class _Directory:
             row = directory.template(connection, template_uuid)
         if row is None:
             return None
-        return TemplateImage(row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes)
+        is_of_root_admin = row.account_type == AccountType.ADMIN
+        return TemplateImage(
+            row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes, is_of_root_admin=is_of_root_admin
+        )
 
 
 class _Fences:
@@ -170,19 +181,30 @@ class _TemplateCopies:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+    def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
         with read_only(self._engine) as connection:
-            return template_copies.find(connection, template_uuid, pool_uuid)
+            return template_copies.find(connection, template_uuid, pool_uuid, checksum or "")
 
-    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+    def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         def begin(connection: Connection) -> TemplateCopy:
-            attempt = template_copies.begin(connection, template_uuid, pool_uuid)
-            if attempt is not None:
-                return TemplateCopy(attempt, CopyState.TO_MAKE, 0)
+            begun = template_copies.begin(connection, template_uuid, pool_uuid, checksum or "")
+            if begun is not None:
+                return TemplateCopy(begun.attempt, CopyState.TO_MAKE, 0, range(begun.first_attempt, begun.attempt))
             row = template_copies.state(connection, template_uuid, pool_uuid)
-            return TemplateCopy(row.attempt, CopyState.READY if row.ready else CopyState.UNDER_WAY, row.percent)
+            is_ready = row.ready and row.checksum == (checksum or "")
+            return TemplateCopy(row.attempt, CopyState.READY if is_ready else CopyState.UNDER_WAY, row.percent)
 
         return run_transaction(self._engine, begin)
+
+    def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
+        def admit(connection: Connection) -> None:
+            image_sizes.admit(connection, template_uuid, pool_uuid, file_bytes, disk_bytes)
+
+        try:
+            run_transaction(self._engine, admit)
+        except (ResourceLimitExceeded, ResourceUnavailable) as error:
+            return str(error)
+        return None
 
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
         def report(connection: Connection) -> bool:
@@ -194,9 +216,12 @@ class _TemplateCopies:
         percent = 100 if made else 0
 
         def end(connection: Connection) -> bool:
-            return template_copies.report(
+            is_latest = template_copies.report(
                 connection, template_uuid, pool_uuid, attempt, percent=percent, ready=made, failed=not made
             )
+            if is_latest and not made:
+                image_sizes.release(connection, template_uuid, pool_uuid)
+            return is_latest
 
         return run_transaction(self._engine, end)
 

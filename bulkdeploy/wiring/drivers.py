@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers, configure_drivers
 from bulkdeploy.drivers.simulator.database import derived_url
+from bulkdeploy.guarded_fetch import Fetcher
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 
@@ -24,7 +25,9 @@ def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
         DriverSettingError: these settings are wrong.
         SettingMissing: no database is configured beside which the simulator's would be.
     """
-    return configure_drivers(settings.drivers, _driver_options(settings), partial(records_in, engine))
+    fetcher = Fetcher(settings.fetch, settings.server_hosts)
+    make_records = partial(records_in, engine, fetcher=fetcher)
+    return configure_drivers(settings.drivers, _driver_options(settings), make_records)
 
 
 def simulator_url(settings: Settings) -> str:

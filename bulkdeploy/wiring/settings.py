@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.queue.redis_servers import check_redis_url
 from bulkdeploy.store.database.database_url import database_parameters
 
@@ -165,6 +166,9 @@ class Settings(BaseSettings):
         repr=False,
         description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
     )
+    fetch: FetchRules = Field(
+        default_factory=FetchRules, description="What the images of templates and ISOs may be fetched from."
+    )
     failpoints_dir: Path | None = Field(
         default=None,
         description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
@@ -298,6 +302,16 @@ class Settings(BaseSettings):
     def api_monitoring_url(self) -> str:
         """Where an API process reports its health, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
+
+    @property
+    def server_hosts(self) -> tuple[str, ...]:
+        """The names and addresses of the servers of this service, which no URL of a caller may lead to."""
+        database = {} if self.database_url is None else database_parameters(self.database_url)
+        named = [*database.get("host", "").split(","), *database.get("hostaddr", "").split(",")]
+        redis = "" if self.redis_url is None else urlsplit(self.redis_url).netloc.rpartition("@")[2]
+        urls = [f"//{one}" for one in redis.split(",")] + [self.otlp_endpoint or ""]
+        named += [urlsplit(url).hostname or "" for url in urls]
+        return tuple(dict.fromkeys(host for host in named if host and not host.startswith("/")))
 
     def require_database_url(self) -> str:
         """The database's URL.

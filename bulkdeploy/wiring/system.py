@@ -89,5 +89,6 @@ def build_system(settings: Settings) -> System:
         data_dir=settings.data_dir,
         drivers=build_configured_drivers(settings, engine),
         host_files=partial(read_host_files, settings),
+        fetch_rules=settings.fetch,
         trusted_proxies=",".join(settings.trusted_proxies),
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -75,6 +76,20 @@ def test_whose_calls_a_trusted_proxy_passes_on(
     if configured:
         set_global(engine, configured)
     assert job_requests(headers)[1] == address
+
+
+def test_a_proxy_that_a_process_trusts_is_believed_without_settings(system: System, engine: Engine) -> None:
+    """``trusted_proxies`` of a process is enough, and settings add to it; other peers are not believed."""
+    for networks, address in (("127.0.0.0/8", "192.0.2.7"), ("10.0.0.0/8", "127.0.0.1")):
+        with serving(create_app(replace(system, trusted_proxies=networks))) as url, capture_logs() as entries:
+            ApiClient(url, "", "").request("GET", "/client/api?command=listZones", headers={FORWARDED: "192.0.2.7"})
+        (call,) = [entry for entry in entries if entry["event"] == "call"]
+        assert call["address"] == address
+    set_global(engine, {**TRUSTING, "proxy.cidr": "127.0.0.0/8"})
+    with serving(create_app(replace(system, trusted_proxies="10.0.0.0/8"))) as url, capture_logs() as entries:
+        forwarded = {FORWARDED: "192.0.2.7, 10.1.1.1"}
+        ApiClient(url, "", "").request("GET", "/client/api?command=listZones", headers=forwarded)
+    assert [entry["address"] for entry in entries if entry["event"] == "call"] == ["192.0.2.7"]
 
 
 def test_guessers_behind_a_proxy_wait_for_themselves_alone(job_requests: Asking, engine: Engine) -> None:

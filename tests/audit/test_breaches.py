@@ -27,6 +27,19 @@ SNAPSHOTS = (
     " WHERE id = (SELECT min(id) FROM virtual_machines)"
 )
 
+COPY = (
+    "INSERT INTO template_copies (template_uuid, pool_uuid, file_bytes, {columns})"
+    " SELECT t.uuid, p.uuid, 8, {values} FROM templates t, storage_pools p LIMIT 1"
+)
+CLAIM_OF_COPY = (
+    "INSERT INTO storage_claims SELECT c.uuid, p.id, 8 FROM template_copies c"
+    " JOIN storage_pools p ON p.uuid = c.pool_uuid"
+)
+ALLOCATION_OF_COPY = (
+    "UPDATE storage_pools p SET allocated_bytes = allocated_bytes + 8 FROM template_copies c"
+    " WHERE p.uuid = c.pool_uuid"
+)
+
 BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
     ("host_usage", "counts", ["UPDATE host_capacity SET cpu_mhz_used = cpu_mhz_used + 1"]),
     (
@@ -94,6 +107,22 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
     ("pool_usage", "counts", ["UPDATE storage_pools SET allocated_bytes = allocated_bytes + 1"]),
     ("volumes_have_claims", "claim says pool", ["UPDATE storage_claims SET size_bytes = size_bytes + 1"]),
     ("volumes_have_claims", "claim says pool ,", ["DELETE FROM storage_claims"]),
+    (
+        "volumes_have_claims",
+        "claim says pool ,",
+        [
+            COPY.format(columns="ready", values="true"),
+        ],
+    ),
+    (
+        "copies_are_made",
+        "attempt 1 at a copy is silent",
+        [
+            COPY.format(columns="renewed", values="now() - interval '2 hours'"),
+            CLAIM_OF_COPY,
+            ALLOCATION_OF_COPY,
+        ],
+    ),
     ("volumes_have_claims", "row says pool ,", ["UPDATE volumes SET removed = now()"]),
     (
         "what_is_over_holds_nothing",

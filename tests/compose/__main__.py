@@ -248,9 +248,8 @@ def traces(site: Production, cloud: Cloud) -> None:
 
 def build_image(extra: str = "") -> str:
     """As ``docker compose build migrate``, where containers reach packages by the host's network only."""
-    return (
-        f"docker build --quiet --network host --build-arg EXTRA={extra} --tag bulkdeploy:{version('bulkdeploy')} ."
-    )
+    arguments = f"--build-arg EXTRA={extra} --build-arg IMAGE_BASE=$IMAGE_BASE"
+    return f"docker build --quiet --network host {arguments} --tag bulkdeploy:{version('bulkdeploy')} ."
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_server import serving
 from tests.support.api.console_client import Visitor
 from tests.support.hypervisors.drivers import SIMULATED
-from tests.support.processes.services import database_clone
+from tests.support.processes.services import database_clone, without_time_limits
 from tests.support.zones.zone_queries import Zone
 
 ALICE, ALICES_PASSWORD = "acme", "alices password"
@@ -26,7 +26,7 @@ ALICE, ALICES_PASSWORD = "acme", "alices password"
 def console_engine(postgres_url: str, small_zone_database: str) -> Iterator[Engine]:
     """The database of all these tests: each makes deployments of its own."""
     with database_clone(postgres_url, small_zone_database) as url:
-        engine = create_engine(url, pool_size=10)
+        engine = create_engine(without_time_limits(url), pool_size=10)
         yield engine
         engine.dispose()
 

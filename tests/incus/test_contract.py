@@ -46,6 +46,7 @@ from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
@@ -128,8 +129,10 @@ def rig(engine: Engine, image: Path) -> Iterator[Rig]:
     driver = IncusDriver(options, incus)
     hosts = [HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)]
     subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
-    template = TemplateImage(subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20)
-    kept = records_in(engine, lambda _: True)
+    template = TemplateImage(
+        subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20, is_of_root_admin=True
+    )
+    kept = records_in(engine, lambda _: True, Fetcher(FetchRules(directories=(image.parent,))))
     driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template)))
     driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
 
@@ -272,7 +275,9 @@ class TestIncusContract(
     def test_an_image_is_named_by_its_fingerprint(self, rig: Rig, caller: Caller) -> None:
         """As operators name images that Incus has, beside aliases."""
         assert isinstance(rig.driver, IncusDriver)
-        alias = path_of("images", "aliases", image_alias(rig.subjects.template_uuid))
+        template = rig.driver._records.directory.template(rig.subjects.template_uuid)
+        assert template is not None
+        alias = path_of("images", "aliases", image_alias(template))
         fingerprint = rig.driver._incus.send("GET", alias, timeout_s=PATIENCE_S).value["target"]
         options = IncusOptions.model_validate(driver_options(images={"busybox": fingerprint[:12]}))
         driver = IncusDriver(options, rig.driver._incus)

@@ -14,7 +14,6 @@ from bulkdeploy.store.tables.catalog import metadata
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "tests" / "zones" / "small.yaml"
 DEMO = ROOT / "config" / "zones" / "demo.yaml"
-BASIC = ROOT / "config" / "zones" / "basic.yaml"
 
 TINY = """\
 domains:

@@ -81,6 +81,20 @@ def test_rows_and_hypervisors_agree_after_a_load(settings: Settings, engine: Eng
         assert len(names(simulator_url)) == 120
 
 
+@pytest.mark.parametrize("path", sorted(DEMO.parent.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.usefixtures("simulator_url")
+def test_a_zone_file_that_comes_along_makes_a_zone(
+    settings: Settings, engine: Engine, tmp_path: Path, path: Path
+) -> None:
+    """It has hosts and a network with addresses. The servers of kvm.yaml are simulated here."""
+    file = path.read_text().replace("qemu+ssh://root@", "http://").replace("/system#", "/")
+    load_first_zone(settings, write(tmp_path, file))
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM hosts WHERE state = 'Up'")).scalar_one() >= 3
+        assert connection.execute(text("SELECT allocation_state FROM zones")).scalar_one() == "Enabled"
+        assert connection.execute(text("SELECT count(*) FROM ip_ranges")).scalar_one() > 0
+
+
 def test_simulated_hosts_are_made_known_again(settings: Settings, simulator_url: str, tmp_path: Path) -> None:
     """At the next start a new database of the simulator learns of all hosts."""
     load_first_zone(settings, write(tmp_path, TINY))

@@ -11,8 +11,10 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.image_headers import FILE_SYSTEM_AT, FILE_SYSTEMS
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
+from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts
@@ -65,11 +67,16 @@ def driver_on(
     addresses = [address_of(host) for host in hosts.hosts]
     pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
     template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
-    iso = replace(template, uuid=ISO, name="installer", image_format="ISO")
+    disc = folder / "installer.iso"
+    disc.write_bytes(
+        boot_image()[:FILE_SYSTEM_AT].ljust(FILE_SYSTEM_AT, b"\0") + FILE_SYSTEMS[0].ljust(2047, b"\0")
+    )
+    iso = replace(template, uuid=ISO, name="installer", image_format="ISO", url=disc.as_uri())
     kept = records_in(engine, lambda _: True)
     directory = FixedDirectory(addresses, pool, template, iso)
     directory.hardware = hardware
-    driver.use_records(replace(kept, directory=directory, security_rules=rules))
+    fetcher = Fetcher(FetchRules(directories=(folder,)))
+    driver.use_records(replace(kept, directory=directory, security_rules=rules, fetcher=fetcher))
     driver.ensure_template(addresses[0], POOL, TEMPLATE, timeout_s=30)
     yield driver
     driver.close()

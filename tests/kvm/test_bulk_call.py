@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 
 from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
@@ -58,6 +59,7 @@ class Cloud:
     hosts: LibvirtHosts
     workers: list[Process]
     ids: dict[str, str]
+    folder: Path
 
     def job(self, command: str, **parameters: object) -> dict[str, Any]:
         """The result of an asynchronous call; it succeeds."""
@@ -137,6 +139,7 @@ def cloud(
             lease_seconds=5,
             drivers={"KVM": "libvirt"},
             driver={"libvirt": {**made_hosts.driver_options, "shutdown_seconds": 20}},
+            fetch=FetchRules.model_validate({"directories": [folder], "allowed_networks": ["127.0.0.1/32"]}),
         )
         engine = create_engine(str(settings.database_url), pool_size=4)
         stack.callback(engine.dispose)
@@ -147,7 +150,7 @@ def cloud(
             admin = admin_row(connection)
         assert admin is not None
         client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
-        yield Cloud(client, settings, made_hosts, workers, build_zone(client, made_hosts, image))
+        yield Cloud(client, settings, made_hosts, workers, build_zone(client, made_hosts, image), folder)
     made_hosts.clear()
     assert "Traceback" not in log.read_text()
 
@@ -259,9 +262,9 @@ def test_a_volume_goes_back_to_its_snapshot(cloud: Cloud) -> None:
     cloud.assert_intact()
 
 
-def test_a_vm_boots_from_an_iso(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_vm_boots_from_an_iso(cloud: Cloud) -> None:
     """Its root disk is empty; the ISO leaves its drive and comes back while it runs."""
-    image = tmp_path / "installer.iso"
+    image = cloud.folder / "installer.iso"
     image.write_bytes(bootable_iso())
     (template,) = cloud.client.call("listTemplates", templatefilter="all", id=cloud.ids["templateid"])["template"]
     registered = cloud.client.call(

@@ -239,7 +239,8 @@ class TestLibvirtContract(
     def machines(self, kvm_hosts: LibvirtHosts) -> Machines:
         """Two that answer, and a socket without a daemon."""
         promise = HostPromise(Decimal(1), Decimal(1), 50)
-        urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, "qemu+unix:///session?socket=/nowhere"]
+        nowhere = f"qemu+unix:///session?socket={kvm_hosts.folder}/nowhere"
+        urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, nowhere]
         first, second, silent = (NewHost(uuid4(), "KVM", HostAccess(url), promise) for url in urls)
         return Machines((first, second), silent)
 

@@ -142,8 +142,9 @@ def test_a_query_past_sqlalchemy_gives_up_a_connection_that_broke(
     engine.dispose()
 
 
-def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> None:
+def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(database_url: str) -> None:
     """PostgreSQL ends it, so nobody waits for its locks any longer; the sleeper is told, and changed nothing."""
+    engine = create_engine(database_url, pool_size=2)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE written (number integer)"))
 
@@ -161,6 +162,7 @@ def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> N
     assert is_unreachable(reported.value)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM written")).scalar_one() == 1
+    engine.dispose()
 
 
 @pytest.mark.parametrize("make", [create_engine, create_reading_engine])

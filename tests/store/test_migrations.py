@@ -150,7 +150,8 @@ def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> Non
 
 EARLIER_ROLES = """
     INSERT INTO roles (name, role_type) VALUES
-        ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'), ('nothing more', 'DomainAdmin');
+        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'),
+        ('nothing more', 'DomainAdmin');
     INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
         FROM roles WHERE name IN ('one rule', 'nothing more');
     DELETE FROM schema_revisions WHERE revision >= '0035';
@@ -174,5 +175,6 @@ def test_roles_without_rules_keep_what_their_type_allowed(postgres_url: str) -> 
                 found.setdefault(name, set()).add(rule)
     assert found["all of it"] == {"*"}
     assert found["one rule"] == found["nothing more"] == {"listZones"}
+    assert found["User"] == found["clone of User"]
     assert {"deployVirtualMachine", "listApis", "listVirtualMachines"} <= found["clone of User"]
     assert not {"listHosts", "createAccount", "updateZone"} & found["clone of User"]

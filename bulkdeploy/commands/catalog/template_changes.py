@@ -79,7 +79,12 @@ NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
 
 
 def register(kind: Kind, call: Call) -> Page:
-    """Register a template or ISO."""
+    """Register a template or ISO.
+
+    Raises:
+        InvalidParameter: the URL names an address that is not public.
+    """
+    templates.check_public_url(call.arguments["url"], call.system.fetch_rules)
     (ref,) = templates.register_templates(call.connection, call.caller, [call.arguments], kind=kind)
     return templates.list_by_id(call.connection, call.caller, kind, ref)
 
@@ -123,8 +128,13 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
         string("name", "its name", required=True, rule=NAME),
         string("displaytext", "its description; its name where not given"),
-        string("url", "where it is; it is not downloaded", required=True, length=2048),
-        string("checksum", "its checksum; it is not compared"),
+        string(
+            "url",
+            "where its file is: http or https at a public address, or one that the setting fetch allows",
+            required=True,
+            length=2048,
+        ),
+        string("checksum", "its checksum, such as {SHA-256}abc..., which drivers compare when they fetch the file"),
         ARCHITECTURE,
         *ABOUT,
         *PUBLICITY,
@@ -155,7 +165,7 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
 def _registering(kind: Kind, word: str) -> Command:
     return Command(
         name=f"register{word}",
-        description=f"Registers the {kind.noun} of a URL. Nothing is downloaded: it is ready at once, of 2 GiB",
+        description=f"Registers the {kind.noun} of a URL. It is ready at once; the first VM that needs it has it",
         handler=partial(register, kind),
         shape=Shape.LIST,
         response=Response(kind.kind.value, FIELDS),

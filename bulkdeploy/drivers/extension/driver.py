@@ -270,7 +270,8 @@ class ExtensionDriver(HypervisorDriver):
         template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
         image = None if template is None else self._records.directory.template(template)
         known = self._options.templates
-        external = known.get(image.name if image else ANY_TEMPLATE, known.get(ANY_TEMPLATE, {}))
+        named = None if image is None else image.named_in(known)
+        external = known.get(ANY_TEMPLATE, {}) if named is None else named
         volumes = tuple((str(one.uuid), str(one.pool_uuid), one.size_bytes) for one in guest.volumes)
         return _Kept(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
 

@@ -16,7 +16,8 @@ class ExtensionOptions(DriverOptions):
     )
     templates: dict[str, dict[str, str]] = Field(
         default_factory=dict,
-        description="What it gets as externaldetails.virtualmachine, by the name of our template, or default.",
+        description="What it gets as externaldetails.virtualmachine, by the uuid of our template, by the name of "
+        "one that a root admin owns, or default.",
     )
     statuses: bool = Field(
         default=True, description="Whether it has the action statuses; else guests are looked at one by one."

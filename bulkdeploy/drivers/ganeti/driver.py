@@ -714,8 +714,9 @@ class _Call(FencedCall):
         wanted = self._driver._options.operating_systems
         template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
         image = None if template is None else self._driver._records.directory.template(template)
-        if image is not None and image.name in wanted:
-            return wanted[image.name]
+        named = None if image is None else image.named_in(wanted)
+        if named is not None:
+            return named
         if "default" not in wanted:
             name = "without a template" if image is None else f"of template {image.name}"
             text = f"option operating_systems must name the OS of guests {name}, or a default"

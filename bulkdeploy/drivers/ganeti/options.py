@@ -35,7 +35,8 @@ class GanetiOptions(DriverOptions):
     )
     operating_systems: dict[str, str] = Field(
         default_factory=lambda: {"default": "noop"},
-        description="Ganeti's OS by the name of our template, or default.",
+        description="Ganeti's OS by the uuid of our template, by the name of one that a root admin owns, or "
+        "default.",
     )
     nic_mode: Literal["bridged", "routed", "openvswitch"] | None = Field(
         default=None,

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
@@ -68,7 +69,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
-from bulkdeploy.drivers.records import Pool
+from bulkdeploy.drivers.records import CopyState, Pool, TemplateImage
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -219,24 +220,40 @@ class IncusDriver(HypervisorDriver):
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: Incus itself brings an image to the members and pools that need it."""
-        del pool_uuid
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
-        if image.name in self._options.images:
+        if image.named_in(self._options.images) is not None:
             return
         call = _Call(self, host, template_uuid, 0, timeout_s)
-        alias = path_of("images", "aliases", image_alias(template_uuid))
+        alias = path_of("images", "aliases", image_alias(image))
         if call.find("template", alias) is not None:
             return
         with self._turns.of(template_uuid, "template", call.host_name, timeout_s=call.left):
-            if call.find("template", alias) is not None:
-                return
-            with opened_image(image, host.name, FORMATS) as (stream, size_bytes):
-                chunks = Hashed(checked_chunks(image, host.name, stream, size_bytes))
+            if call.find("template", alias) is None:
+                self._import(call, image, pool_uuid)
+
+    def _import(self, call: "_Call", image: TemplateImage, pool_uuid: UUID) -> None:
+        """Import an image once, counted as its owner's and in the first pool that needs it."""
+        copies, made = self._records.copies, False
+        copy = copies.begin(image.uuid, pool_uuid, image.checksum)
+        if copy.state is CopyState.UNDER_WAY:
+            reason = f"template {image.name} is being imported by another worker"
+            raise DriverError("template", call.host_name, reason, transient=True)
+        try:
+            with opened_image(image, call.host_name, FORMATS, self._records.fetcher) as opened:
+                refusal = copies.admit(image.uuid, pool_uuid, opened.file_bytes, opened.disk_bytes)
+                if refusal is not None:
+                    reason = f"template {image.name}: {refusal}"
+                    raise DriverError("template", call.host_name, reason, transient=False)
+                report = partial(copies.report, image.uuid, pool_uuid, copy.attempt)
+                chunks = Hashed(opened.chunks(lambda percent: report(percent) or copy.state is CopyState.READY))
                 call.run("template", "POST", path_of("images"), chunks, tolerate=ALREADY)
-            body = {"name": image_alias(template_uuid), "target": chunks.sha256, "description": image.name}
+            body = {"name": image_alias(image), "target": chunks.sha256, "description": image.name}
             call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
+            made = True
+        finally:
+            copies.end(image.uuid, pool_uuid, copy.attempt, made=made)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
         """What an instance's root disk starts from, in Incus' words."""
@@ -244,8 +261,10 @@ class IncusDriver(HypervisorDriver):
         if template is None:
             return {"type": "none"}
         image = self._records.directory.template(template)
-        named = image_alias(template) if image is None else self._options.images.get(image.name)
-        alias = named or image_alias(template)
+        if image is None:
+            raise DriverError("volume", ANY_HOST, f"there is no template {template}", transient=False)
+        named = image.named_in(self._options.images)
+        alias = named or image_alias(image)
         is_fingerprint = named is not None and FINGERPRINT.fullmatch(alias) is not None
         return {"type": "image", ("fingerprint" if is_fingerprint else "alias"): alias}
 
@@ -905,9 +924,9 @@ def member_of(host: HostAddress) -> str:
     return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 
-def image_alias(template_uuid: UUID) -> str:
+def image_alias(image: TemplateImage) -> str:
     """What an imported image is called in Incus."""
-    return f"bulkdeploy-{template_uuid}"
+    return f"bulkdeploy-{image.key}"
 
 
 def access_of(options: IncusOptions) -> Access:

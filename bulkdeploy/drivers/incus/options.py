@@ -40,8 +40,8 @@ class IncusOptions(DriverOptions):
     )
     images: dict[str, str] = Field(
         default_factory=dict,
-        description="Alias or fingerprint of an image in Incus by the name of our template. Unset: a template's "
-        "url is an image's file, which is imported once.",
+        description="Alias or fingerprint of an image in Incus by the uuid of our template, or by the name of one "
+        "that a root admin owns. Unset: a template's url is an image's file, which is imported once.",
     )
     network: str = Field(
         default="{label}",

@@ -8,7 +8,7 @@ from uuid import UUID
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
-from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
+from bulkdeploy.drivers.libvirt.domain import Disk, SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, LibvirtPool, copy_name
@@ -36,8 +36,8 @@ class GuestCalls:
         self.options, self.links = options, links
         self.turns = Turns()
         self._pools: dict[UUID, Pool] = {}
-        self._copies: dict[tuple[UUID, UUID], Backing] = {}
-        self._sizes: dict[tuple[UUID, UUID], int] = {}
+        self._copies: dict[tuple[str, UUID], Backing] = {}
+        self._sizes: dict[tuple[str, UUID], int] = {}
 
     def of_guest(
         self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
@@ -116,8 +116,8 @@ class GuestCalls:
             raise failed
         raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
 
-    def ensure_volume(self, call: HostCall, volume: VolumeSpec) -> str:
-        """Let a volume be there, over its template's copy where it has one; its path."""
+    def ensure_volume(self, call: HostCall, volume: VolumeSpec) -> Disk:
+        """Create a volume unless it exists, over its template's copy where it has one, and return it as a disk."""
         pool = self.pool(call, volume.pool_uuid)
         return pool.ensure(volume, self._backing(call, pool, volume))
 
@@ -133,7 +133,7 @@ class GuestCalls:
         if copy is None:
             reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
-        key = (volume.template_uuid, volume.pool_uuid)
+        key = (copy.name, volume.pool_uuid)
         if key not in self._sizes:
             self._sizes[key] = pool.size_of_copy(copy)
         if self._sizes[key] > volume.size_bytes:  # an overlay that is smaller would lose the rest of it
@@ -143,16 +143,20 @@ class GuestCalls:
         return copy
 
     def find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
-        """A pool's copy of a template; one that is there once stays, and is not looked for again."""
-        found = self._copies.get((template_uuid, pool_uuid))
-        if found is not None:
-            return found
-        attempt = self.records.copies.find(template_uuid, pool_uuid)
-        image = None if attempt is None else self.records.directory.template(template_uuid)
-        if attempt is None or image is None:
+        """Return a pool's copy of a template as its checksum is now, or None if the pool does not have it yet.
+
+        A copy that was found once stays, and is not looked for again.
+        """
+        image = self.records.directory.template(template_uuid)
+        if image is None:
             return None
-        found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
-        return self._copies.setdefault((template_uuid, pool_uuid), found)
+        key = (image.key, pool_uuid)
+        if key not in self._copies:
+            attempt = self.records.copies.find(template_uuid, pool_uuid, image.checksum)
+            if attempt is None:
+                return None
+            self._copies[key] = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return self._copies[key]
 
     def iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
         """The ISO that is to be in a guest's drive, in the pool of its root volume."""

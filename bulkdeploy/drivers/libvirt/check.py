@@ -14,7 +14,8 @@ from bulkdeploy.drivers.hosts import HostAccess, HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.hardware import capabilities_of, require_cpu
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.host_url import HostUrlError, read_host_url
+from bulkdeploy.drivers.libvirt.hosts import host_model
 from bulkdeploy.drivers.libvirt.options import HOST_MODEL, LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.libvirt.storage import LibvirtPool, pool_path
@@ -43,13 +44,13 @@ def check_host(url: str, options: LibvirtOptions, folder: str | None) -> Iterato
         options: the driver's.
         folder: a folder for volumes on the host; None: the option ``local_path``.
     """
-    links = Links(1, options.keepalive_seconds)
+    links = Links(options.model_copy(update={"connections_per_host": 1}))
     address = HostAddress(uuid4(), url, "", "KVM", url)
     path = options.local_path if folder is None else folder
     try:
-        read_url(url)
-    except DriverError as error:
-        yield Need("url", error.reason, "give the url as libvirt writes it: https://libvirt.org/uri.html")
+        read_host_url(url, options)
+    except HostUrlError as error:
+        yield Need("url", str(error), "docs/kvm.md lists the transports and parameters that urls of hosts may have")
         return
     try:
         for trial in _trials(url, options, path):

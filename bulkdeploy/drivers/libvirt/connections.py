@@ -14,7 +14,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import Event, Lock, Semaphore, Thread
 from typing import Any, TypeVar
-from urllib.parse import urldefrag
 from uuid import UUID
 
 import structlog
@@ -22,6 +21,8 @@ import structlog
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.errors import failing_at, libvirt
+from bulkdeploy.drivers.libvirt.host_url import HostUrlError, read_host_url
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 
 log = structlog.get_logger(__name__)
 
@@ -184,8 +185,8 @@ def _close(connection: Any) -> None:
 class Links:
     """The links to all hosts, by url; one url is one host. Safe to share between threads."""
 
-    def __init__(self, connections_per_host: int, keepalive_s: int) -> None:
-        self._most, self._keepalive_s = connections_per_host, keepalive_s
+    def __init__(self, options: LibvirtOptions) -> None:
+        self._options = options
         self._lock = Lock()
         self._links: dict[str, Link] = {}
 
@@ -193,14 +194,18 @@ class Links:
         """The link to a host.
 
         Raises:
-            DriverError: the host has no URL.
+            DriverError: the host has no URL, or its URL is not allowed.
         """
         if host.url is None:
             raise DriverError("connect", host.name, "the host has no url: addHost gives it one", transient=False)
-        url = urldefrag(host.url).url
+        try:
+            url = read_host_url(host.url, self._options).write()
+        except HostUrlError as error:
+            raise DriverError("connect", host.name, str(error), transient=False) from error
         with self._lock:
             if url not in self._links:
-                self._links[url] = Link(url, self._most, self._keepalive_s)
+                options = self._options
+                self._links[url] = Link(url, options.connections_per_host, options.keepalive_seconds)
             return self._links[url]
 
     def call(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:

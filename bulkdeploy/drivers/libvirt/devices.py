@@ -9,7 +9,6 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, affected, running_guest
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.domain import (
-    Disk,
     read_domain,
     target_name,
     write_disk,
@@ -53,7 +52,7 @@ class Devices:
                 target = next(name for name in map(target_name, range(1000)) if name not in taken)
                 taken.add(target)
                 with call.failing("devices"):
-                    disk = Disk(volume.uuid, self._calls.ensure_volume(call, volume))
+                    disk = self._calls.ensure_volume(call, volume)
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._networks.can_filter and find_filter(call, guest.uuid) is not None
         self._networks.ensure_leases(call, guest)

@@ -32,11 +32,24 @@ Tree.register_namespace("bulkdeploy", NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)
+class BackingFile:
+    """The file that a volume is an overlay of, and its format as QEMU names it."""
+
+    path: str
+    image_format: str
+
+
+@dataclass(frozen=True, slots=True)
 class Disk:
-    """A volume in a file on the host."""
+    """A volume in a file on the host.
+
+    ``backing``: what it is an overlay of, empty for a volume that stands alone. QEMU opens these files in these
+    formats and no other file, whatever their headers say. None: a domain that is not to be started.
+    """
 
     volume_uuid: UUID
     path: str
+    backing: tuple[BackingFile, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +251,7 @@ def write_drive(drive: str, iso_path: str | None) -> str:
             element.remove(child)
     if iso_path is not None:
         Tree.SubElement(element, "source", file=iso_path)
+        _write_chain(element, ())
     return Tree.tostring(element, encoding="unicode")
 
 
@@ -347,10 +361,21 @@ def _disk(disk: Disk, target: str) -> Tree.Element:
     element = Tree.Element("disk", type="file", device="disk")
     Tree.SubElement(element, "driver", name="qemu", type="qcow2", discard="unmap")
     Tree.SubElement(element, "source", file=disk.path)
+    if disk.backing is not None:
+        _write_chain(element, disk.backing)
     Tree.SubElement(element, "target", dev=target, bus="virtio")
     _child(element, "serial", disk.volume_uuid.hex[:20])
     Tree.SubElement(element, "alias", name=f"{VOLUME_ALIAS}{disk.volume_uuid}")
     return element
+
+
+def _write_chain(parent: Tree.Element, files: Sequence[BackingFile]) -> None:
+    """Write the files that a disk is made of, one in the other; the last one has nothing below it."""
+    for file in files:
+        parent = Tree.SubElement(parent, "backingStore", type="file")
+        Tree.SubElement(parent, "format", type=file.image_format)
+        Tree.SubElement(parent, "source", file=file.path)
+    Tree.SubElement(parent, "backingStore")
 
 
 def _cdrom(path: str | None, target: str, bus: str) -> Tree.Element:
@@ -358,6 +383,7 @@ def _cdrom(path: str | None, target: str, bus: str) -> Tree.Element:
     Tree.SubElement(element, "driver", name="qemu", type="raw")
     if path is not None:
         Tree.SubElement(element, "source", file=path)
+        _write_chain(element, ())
     Tree.SubElement(element, "target", dev=target, bus=bus)
     Tree.SubElement(element, "readonly")
     return element

@@ -65,7 +65,7 @@ from bulkdeploy.drivers.libvirt.filters import (
 )
 from bulkdeploy.drivers.libvirt.guest_snapshots import GuestSnapshots
 from bulkdeploy.drivers.libvirt.hardware import Hardware, require_same_cpu
-from bulkdeploy.drivers.libvirt.hosts import host_model, read_url, require_uefi
+from bulkdeploy.drivers.libvirt.hosts import host_model, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -131,7 +131,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
-        self._links = Links(options.connections_per_host, options.keepalive_seconds)
+        self._links = Links(options)
         self._events = GuestEvents(self._links)
         self._hardware = Hardware(options)
         self._calls = GuestCalls(options, self._links)
@@ -159,7 +159,6 @@ class LibvirtDriver(HypervisorDriver):
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url is libvirt's; what stands behind a ``#`` names the host."""
-        read_url(host.access.url)
         address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
         deadline = Deadline(timeout_s)
         work = partial(
@@ -186,7 +185,7 @@ class LibvirtDriver(HypervisorDriver):
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
 
         def ensure(call: HostCall) -> None:
-            ensure_copy(call, self._calls.pool(call, pool_uuid), image, self._records.copies)
+            ensure_copy(call, self._calls.pool(call, pool_uuid), image, self._records)
 
         self._links.run("template", host, Deadline(timeout_s), ensure)
 
@@ -207,7 +206,7 @@ class LibvirtDriver(HypervisorDriver):
             if NVRAM not in fenced.details:
                 self._calls.keep(call, "boot", guest.uuid, {**fenced.details, NVRAM: True}, fence)
         with call.failing("volume"):
-            disks = [Disk(volume.uuid, self._calls.ensure_volume(call, volume)) for volume in guest.volumes]
+            disks = [self._calls.ensure_volume(call, volume) for volume in guest.volumes]
             seed, iso = self._write_seed(call, guest), self._calls.iso_path(call, guest)
         with call.failing("filter"):
             is_filtered = self._networks.ensure_filter(call, guest)

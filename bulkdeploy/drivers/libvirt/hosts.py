@@ -1,6 +1,7 @@
 """What a machine with libvirt says of itself when it becomes a host."""
 
 import socket
+from ipaddress import ip_address
 from urllib.parse import urldefrag, urlsplit
 
 from bulkdeploy.drivers.driver import DriverError
@@ -8,30 +9,12 @@ from bulkdeploy.drivers.hosts import HostAccess, HostModel
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.hardware import capabilities_of, describe, join_cluster, require_cpu
+from bulkdeploy.drivers.libvirt.host_url import is_of_host
 from bulkdeploy.drivers.libvirt.options import BASELINE, LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import pool_path, pool_xml
 from bulkdeploy.drivers.records import Pool
 
 LOCALHOST = "127.0.0.1"
-
-
-def read_url(url: str) -> None:
-    """Check a host's url.
-
-    Raises:
-        DriverError: it is none of libvirt's with QEMU, or holds a password, which would be kept.
-    """
-    try:
-        parts = urlsplit(url)
-        is_qemu, has_password = parts.scheme.split("+")[0] == "qemu", parts.password is not None
-    except ValueError:
-        is_qemu, has_password = False, False
-    if not is_qemu:
-        reason = "its url must be libvirt's, such as qemu+ssh://root@kvm1/system"
-        raise DriverError("connect", url, reason, transient=False)
-    if has_password:
-        reason = "its url must hold no password: name a key file (keyfile=) or use TLS"
-        raise DriverError("connect", url.replace(str(parts.password), "..."), reason, transient=False)
 
 
 def host_model(
@@ -80,9 +63,13 @@ def _ip_address(url: str) -> str:
     if name is None:
         return LOCALHOST
     try:
-        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+        address = ip_address(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
         return name
+    if not is_of_host(address):
+        reason = "the host of its url must not be this machine: transport unix reaches a local daemon"
+        raise DriverError("connect", name, reason, transient=False)
+    return str(address)
 
 
 def _local_bytes(call: HostCall, options: LibvirtOptions) -> int:

@@ -5,33 +5,35 @@ this process to the host, so hosts need no way out and no tools.
 """
 
 import time
+from contextlib import suppress
 from functools import partial
 
 import structlog
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.images import STEP, checked_chunks, opened_image
+from bulkdeploy.drivers.images import STEP, opened_image
 from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.storage import FORMATS, LibvirtPool, copy_name
-from bulkdeploy.drivers.records import CopyState, TemplateCopies, TemplateImage
+from bulkdeploy.drivers.records import CopyState, Records, TemplateCopy, TemplateImage
 
 log = structlog.get_logger(__name__)
 
 LOOKS_S = 0.5
 
 
-def ensure_copy(call: HostCall, pool: LibvirtPool, image: TemplateImage, copies: TemplateCopies) -> None:
+def ensure_copy(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Records) -> None:
     """Let the pool have the image; wait where another caller puts it there.
 
     Raises:
-        DriverError: the image can not be fetched or is not what its checksum says; or time is up.
+        DriverError: the image cannot be fetched, must not be used, or is not what its checksum says; or time is up.
     """
     while True:
-        copy = copies.begin(image.uuid, pool.pool.uuid)
+        copy = records.copies.begin(image.uuid, pool.pool.uuid, image.checksum)
         if copy.state is CopyState.READY:
             return
         if copy.state is CopyState.TO_MAKE:
-            _make(call, pool, image, copies, copy.attempt)
+            _make(call, pool, image, records, copy)
             return
         if call.deadline.left_s() < LOOKS_S:
             reason = f"template {image.name} is being put into pool {pool.pool.name} ({copy.percent} % are there)"
@@ -39,16 +41,23 @@ def ensure_copy(call: HostCall, pool: LibvirtPool, image: TemplateImage, copies:
         time.sleep(LOOKS_S)
 
 
-def _make(call: HostCall, pool: LibvirtPool, image: TemplateImage, copies: TemplateCopies, attempt: int) -> None:
-    key = (image.uuid, pool.pool.uuid, attempt)
-    made = False
+def _make(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Records, copy: TemplateCopy) -> None:
+    """Put the image into the pool; an image that turns out to be wrong leaves no file there."""
+    copies, key = records.copies, (image.uuid, pool.pool.uuid, copy.attempt)
+    name, made = copy_name(image.uuid, copy.attempt), False
     try:
-        for earlier in range(1, attempt):
+        for earlier in copy.abandoned:
             pool.remove(copy_name(image.uuid, earlier))
-        with opened_image(image, call.host.name, FORMATS) as (stream, size_bytes):
-            report = partial(copies.report, *key)
-            chunks = checked_chunks(image, call.host.name, stream, size_bytes, report)
-            pool.put(copy_name(image.uuid, attempt), chunks, size_bytes)
+        with opened_image(image, call.host.name, FORMATS, records.fetcher) as opened:
+            refusal = copies.admit(image.uuid, pool.pool.uuid, opened.file_bytes, opened.disk_bytes)
+            if refusal is not None:
+                raise DriverError(STEP, call.host.name, f"template {image.name}: {refusal}", transient=False)
+            try:
+                pool.put(name, opened.chunks(partial(copies.report, *key)), opened.file_bytes)
+            except BaseException:
+                with suppress(DriverError, libvirt.libvirtError):  # a part that stays goes with the next attempt
+                    pool.remove(name)
+                raise
         made = True
         log.info("template_in_pool", template=str(image.uuid), pool=str(pool.pool.uuid), host=call.host.name)
     finally:

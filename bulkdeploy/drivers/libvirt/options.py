@@ -1,5 +1,6 @@
 """What the libvirt driver needs to know, the same for all its hosts."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -13,6 +14,25 @@ BASELINE, HOST_MODEL = "baseline", "host-model"
 class LibvirtOptions(DriverOptions):
     """Options of ``[driver.libvirt]``."""
 
+    transports: tuple[Literal["ssh", "tls", "tcp", "unix"], ...] = Field(
+        default=("ssh", "tls", "unix"),
+        min_length=1,
+        description="Transports that the urls of hosts may have. tcp is neither encrypted nor authenticated.",
+    )
+    key_directory: Path = Field(
+        default=Path("/etc/bulkdeploy"),
+        description="Directory of this machine below which the key files (keyfile=) and certificates (pkipath=) of "
+        "hosts' urls must be.",
+    )
+    socket_directories: tuple[Path, ...] = Field(
+        default=(Path("/run/libvirt"), Path("/var/run/libvirt")),
+        description="Directories of this machine below which the sockets (socket=) of hosts' urls must be.",
+    )
+    verify_hosts: bool = Field(
+        default=True,
+        description="Hosts prove who they are: by the known_hosts file of ssh, or by their TLS certificate. "
+        "False: whoever answers at a host's address is believed.",
+    )
     virtualization: Literal["kvm", "qemu"] = Field(
         default="kvm", description="kvm, or qemu: emulation, many times slower, for machines without KVM."
     )

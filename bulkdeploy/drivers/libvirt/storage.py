@@ -16,6 +16,7 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError, VolumeSpec
 from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.domain import BackingFile, Disk
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.records import Pool
@@ -121,8 +122,8 @@ class LibvirtPool:
                 self._is_fresh = True
         return None
 
-    def ensure(self, spec: VolumeSpec, backing: Backing | None) -> str:
-        """Let a volume be there, at least as large as asked; its path."""
+    def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
+        """Create a volume unless it exists, let it be at least as large as asked, and return it as a disk."""
         made = self._make(volume_name(spec.uuid), spec.size_bytes, "qcow2", backing)
         if made is None:
             made = self.find(volume_name(spec.uuid))
@@ -131,7 +132,26 @@ class LibvirtPool:
             if made.info()[1] < spec.size_bytes:
                 self._call.go_on("volume")
                 made.resize(spec.size_bytes)
-        return f"{self.path}/{volume_name(spec.uuid)}"
+        return Disk(spec.uuid, f"{self.path}/{volume_name(spec.uuid)}", self._chain(made))
+
+    def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
+        """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.
+
+        Raises:
+            DriverError: the volume has another backing file, or one whose format its header does not name.
+        """
+        found = Tree.fromstring(volume.XMLDesc()).find("backingStore")  # noqa: S314 - of the daemon that we drive
+        if found is None:
+            return ()
+        path, image_format = found.findtext("path", ""), found.find("format")
+        kind = "" if image_format is None else image_format.get("type", "")
+        is_copy = template_of_copy(path) is not None and str(PurePosixPath(path).parent) == self.path
+        if not is_copy or kind not in FORMATS.values():
+            reason = (
+                f"volume {volume.name()} has the backing file {path} of format {kind!r}, which is no template's"
+            )
+            raise DriverError("volume", self._call.host.name, reason, transient=False)
+        return (BackingFile(path, kind),)
 
     def size_of_copy(self, backing: Backing) -> int:
         """The size in bytes of a template's disk."""

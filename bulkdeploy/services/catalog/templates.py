@@ -1,7 +1,7 @@
 """Templates and ISOs registered, changed, shared, deleted (reference sections 8.7, 8.8) (one file: one noun).
 
-Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
-hypervisors need no contents; others are expected to have them under the template's uuid.
+What is registered is ready at once in its zones. Its size is ``NOMINAL_BYTES`` until a driver fetches its file.
+Simulated hypervisors need no contents; others are expected to have them under the template's uuid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,8 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
+from bulkdeploy.domain.urls import redact_url
+from bulkdeploy.guarded_fetch import FILE, PORTS, FetchRejected, FetchRules, check_url
 from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.live_entities import deleted_events
@@ -44,8 +46,6 @@ from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, inse
 NOMINAL_BYTES = 2 * GIB
 DEFAULT_TYPE = "USER"
 ISO_FORMAT = "ISO"
-SCHEMES = ("http", "https", "ftp")
-FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,15 +293,31 @@ def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRe
 
 
 def _check_url(caller: Caller, url: str) -> None:
-    """Files of the workers' own are for root admins to name."""
+    """Reject a URL of another scheme; only root admins may name files of the workers."""
     try:
         parts = urlsplit(url)
     except ValueError:
         parts = urlsplit("")
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return
-    if parts.scheme.lower() not in SCHEMES or not parts.hostname:
-        raise InvalidParameter("url", url[:80], f"it must begin with {'://, '.join(SCHEMES)}:// and name a host")
+    if parts.scheme.lower() not in PORTS or not parts.hostname:
+        raise InvalidParameter(
+            "url", redact_url(url)[:80], f"it must begin with {'://, '.join(PORTS)}:// and name a host"
+        )
+
+
+def check_public_url(url: str, rules: FetchRules) -> None:
+    """Check that a URL does not name an address that the workers must not fetch from.
+
+    Names of hosts are not looked up here: the worker that fetches the file checks their addresses.
+
+    Raises:
+        InvalidParameter: the URL names such an address.
+    """
+    try:
+        check_url(url, rules)
+    except FetchRejected as error:
+        raise InvalidParameter("url", url, str(error)) from error
 
 
 def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:

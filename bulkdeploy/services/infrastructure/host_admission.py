@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
+from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost, address_of
 from bulkdeploy.drivers.options import DriverSettingError
@@ -129,7 +130,7 @@ def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
     """What a driver's refusal means to the caller: a url that is wrong, or a host that does not answer just now."""
     if error.transient:
-        return ResourceUnavailable(f"Nothing answers at {url}: {error.reason}")
+        return ResourceUnavailable(f"Nothing answers at {redact_url(url)}: {error.reason}")
     return InvalidParameter("url", url, error.reason)
 
 

@@ -41,6 +41,8 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
     parts = urlsplit(url)
     if parts.scheme.lower() != NFS or not parts.hostname or not parts.path.strip("/"):
         raise InvalidParameter("url", url, "it must be an NFS export such as nfs://10.1.1.9/export/secondary")
+    if "@" in parts.netloc or parts.query:
+        raise InvalidParameter("url", url, "an NFS export must have neither a user nor parameters")
     zone = hold(connection, given["zoneid"], "zoneid", shared=True)
     values = {
         "name": given.get("name", url),

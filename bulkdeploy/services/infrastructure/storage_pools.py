@@ -32,6 +32,7 @@ from bulkdeploy.services.live_entities import (
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.hypervisors.image_sizes import forget_copies
 from bulkdeploy.store.infrastructure import clusters, storage_pools
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
@@ -158,6 +159,7 @@ def delete_pools(connection: Connection, caller: Caller, pools: Sequence[EntityR
         if pool.id in volumes:
             rule = f"{volumes[pool.id]} volume(s) are in it"
             raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {rule}")
+    forget_copies(connection, [pool.id for pool in pools])
     remove_rows(connection, pools)
     record_events(connection, caller, deleted_events(EventType.STORAGE_POOL_DELETE, KIND, pools))
 

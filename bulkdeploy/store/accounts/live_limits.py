@@ -7,7 +7,7 @@ once can not both pass. ``resource_counts`` does the same for what deployments u
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, FromClause, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, FromClause, cast, func, select
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
@@ -23,13 +23,16 @@ from bulkdeploy.store.tables.virtual_machines import vm_snapshots
 LIVE: Mapping[ResourceType, FromClause] = {
     ResourceType.NETWORK: networks,
     ResourceType.TEMPLATE: templates,
+    ResourceType.SECONDARY_STORAGE: templates,
     ResourceType.SNAPSHOT: select(vm_snapshots).where(vm_snapshots.c.volume_id.is_not(None)).subquery("snapshots"),
 }
 """Where what is counted so is."""
 
 
-def require_within_limits(connection: Connection, owners: Sequence[Owner], kind: ResourceType) -> None:
-    """Refuse one more of this kind for each of these owners where one, or a domain above it, has as many as it may.
+def require_within_limits(
+    connection: Connection, owners: Sequence[Owner], kind: ResourceType, *, amount: int = 1
+) -> None:
+    """Refuse so much more of this kind for each of these owners where one, or a domain above it, may not have it.
 
     Who is named twice gets two. Others who add for them wait until the transaction ends.
 
@@ -48,21 +51,28 @@ def require_within_limits(connection: Connection, owners: Sequence[Owner], kind:
     for owner in bound:
         for holder, limits in limits_binding(book, owner).items():
             most = limits.get(kind, UNLIMITED)
-            if most != UNLIMITED and used[holder] >= most:
-                raise limit_exceeded(connection, owner, holder, kind, most, used[holder], 1)
-            used[holder] += 1
+            if most != UNLIMITED and used[holder] + amount > most:
+                raise limit_exceeded(connection, owner, holder, kind, most, used[holder], amount)
+            used[holder] += amount
+
+
+def measure(kind: ResourceType) -> ColumnElement[int]:
+    """Return what is counted of LIVE rows: their number, or the bytes of the files that were fetched."""
+    if kind is ResourceType.SECONDARY_STORAGE:
+        return cast(func.coalesce(func.sum(templates.c.fetched_bytes), 0), BigInteger)
+    return func.count()
 
 
 def count_live(
     connection: Connection, kind: ResourceType, account_ids: Iterable[int], of_domains: Iterable[int]
 ) -> Counter[tuple[str, int]]:
-    """How many of this kind accounts have, and domains with those below."""
-    table = LIVE[kind]
+    """How much of this kind accounts have, and domains with those below."""
+    table, measured = LIVE[kind], measure(kind)
     above = domains.alias("above")
     live = table.c.removed.is_(None)
-    of_accounts = select(table.c.account_id, func.count()).where(live, id_in(table.c.account_id, account_ids))
+    of_accounts = select(table.c.account_id, measured).where(live, id_in(table.c.account_id, account_ids))
     of_domains_below = (
-        select(above.c.id, func.count())
+        select(above.c.id, measured)
         .select_from(table)
         .join(accounts, accounts.c.id == table.c.account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)

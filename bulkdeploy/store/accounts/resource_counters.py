@@ -16,7 +16,7 @@ from bulkdeploy.domain.accounts import AccountType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import bytes_to_whole_gib
 from bulkdeploy.domain.virtual_machines import GONE, VmState
-from bulkdeploy.store.accounts.live_limits import LIVE, count_live
+from bulkdeploy.store.accounts.live_limits import LIVE, count_live, measure
 from bulkdeploy.store.accounts.resource_limits import Limits, OwnerKind, read_limits
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.ledger import resource_counts
@@ -34,7 +34,6 @@ COUNTED: Mapping[ResourceType, str] = {
 NEVER_USED: Mapping[ResourceType, str] = {
     ResourceType.PUBLIC_IP: "ip",
     ResourceType.VPC: "vpc",
-    ResourceType.SECONDARY_STORAGE: "secondarystorage",
 }
 """Resources that do not exist here: their totals are 0."""
 
@@ -42,10 +41,16 @@ LIVE_COUNTS: Mapping[ResourceType, str] = {
     ResourceType.NETWORK: "network",
     ResourceType.TEMPLATE: "template",
     ResourceType.SNAPSHOT: "snapshot",
+    ResourceType.SECONDARY_STORAGE: "secondarystorage",
 }
 """Resources of accounts that are counted when they are asked for."""
 
-OF_DOMAINS: Mapping[ResourceType, str] = {**COUNTED, **NEVER_USED, ResourceType.SNAPSHOT: "snapshot"}
+LIVE_OF_DOMAINS = (ResourceType.SNAPSHOT, ResourceType.SECONDARY_STORAGE)
+OF_DOMAINS: Mapping[ResourceType, str] = {
+    **COUNTED,
+    **NEVER_USED,
+    **{kind: LIVE_COUNTS[kind] for kind in LIVE_OF_DOMAINS},
+}
 """Resources that domains show."""
 
 
@@ -80,9 +85,10 @@ def domain_counters(connection: Connection, lineages: Mapping[int, str]) -> dict
     """The counter fields of each domain (its lineage by its id); totals include the domains below it."""
     book = read_limits(connection, [], lineages.values())
     totals = _counts(connection, "domain", list(lineages))
-    snapshots = count_live(connection, ResourceType.SNAPSHOT, (), lineages)
-    for domain_id in lineages:
-        totals[domain_id][ResourceType.SNAPSHOT] = snapshots["domain", domain_id]
+    for kind in LIVE_OF_DOMAINS:
+        live = count_live(connection, kind, (), lineages)
+        for domain_id in lineages:
+            totals[domain_id][kind] = live["domain", domain_id]
     return {
         domain_id: _fields(book.of_domain(lineage), OF_DOMAINS, totals[domain_id])
         for domain_id, lineage in lineages.items()
@@ -119,7 +125,7 @@ def _counts(
 def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[ResourceType, int]]:
     """What each account has of LIVE_COUNTS."""
     parts = [
-        select(literal(kind.value).label("kind"), table.c.account_id, func.count())
+        select(literal(kind.value).label("kind"), table.c.account_id, measure(kind))
         .where(id_in(table.c.account_id, ids), table.c.removed.is_(None))
         .group_by(table.c.account_id)
         for kind, table in LIVE.items()

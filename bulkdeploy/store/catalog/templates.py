@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -69,6 +70,7 @@ def list_templates(
     rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
     for row in rows:
         row["details"] = row["details"] or None
+        row["url"] = None if row["url"] is None else redact_url(row["url"])
     add_tags(connection, tag_type, rows)
     return Page(rows, count)
 

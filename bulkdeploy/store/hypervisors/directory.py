@@ -85,10 +85,14 @@ def hardware_of_cluster(connection: Connection, host_uuid: UUID) -> frozenset[st
 
 
 _TEMPLATE = text(
-    "SELECT t.uuid, t.name, t.url, t.format, t.checksum, t.size_bytes FROM templates t WHERE t.uuid = :template"
+    "SELECT t.uuid, t.name, t.url, t.format, t.checksum, t.size_bytes, a.account_type FROM templates t"
+    " JOIN accounts a ON a.id = t.account_id WHERE t.uuid = :template"
 )
 
 
 def template(connection: Connection, template_uuid: UUID) -> Row[Any] | None:
-    """A template, deleted or not (VMs made from it go on): uuid, name, url, format, checksum, size_bytes."""
+    """A template, deleted or not (VMs made from it go on), with the type of its owner's account.
+
+    The columns are uuid, name, url, format, checksum, size_bytes and account_type.
+    """
     return connection.execute(_TEMPLATE, {"template": template_uuid}).first()

@@ -8,33 +8,47 @@ from sqlalchemy import Connection, Row, text
 
 SILENCE = timedelta(seconds=60)
 
-_FIND = text("SELECT attempt FROM template_copies WHERE template_uuid = :template AND pool_uuid = :pool AND ready")
-
-
-def find(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> int | None:
-    """The attempt that made the copy; None: there is none."""
-    return connection.execute(_FIND, {"template": template_uuid, "pool": pool_uuid}).scalar()
-
-
-_BEGIN = text(
-    "INSERT INTO template_copies AS c (template_uuid, pool_uuid) VALUES (:template, :pool)"
-    " ON CONFLICT (template_uuid, pool_uuid) DO UPDATE SET attempt = c.attempt + 1, percent = 0, renewed = now()"
-    " WHERE NOT c.ready AND c.renewed < now() - CAST(:silence AS interval) RETURNING attempt"
+_FIND = text(
+    "SELECT attempt FROM template_copies WHERE template_uuid = :template AND pool_uuid = :pool AND ready"
+    " AND checksum = :checksum"
 )
 
 
-def begin(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> int | None:
-    """The attempt that the caller is to make; None: there is a copy, or another caller makes one."""
-    return connection.execute(_BEGIN, {"template": template_uuid, "pool": pool_uuid, "silence": SILENCE}).scalar()
+def find(connection: Connection, template_uuid: UUID, pool_uuid: UUID, checksum: str) -> int | None:
+    """Return the attempt that made the copy, or None if the pool has no copy of the image with this checksum."""
+    given = {"template": template_uuid, "pool": pool_uuid, "checksum": checksum}
+    return connection.execute(_FIND, given).scalar()
+
+
+_BEGIN = text(
+    "INSERT INTO template_copies AS c (template_uuid, pool_uuid, checksum) VALUES (:template, :pool, :checksum)"
+    " ON CONFLICT (template_uuid, pool_uuid) DO UPDATE SET attempt = c.attempt + 1, percent = 0, renewed = now(),"
+    "   first_attempt = CASE WHEN c.ready THEN c.attempt + 1 ELSE c.first_attempt END,"
+    "   ready = false, checksum = :checksum"
+    " WHERE CASE WHEN c.ready THEN c.checksum <> :checksum"
+    "   ELSE c.renewed < now() - CAST(:silence AS interval) END RETURNING attempt, first_attempt"
+)
+
+
+def begin(connection: Connection, template_uuid: UUID, pool_uuid: UUID, checksum: str) -> Row[Any] | None:
+    """Begin a copy of the image with this checksum.
+
+    Returns the attempt that the caller is to make, and the first of those before it that came to nothing
+    (``attempt``, ``first_attempt``); None if there is a copy, or another caller makes one. The file of a copy with
+    another checksum stays: volumes may be made over it.
+    """
+    given = {"template": template_uuid, "pool": pool_uuid, "silence": SILENCE, "checksum": checksum}
+    return connection.execute(_BEGIN, given).first()
 
 
 _STATE = text(
-    "SELECT attempt, ready, percent FROM template_copies WHERE template_uuid = :template AND pool_uuid = :pool"
+    "SELECT attempt, ready, percent, checksum FROM template_copies"
+    " WHERE template_uuid = :template AND pool_uuid = :pool"
 )
 
 
 def state(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> Row[Any]:
-    """Attempt, ready and percent of a copy that was begun."""
+    """Attempt, ready, percent and checksum of a copy that was begun."""
     return connection.execute(_STATE, {"template": template_uuid, "pool": pool_uuid}).one()
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select, text, update
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.hypervisors.image_sizes import forget_copies
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
@@ -119,7 +120,8 @@ _CLAIMS = text(
     "SELECT host_id, sum(vms) AS vms, sum(volumes) AS volumes FROM ("
     " SELECT host_id, 1 AS vms, 0 AS volumes FROM host_claims WHERE host_id = ANY(CAST(:hosts AS bigint[]))"
     " UNION ALL SELECT p.host_id, 0, 1 FROM storage_claims c JOIN storage_pools p ON p.id = c.pool_id"
-    " WHERE p.host_id = ANY(CAST(:hosts AS bigint[])) AND p.removed IS NULL) AS claims GROUP BY host_id"
+    " WHERE p.host_id = ANY(CAST(:hosts AS bigint[])) AND p.removed IS NULL"
+    " AND c.consumer NOT IN (SELECT uuid FROM template_copies)) AS claims GROUP BY host_id"
 )
 
 
@@ -128,6 +130,10 @@ def remove_with_pools(connection: Connection, host_ids: Sequence[int]) -> None:
     connection.execute(
         update(hosts).where(id_in(hosts.c.id, host_ids)).values(removed=func.now(), state=HostState.REMOVED.value)
     )
+    of_hosts = select(storage_pools.c.id).where(
+        id_in(storage_pools.c.host_id, host_ids), storage_pools.c.removed.is_(None)
+    )
+    forget_copies(connection, list(connection.execute(of_hosts).scalars()))
     connection.execute(
         update(storage_pools)
         .where(id_in(storage_pools.c.host_id, host_ids), storage_pools.c.removed.is_(None))

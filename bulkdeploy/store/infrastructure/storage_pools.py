@@ -13,6 +13,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.tables.hypervisors import template_copies
 from bulkdeploy.store.tables.ledger import storage_claims
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
@@ -130,9 +131,15 @@ def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tupl
 
 
 def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int, int]:
-    """Volumes that claim space of pools; with its row held, no new one comes. Pools without any are left out."""
+    """Volumes that claim space of pools; with its row held, no new one comes. Pools without any are left out.
+
+    Copies of templates are no volumes.
+    """
     claim = storage_claims.c
-    query = select(claim.pool_id, func.count()).where(id_in(claim.pool_id, pool_ids)).group_by(claim.pool_id)
+    query = select(claim.pool_id, func.count()).where(
+        id_in(claim.pool_id, pool_ids), claim.consumer.not_in(select(template_copies.c.uuid))
+    )
+    query = query.group_by(claim.pool_id)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 

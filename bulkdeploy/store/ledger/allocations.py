@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Text, case, cast, func, literal, null, select, union_all
+from sqlalchemy import BigInteger, Connection, Text, case, cast, func, null, select, union_all
 from sqlalchemy import Uuid as UuidType
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, same_text, same_uuid
 from bulkdeploy.store.ledger.ledger import ConsumerKind
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.hypervisors import template_copies
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.ledger import host_capacity, host_claims, storage_claims
+from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
-VIRTUAL_MACHINE, MIGRATION, VOLUME = "VirtualMachine", "Migration", "Volume"
-CONSUMER_TYPES = (VIRTUAL_MACHINE, MIGRATION, VOLUME)
+VIRTUAL_MACHINE, MIGRATION, VOLUME, TEMPLATE = "VirtualMachine", "Migration", "Volume", "Template"
+CONSUMER_TYPES = (VIRTUAL_MACHINE, MIGRATION, VOLUME, TEMPLATE)
 
 _moving = virtual_machines.alias()
 
@@ -46,8 +48,8 @@ _OF_HOSTS = select(
 
 _OF_POOLS = select(
     storage_claims.c.consumer,
-    literal(VOLUME),
-    volumes.c.name,
+    case((template_copies.c.uuid.is_not(None), TEMPLATE), else_=VOLUME),
+    func.coalesce(volumes.c.name, templates.c.name),
     cast(null(), UuidType),
     cast(null(), Text),
     storage_pools.c.uuid,
@@ -62,9 +64,10 @@ _OF_POOLS = select(
     storage_pools.c.host_id,
     storage_claims.c.pool_id,
 ).select_from(
-    storage_claims.join(storage_pools, storage_pools.c.id == storage_claims.c.pool_id).outerjoin(
-        volumes, volumes.c.uuid == storage_claims.c.consumer
-    )
+    storage_claims.join(storage_pools, storage_pools.c.id == storage_claims.c.pool_id)
+    .outerjoin(volumes, volumes.c.uuid == storage_claims.c.consumer)
+    .outerjoin(template_copies, template_copies.c.uuid == storage_claims.c.consumer)
+    .outerjoin(templates, templates.c.uuid == template_copies.c.template_uuid)
 )
 
 _every = union_all(_OF_HOSTS, _OF_POOLS).subquery()

@@ -46,6 +46,22 @@ template_copies = Table(
     Column("ready", Boolean, nullable=False, server_default=text("false")),
     Column("percent", SmallInteger, nullable=False, server_default=text("0")),
     Column("renewed", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Column("checksum", Text, nullable=False, server_default="", comment="of the template as it was copied"),
+    Column(
+        "first_attempt",
+        Integer,
+        nullable=False,
+        server_default=text("1"),
+        comment="those from this one to the last before attempt came to nothing",
+    ),
+    Column(
+        "uuid",
+        Uuid,
+        nullable=False,
+        server_default=text("gen_random_uuid()"),
+        comment="the consumer of its claim",
+    ),
+    Column("file_bytes", BigInteger, comment="what it claims of its pool; NULL: nothing"),
 )
 
 host_watches = Table(

@@ -112,6 +112,13 @@ templates = Table(
     Column("sort_key", Integer, nullable=False, server_default=text("0")),
     created(),
     removed(),
+    Column(
+        "fetched_bytes",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="size of the file that was fetched; 0: none was",
+    ),
 )
 
 template_zones = Table(

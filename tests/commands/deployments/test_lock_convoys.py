@@ -14,8 +14,9 @@ from sqlalchemy import Engine, text
 from bulkdeploy import metrics
 from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES, lock_timeout
 from tests.commands.deployments.test_bulk_answer import assert_intact
-from tests.commands.deployments.test_placement_races import PATIENCE_S, wait_for_waiters
+from tests.commands.deployments.test_placement_races import wait_for_waiters
 from tests.support.api.api_client import Answer, ApiClient
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.zone_queries import Zone
 
 

@@ -1,6 +1,5 @@
 """What a plan was allowed to use holds until its claim is committed, whoever else is at work meanwhile."""
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,9 +9,9 @@ from sqlalchemy import Engine, text
 
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.support.api.api_client import Answer, ApiClient
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.zone_queries import Zone
 
-PATIENCE_S = 60.0
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 ONE_PLACE = (
     "UPDATE clusters SET allocation_state = 'Disabled' WHERE name <> 'a-1'",
@@ -45,11 +44,8 @@ def commits_held_up(engine: Engine) -> Iterator[None]:
 
 
 def wait_for_waiters(zone: Zone, number: int) -> None:
-    """Until so many transactions wait for locks."""
-    until = time.monotonic() + PATIENCE_S
-    while (seen := zone.scalar(WAITING)) < number:
-        assert time.monotonic() < until, f"{seen} wait for locks, {number} should"
-        time.sleep(0.02)
+    """Wait until at least ``number`` transactions are blocked on a lock."""
+    wait_for(lambda: int(zone.scalar(WAITING)) >= number, f"{number} transactions wait for locks", pause_s=0.02)
 
 
 def single(zone: Zone, **more: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from bulkdeploy.signature import sign
+from tests.support.runs.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ApiClient:
         self, method: str, target: str, body: str | None = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Any request over a fresh connection."""
-        link = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        link = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE_S)
         try:
             link.request(method, target, body, headers or {})
             response = link.getresponse()

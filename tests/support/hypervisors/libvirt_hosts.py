@@ -171,6 +171,7 @@ class LibvirtHosts:
             "unsafe_migration": True,
             "keepalive_seconds": 1,
             "shutdown_seconds": 10,
+            "socket_directories": [str(self.folder)],
         }
 
     @property

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage import database
 from bulkdeploy.manage.admin import read_credentials
 from bulkdeploy.manage.stack import Stack
@@ -115,6 +116,7 @@ def real_cloud(made: Hosts, *, workers: int) -> Iterator[RealCloud[Hosts]]:
             lease_seconds=LEASE_SECONDS,
             drivers={made.hypervisor: made.driver},
             driver={made.driver: made.driver_options},
+            fetch=FetchRules(directories=(folder,)),
         )
         running = Stack(settings, lambda name, line: print(name, line, file=log, flush=True))
         stack.callback(running.stop)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import psycopg
@@ -81,6 +82,15 @@ def unique_name(prefix: str) -> str:
 def with_database(url: str, database: str) -> str:
     """``url`` pointing at another database of the same server."""
     return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def without_time_limits(url: str) -> str:
+    """Return ``url`` for sessions that PostgreSQL does not end while they idle in a transaction.
+
+    A test that holds locks until others wait for them takes as long as the machine needs.
+    """
+    options = quote("-c idle_in_transaction_session_timeout=0")
+    return f"{url}{'&' if '?' in url else '?'}options={options}"
 
 
 def made_once(admin_url: str, name: str, make: Callable[[str], None]) -> str:

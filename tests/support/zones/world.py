@@ -17,7 +17,7 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api.api_client import ApiClient
 from tests.support.api.api_server import serving
 from tests.support.hypervisors.drivers import SIMULATED
-from tests.support.processes.services import database_clone
+from tests.support.processes.services import database_clone, without_time_limits
 
 ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR, RIVAL = "admin", "customers-admin", "acme", "neighbour", "rival"
 
@@ -117,7 +117,7 @@ def open_world(
     cipher = request.getfixturevalue("cipher")
     folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
     with database_clone(request.getfixturevalue("postgres_url"), template) as url:
-        engine = create_engine(url, pool_size=20)
+        engine = create_engine(without_time_limits(url), pool_size=20)
         settings = Settings(database_url=url, redis_url=request.getfixturevalue("redis_url"), data_dir=folder)
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED)
         with serving(before(create_app(system, refuse_undeclared_fields=True))) as address:

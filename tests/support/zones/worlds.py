@@ -16,7 +16,7 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import SMALL_ZONE
 from tests.support.api.api_server import serving
 from tests.support.hypervisors.drivers import always
-from tests.support.processes.services import copy_database, database_clone, made_once
+from tests.support.processes.services import copy_database, database_clone, made_once, without_time_limits
 from tests.support.zones.infrastructure_calls import Cloud
 from tests.support.zones.population import OWNERS, add_owners_and_things, finish_vms, run
 from tests.support.zones.world import World, deploy_vms, open_world
@@ -90,7 +90,7 @@ def cloud(
     """One for all tests: each works in zones of its own."""
     folder: Path = tmp_path_factory.mktemp("infrastructure")
     with database_clone(postgres_url, small_zone_database) as url:
-        engine = create_engine(url, pool_size=20)
+        engine = create_engine(without_time_limits(url), pool_size=20)
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=folder)
         driver = SimulatorDriver(fleet_simulator_url, pool_size=2)
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))

@@ -1,11 +1,11 @@
 -- Until this revision, the type of a role decided about an API that none of its rules matched. From this revision on
--- only rules allow anything, as in CloudStack. A role that an operator made without any rule was one that could do
--- what its type could do: it gets these rules. A role that has rules keeps them, and nothing beyond them is allowed.
--- The rules of the default roles are written after the migrations (store/database/bootstrap.py).
+-- only rules allow anything, as in CloudStack. A role without any rule was one that could do what its type could do: it
+-- gets these rules, default roles among them. A role that has rules keeps them, and nothing beyond them is allowed.
+-- After the migrations, store/database/bootstrap.py gives the default roles the rules of the release.
 
 INSERT INTO role_rules (role_id, rule, permission, sort_order)
 SELECT r.id, '*', 'allow', 0 FROM roles r
-WHERE r.role_type = 'Admin' AND NOT r.is_default AND r.removed IS NULL
+WHERE r.role_type = 'Admin' AND r.removed IS NULL
     AND NOT EXISTS (SELECT FROM role_rules x WHERE x.role_id = r.id);
 
 WITH declared (role_types, apis) AS (VALUES
@@ -58,5 +58,5 @@ WITH declared (role_types, apis) AS (VALUES
 INSERT INTO role_rules (role_id, rule, permission, sort_order)
 SELECT r.id, rules.api, 'allow', row_number() OVER (PARTITION BY r.id ORDER BY rules.api) - 1
 FROM roles r JOIN rules ON rules.role_type = r.role_type
-WHERE NOT r.is_default AND r.removed IS NULL
+WHERE r.removed IS NULL
     AND NOT EXISTS (SELECT FROM role_rules x WHERE x.role_id = r.id);
