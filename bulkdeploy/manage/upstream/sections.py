@@ -354,6 +354,8 @@ UNITS = {"memory": " MiB", "primary_storage": " GiB", "secondary_storage": " GiB
 
 def _limits(holder: Callable[[Row], Texts]) -> Callable[[Row, Rows], Iterator[Texts]]:
     def entries(row: Row, _: Rows) -> Iterator[Texts]:
+        if _is_never_limited(row):
+            return
         for field_name, resource in LIMITS.items():
             value = row.get(f"{field_name}limit")
             if value in (None, ""):
@@ -363,6 +365,15 @@ def _limits(holder: Callable[[Row], Texts]) -> Callable[[Row, Rows], Iterator[Te
             yield {"resourcetype": resource, "max": most, **holder(row)}
 
     return entries
+
+
+def _is_never_limited(row: Row) -> bool:
+    """Return whether a row is of the ROOT domain or of a root admin account: these have no limits here either."""
+    is_root_domain = "accounttype" not in row and row.get("path") == "ROOT"
+    return is_root_domain or str(row.get("accounttype")) == ROOT_ADMIN
+
+
+ROOT_ADMIN = "1"
 
 
 def _as_domain(row: Row) -> Texts:
