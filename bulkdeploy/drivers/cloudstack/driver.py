@@ -582,6 +582,8 @@ class _Call(FencedCall):
         row = self.volume_row(step, volume.uuid, None)
         if row is not None:
             return row
+        if volume.was_made:
+            raise lost_volume(step, self.host_name, volume)
         offering = order.disk_offerings.get(volume.uuid)
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
@@ -668,6 +670,9 @@ class _Start:
         if state in UNDER_WAY:
             return self._seen()
         if state in GONE or state == ERROR:
+            lost = next((volume for volume in self._guest.volumes if volume.was_made), None)
+            if lost is not None:
+                raise lost_volume("volume", call.host_name, lost)
             if row is not None:
                 call.destroy()
             return self._deploy()

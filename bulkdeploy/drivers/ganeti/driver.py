@@ -28,6 +28,7 @@ from bulkdeploy.drivers.driver import (
     HostDrained,
     PowerState,
     VolumeSpec,
+    lost_volume,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.cluster_state import (
@@ -199,7 +200,7 @@ class GanetiDriver(BatchDriver):
         submitted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         try:
             there = names_there(self._rapi, [call.name for call, _, _ in wanted], timeout_s=timeout_s)
-            new = [one for one in wanted if one[0].name not in there]
+            new = [one for one in wanted if one[0].name not in there and self._lost(one[1].guest) is None]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
                 answers |= self._submit(submitted, timeout_s)
@@ -255,8 +256,11 @@ class GanetiDriver(BatchDriver):
         if found is not None and not found.runs and set(found.volumes) != set(volumes):
             self._check_movable(host, found)
             call.run("volume", "DELETE", "instances", call.name, shutdown_timeout="0")
-            found = None
-        if found is None:
+            call.make(guest)
+        elif found is None:
+            lost = self._lost(guest)
+            if lost is not None:
+                raise lost_volume("volume", host.name, lost)
             call.make(guest)
         elif found.node != node_of(host):
             call.bring_here(found)
@@ -399,6 +403,12 @@ class GanetiDriver(BatchDriver):
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
         """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
         self._storage.repair(node_of(host), unit, timeout_s)
+
+    def _lost(self, guest: GuestSpec) -> VolumeSpec | None:
+        """Return a volume that is lost if the guest has no instance. Instances without disks have none to lose."""
+        if self._options.disk_template == "diskless":
+            return None
+        return next((volume for volume in guest.volumes if volume.was_made), None)
 
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
         if found.volumes and self._options.disk_template != "diskless":
