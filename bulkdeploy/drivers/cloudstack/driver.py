@@ -47,6 +47,8 @@ from bulkdeploy.drivers.driver import (
     NicSpec,
     PowerState,
     VolumeSpec,
+    lost_volume,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -670,9 +672,7 @@ class _Start:
         if state in UNDER_WAY:
             return self._seen()
         if state in GONE or state == ERROR:
-            lost = next((volume for volume in self._guest.volumes if volume.was_made), None)
-            if lost is not None:
-                raise lost_volume("volume", call.host_name, lost)
+            refuse_lost_volumes("volume", call.host_name, self._guest)
             if row is not None:
                 call.destroy()
             return self._deploy()

@@ -27,7 +27,7 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     PowerState,
     call_each,
-    lost_volume,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
@@ -155,10 +155,8 @@ class ExtensionDriver(HypervisorDriver):
                     "volume", host.name, "guests of extensions have a root disk alone", transient=False
                 )
             call.claim("boot", [volume.uuid for volume in guest.volumes])
-            lost = next((volume for volume in guest.volumes if volume.was_made), None)
             if call.kept is None or call.kept.made is Made.NO:
-                if lost is not None:
-                    raise lost_volume("volume", host.name, lost)
+                refuse_lost_volumes("volume", host.name, guest)
                 call.keep(self._new(guest))
                 call.make()
             elif call.kept.made is Made.MAYBE:

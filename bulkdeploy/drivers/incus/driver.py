@@ -33,6 +33,7 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
     call_each,
     lost_volume,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -281,9 +282,7 @@ class IncusDriver(HypervisorDriver):
                 call.check_member("boot", found)
                 return
             if found is None:
-                lost = next((volume for volume in guest.volumes if volume.was_made), None)
-                if lost is not None:
-                    raise lost_volume("volume", host.name, lost)
+                refuse_lost_volumes("volume", host.name, guest)
                 found = call.make(guest)
             elif guest.volumes and (found.root is None or found.root.uuid != guest.volumes[0].uuid):
                 text = f"instance {instance_name(guest.uuid)} has another root disk"

@@ -123,11 +123,7 @@ class LibvirtPool:
         return None
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it exists or was made before, and return it as a disk, as large as asked or larger.
-
-        Raises:
-            DriverError: the volume was made before and is not in the pool; or it has an unknown backing file.
-        """
+        """Create a volume unless it was made before, let it be at least as large as asked, and return it as a disk."""
         name = volume_name(spec.uuid)
         made = None if spec.was_made else self._make(name, spec.size_bytes, "qcow2", backing)
         if made is None:
@@ -139,7 +135,7 @@ class LibvirtPool:
             if made.info()[1] < spec.size_bytes:
                 self._call.go_on("volume")
                 made.resize(spec.size_bytes)
-        return Disk(spec.uuid, f"{self.path}/{volume_name(spec.uuid)}", self._chain(made))
+        return Disk(spec.uuid, f"{self.path}/{name}", self._chain(made))
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.

@@ -271,8 +271,9 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid[] AS made) given, simulator_code.ensure_devices("
-            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics, given.made) done",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid[] AS made) given,"
+            " simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
+            " %s, %s, %s, given.nics, given.made) done",
             [
                 orjson.dumps(nic_details(guest)).decode(),
                 made_volumes(guest),
