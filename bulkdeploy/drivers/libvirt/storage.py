@@ -123,7 +123,7 @@ class LibvirtPool:
         return None
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it was made before, let it be at least as large as asked, and return it as a disk."""
+        """Create a volume unless it was made before, and return it as a disk that is at least as large as asked."""
         name = volume_name(spec.uuid)
         made = None if spec.was_made else self._make(name, spec.size_bytes, "qcow2", backing)
         if made is None:
