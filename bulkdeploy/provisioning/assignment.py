@@ -205,7 +205,15 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
 
 def _volume(row: Row[Any], of_devices: Mapping[str, str]) -> VolumeSpec:
     parameters = parameters_of(Device.DISK, {**of_devices, **(row.details or {})})
-    return VolumeSpec(row.uuid, row.name, row.size_bytes, row.pool_uuid, row.template_uuid, parameters)
+    return VolumeSpec(
+        row.uuid,
+        row.name,
+        row.size_bytes,
+        row.pool_uuid,
+        row.template_uuid,
+        was_made=row.was_made,
+        parameters=parameters,
+    )
 
 
 def _nic(row: Row[Any], of_devices: Mapping[str, str]) -> NicSpec:
