@@ -138,7 +138,7 @@ class Evacuations(RuleBasedStateMachine):
             self._go_on()
         finally:
             arm(None)
-        self._make_room()
+        self._restore_capacity()
 
     @rule(host=st.sampled_from(HOSTS))
     def fail(self, host: str) -> None:
@@ -170,7 +170,7 @@ class Evacuations(RuleBasedStateMachine):
             self._clear()
 
     def _settle(self) -> None:
-        self._make_room()
+        self._restore_capacity()
         for host in HOSTS:
             join_again(self.fleet.control, host)
         self._end_jobs()
@@ -226,11 +226,11 @@ class Evacuations(RuleBasedStateMachine):
         if self.fleet.zone.scalar("SELECT fenced IS NOT NULL OR state <> 'Up' FROM hosts WHERE name = :h", h=host):
             self._call("reconnectHost", id=self.fleet.zone.id_of("hosts", host))
 
-    def _make_room(self) -> None:
+    def _restore_capacity(self) -> None:
         self.fleet.zone.change("UPDATE host_capacity SET memory_mib_limit = GREATEST(65536, memory_mib_used)")
 
     def _clear(self) -> None:
-        self._make_room()
+        self._restore_capacity()
         for host in HOSTS:
             self._take_back(host)
         for vm in self.fleet.vms():
