@@ -12,9 +12,10 @@ import ipaddress
 import os
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated
@@ -145,7 +146,8 @@ class Fetcher:
         for _ in range(self.rules.redirects + 1):
             connection = _connection(target, ends)
             try:
-                response = self._get(connection, target, first)
+                with _cut_off(connection, ends):
+                    response = self._get(connection, target, first)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 log.warning("fetch_failed", url=redact_url(url), reason=str(error), status=None)
@@ -254,6 +256,29 @@ def _connection(target: _Target, ends: float) -> http.client.HTTPConnection:
     pinned = _Pinned(target.host, target.port, timeout=_left(ends))
     pinned.address, pinned.is_encrypted = target.address, target.scheme == "https"
     return pinned
+
+
+@contextmanager
+def _cut_off(connection: http.client.HTTPConnection, ends: float) -> Iterator[None]:
+    """Break a connection that is still in use when the time is over; raises FetchFailed then.
+
+    A timeout of the socket begins anew with each byte, so a server that sends its headers byte by byte would hold
+    the caller for days.
+    """
+    timer = threading.Timer(max(ends - time.monotonic(), 0), _break, [connection])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    _left(ends)  # a connection that was cut off looks like one whose headers are complete
+
+
+def _break(connection: http.client.HTTPConnection) -> None:
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class _Pinned(http.client.HTTPConnection):

@@ -1,7 +1,7 @@
 """Files of ``batch-create``: a list of VMs in JSON or YAML, by our names or by Ganeti's."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -23,6 +23,14 @@ WITHOUT_EFFECT = frozenset(
     | {"opportunistic_locking", "disk_template", "file_driver", "osparams", "hvparams", "tags", "snode"}
 )
 """Ganeti's fields that nothing here corresponds to: said, and left out."""
+
+DISK_PARAMETERS = ("vg", "metavg", "access", "mode", "provider")
+NIC_PARAMETERS = ("mode", "link", "vlan")
+"""Ganeti's parameters of a disk or nic that are details here (``disk.vg``, ``nic.link``)."""
+
+NIC_ADDRESSES = ("network", "ip", "mac")
+CHOSEN_BY_GANETI = (None, "auto", "generate", "pool")
+"""Values of an address that Ganeti would choose."""
 
 HYPERVISORS = {"kvm": "KVM", "xen-pvm": "XenServer", "xen-hvm": "XenServer", "lxc": "LXC", "fake": "Simulator"}
 
@@ -124,6 +132,8 @@ def _disks(number: int, given: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(disk, dict) or "size" not in disk:
             raise UsageError(f"{_entry(number, f'disks[{at}]')} must be an object with size")
         sizes.append(ceil(_mib(number, f"disks[{at}].size", disk["size"]) / MIB_IN_GIB))
+        _reject_unknown(number, f"disks[{at}]", disk, {"size", "name", *DISK_PARAMETERS})
+    yield from _device_details(number, "disk", given, DISK_PARAMETERS)
     if sizes:
         yield "rootdisksize", sizes[0]
     if len(sizes) > 1:
@@ -135,11 +145,10 @@ def _nics(number: int, given: Any) -> Iterator[tuple[str, Any]]:
     for at, nic in enumerate(given if isinstance(given, list) else [given]):
         if not isinstance(nic, dict):
             raise UsageError(f"{_entry(number, f'nics[{at}]')} must be an object")
-        wrong = nic.keys() - {"network", "ip", "mac"}
-        if wrong:
-            name = f"nics[{at}].{min(wrong)}"
-            raise UsageError(f"{_entry(number, name)} has nothing that corresponds to it here: name its network")
-        nics.append({name: value for name, value in nic.items() if value not in (None, "auto", "generate", "pool")})
+        _reject_unknown(number, f"nics[{at}]", nic, {*NIC_ADDRESSES, "name", *NIC_PARAMETERS})
+        given_values = {name: nic[name] for name in NIC_ADDRESSES if name in nic}
+        nics.append({name: value for name, value in given_values.items() if value not in CHOSEN_BY_GANETI})
+    yield from _device_details(number, "nic", given, NIC_PARAMETERS)
     if len(nics) == 1 and "network" not in nics[0]:
         names = {"ip": "ipaddress", "mac": "macaddress"}
         yield from ((names[name], value) for name, value in nics[0].items())
@@ -148,6 +157,29 @@ def _nics(number: int, given: Any) -> Iterator[tuple[str, Any]]:
             "iptonetworklist",
             [{("networkid" if name == "network" else name): nic[name] for name in nic} for nic in nics],
         )
+
+
+def _reject_unknown(number: int, device: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Reject the first field of a disk or nic that nothing here corresponds to."""
+    for name in sorted(given.keys() - set(known)):
+        raise UsageError(f"{_entry(number, f'{device}.{name}')} has nothing that corresponds to it here")
+
+
+def _device_details(number: int, kind: str, given: Any, parameters: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of an entry's disks or nics as details of its VM, which hold for all of them.
+
+    Raises:
+        UsageError: a parameter is not the same for all disks or nics of the entry.
+    """
+    devices = given if isinstance(given, list) else [given]
+    for name in parameters:
+        values = [device.get(name) for device in devices]
+        for at, value in enumerate(values):
+            if value != values[0]:
+                where = _entry(number, f"{kind}s[{at}].{name}")
+                raise UsageError(f"{where} must be {values[0]!r:.80}, the same for all {kind}s, not {value!r:.80}")
+        if values and values[0] is not None:
+            yield "details", {f"{kind}.{name}": values[0]}
 
 
 def _mib(number: int, name: str, value: Any) -> int:

@@ -27,6 +27,9 @@ _WRONG: Answer = (Status.ERROR, ARGUMENT)
 
 _MIB = 1 << 20
 
+UUIDS_OF_A_PAGE = 1000
+"""Uuids of VMs in one entry of ``/instance_uuids``, which fits into one answer."""
+
 
 class Directory:
     """The inventory, made for looking things up; it is never changed.
@@ -186,6 +189,7 @@ class Directory:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
+        uuids = sorted(vm["uuid"] for vm in self._vms.values())
         return {
             "version": self._version,
             "serial_no": self.serial,
@@ -202,6 +206,9 @@ class Directory:
                 for host in self._hosts.values()
             },
             "instances": {vm["uuid"]: self._instance(vm) for vm in self._vms.values()},
+            "instance_uuids": [
+                uuids[first : first + UUIDS_OF_A_PAGE] for first in range(0, len(uuids), UUIDS_OF_A_PAGE)
+            ],
         }
 
 

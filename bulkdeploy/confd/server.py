@@ -134,7 +134,10 @@ def reply(
         status, answer = Status.ERROR, {STALE_SECONDS: stale_s, "status": status, "answer": answer}
     packed = _packed(status, answer, wanted, key, directory)
     if len(packed) > MOST_BYTES:
-        text = f"the answer must be at most {MOST_BYTES} bytes, not {len(packed)}"
+        text = (
+            f"the answer must be at most {MOST_BYTES} bytes, not {len(packed)}: query a part of the configuration, "
+            "such as /instance_uuids/0 or /instances/UUID"
+        )
         packed = _packed(Status.ERROR, text, wanted, key, directory)
     return packed if len(packed) <= MOST_BYTES else None
 

@@ -62,6 +62,8 @@ class VolumeSpec:
     """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only).
 
     ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
+    ``was_made``: a guest had the volume before. A call that does not find it fails (``lost_volume``), because a new
+    volume in its place would hide that its data is lost.
     """
 
     uuid: UUID
@@ -69,6 +71,7 @@ class VolumeSpec:
     size_bytes: int
     pool_uuid: UUID
     template_uuid: UUID | None = None
+    was_made: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -243,6 +246,23 @@ class StaleFence(DriverError):
     """The hypervisor has seen a higher fence for this guest: the caller has lost its lease."""
 
 
+def lost_volume(step: str, host: str, volume: VolumeSpec) -> DriverError:
+    """Return the error of a call that does not find a volume which a guest had before."""
+    reason = (
+        f"the hypervisor does not have volume {volume.uuid} ({volume.name}) any more, and a start makes no new"
+        " volume in its place. restoreVirtualMachine makes a root disk anew from its template; a data volume comes"
+        " from a backup, or detachVolume takes it from the VM"
+    )
+    return DriverError(step, host, reason, transient=False)
+
+
+def refuse_lost_volumes(step: str, host: str, guest: GuestSpec) -> None:
+    """Raise ``lost_volume`` for a guest of which the hypervisor has nothing, unless all its volumes are new."""
+    for volume in guest.volumes:
+        if volume.was_made:
+            raise lost_volume(step, host, volume)
+
+
 class HostDrained(DriverError):
     """A look at a host that answers, and that its hypervisor keeps for the guests it has: it takes no new ones."""
 
@@ -350,7 +370,8 @@ class HypervisorDriver(ABC):
 
         Raises:
             DriverError: it does not run; parts of it may exist, ``ensure_absent`` removes them. Also when
-                the guest runs on another host: it is never made twice.
+                the guest runs on another host: it is never made twice. Also when a volume with ``was_made`` is not
+                there: it is never made anew.
         """
 
     @abstractmethod

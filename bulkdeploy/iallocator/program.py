@@ -14,6 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+FLAGS = {
+    "pairs": "list failed instances of a bulk request as [name, reason], not as names",
+    "ignore-soft-errors": "pass over CPU and spindle ratios, exclusion tags, and memory for mirrored instances",
+    "no-capacity-checks": "do not keep memory to restart the instances of a failed node that are not mirrored",
+}
+FLAG_VALUES = {"yes": True, "true": True, "no": False, "false": False}
+
 
 def run() -> int:
     """``main`` as a process of its own, which starts faster without what only longer work needs; the exit status.
@@ -83,22 +90,24 @@ def _answered(document: object, options: argparse.Namespace) -> Mapping[str, Any
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bulkdeploy-iallocator", description="Answers an allocator request of Ganeti.")
     parser.add_argument("file", metavar="FILE", help="the request as JSON; -: standard input")
-    parser.add_argument(
-        "--pairs",
-        action="store_true",
-        help="list failed instances of a bulk request as [name, reason], not as names",
-    )
-    parser.add_argument(
-        "--ignore-soft-errors",
-        action="store_true",
-        help="pass over CPU and spindle ratios, exclusion tags, and memory kept for mirrored instances",
-    )
-    parser.add_argument(
-        "--no-capacity-checks",
-        action="store_true",
-        help="do not keep memory to restart the instances of a failed node that are not mirrored",
-    )
+    for name, meaning in FLAGS.items():
+        # Ganeti passes --NAME for the parameter -NAME, and --NAME=yes for NAME=yes.
+        parser.add_argument(
+            f"--{name}", nargs="?", const=True, default=False, type=_flag, metavar="yes|no", help=meaning
+        )
     return parser.parse_args(arguments)
+
+
+def _flag(text: str) -> bool:
+    """Return whether a flag is on.
+
+    Raises:
+        ArgumentTypeError: the value is none of FLAG_VALUES.
+    """
+    value = FLAG_VALUES.get(text.lower())
+    if value is None:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(FLAG_VALUES)}, not {text!r}")
+    return value
 
 
 def _malformed(reason: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.configuration import require, service_settings, settings_of
 from bulkdeploy.wiring.settings import Settings
 
 PROFILE = "admin"
@@ -48,8 +48,7 @@ def reencrypt(ctx: click.Context) -> None:
     from bulkdeploy.store.database.engine import run_transaction
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
-    settings = settings_of(ctx)
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     cipher = build_cipher(settings)
     engine = build_engine(settings, application_name="bulkdeploy reencrypt")
     try:

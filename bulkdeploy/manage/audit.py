@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
 
     Safe while everything works. Exit code 1 where something is not as promised.
     """
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     if host is not None:
         explain(settings, host, as_json=as_json)
         return

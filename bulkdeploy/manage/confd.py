@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.configuration import service_settings
 
 if TYPE_CHECKING:
     from bulkdeploy.confd.server import Reader
@@ -21,8 +21,7 @@ def confd(ctx: click.Context) -> None:
     from bulkdeploy.wiring.logs import configure_logging
     from bulkdeploy.wiring.system import build_engine
 
-    settings = settings_of(ctx)
-    require(settings, "database_url", "confd_key_file")
+    settings = service_settings(ctx, "database_url", "confd_key_file")
     assert settings.confd_key_file is not None  # noqa: S101 - required above
     configure_logging(settings)
     try:

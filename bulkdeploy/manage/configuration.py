@@ -6,6 +6,7 @@ import click
 from pydantic import ValidationError
 
 from bulkdeploy.manage.invocation import Invocation
+from bulkdeploy.manage.running import with_running_services
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, SettingMissing, Settings, load_settings
 
 
@@ -32,8 +33,22 @@ def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
         raise click.ClickException(str(error)) from error
 
 
+def service_settings(ctx: click.Context, *required: str) -> Settings:
+    """Return the settings of a command that uses services which may be those of ``up``.
+
+    The addresses of the services that ``up`` runs in data_dir are used unless the settings name another database.
+
+    Raises:
+        click.ClickException: a value is not allowed, the file cannot be read, or one of ``required`` is not set;
+            the error names the setting and its variable.
+    """
+    settings = with_running_services(settings_of(ctx))
+    require(settings, *required)
+    return settings
+
+
 def require(settings: Settings, *names: str) -> None:
-    """Refuse to go on where one of ``names`` is not set.
+    """Reject settings in which one of ``names`` is not set.
 
     Raises:
         click.ClickException: names the setting and its variable.

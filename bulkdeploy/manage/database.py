@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.wiring.settings import Settings
 
 
@@ -25,8 +25,7 @@ def database() -> None:
 @click.pass_context
 def upgrade_command(ctx: click.Context, half: str) -> None:
     """Bring the schema to this release's and write the first rows. Safe to repeat, and at once from many."""
-    settings = settings_of(ctx)
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     prepare(settings, half=half)
     click.echo(
         "The database is ready." if half != "pre" else "The database is ready for programs of both releases."
@@ -40,8 +39,7 @@ def revision_command(ctx: click.Context) -> None:
     from bulkdeploy.store.migrations.upgrade import current_revision, newest_revision
     from bulkdeploy.wiring.system import build_engine
 
-    settings = settings_of(ctx)
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     engine = build_engine(settings, of_any_release=True)
     with engine.connect() as connection:
         click.echo(f"database: {current_revision(connection) or 'empty'}\nnewest:   {newest_revision()}")
@@ -60,8 +58,7 @@ def restored_command(ctx: click.Context) -> None:
     from bulkdeploy.store.database.restored import LEAD, skip_numbers
     from bulkdeploy.wiring.system import build_engine
 
-    settings = settings_of(ctx)
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     engine = build_engine(settings, application_name="bulkdeploy restored")
     try:
         run_transaction(engine, partial(skip_numbers, leases_per_job=LEASES_PER_JOB))

@@ -8,9 +8,8 @@ from types import FrameType
 import click
 
 from bulkdeploy.cloudstack.client import Access, Client
-from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.manage.importing import API_KEY, CA_FILE, PACE, SECRET_KEY, URL
-from bulkdeploy.manage.running import with_running_services
 
 
 @click.group("follow")
@@ -67,7 +66,7 @@ def cloudstack(
     from bulkdeploy.wiring.logs import configure_logging
     from bulkdeploy.wiring.system import build_system
 
-    settings = with_running_services(settings_of(ctx))
+    settings = service_settings(ctx)
     configure_logging(settings)
     system = build_system(settings)
     client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))

@@ -8,8 +8,7 @@ from uuid import UUID
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,8 +53,7 @@ def heal(
     workers run. Exit code 0: nothing was broken, 3: something is (dry run), 4: all was mended, 5: something is
     left, 1: it failed.
     """
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     sys.exit(run(settings, dry_run=dry_run, vm=vm, host=host, batch=batch, rows_only=rows_only, wait_s=wait))
 
 

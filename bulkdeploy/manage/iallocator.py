@@ -6,8 +6,7 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 
 
 @click.group("iallocator")
@@ -26,8 +25,7 @@ def export(ctx: click.Context, zone: str) -> None:
     from bulkdeploy.store.database.engine import read_only
     from bulkdeploy.wiring.system import build_engine
 
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     engine = build_engine(settings, application_name="bulkdeploy iallocator")
     try:
         with read_only(engine) as connection:

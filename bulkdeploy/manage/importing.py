@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bulkdeploy.cloudstack.client import Access, Client
-from bulkdeploy.manage.configuration import settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 
 if TYPE_CHECKING:
     from bulkdeploy.manage.upstream.importing import ImportReport
@@ -97,7 +96,7 @@ def cloudstack(
     from bulkdeploy.manage.upstream.importing import import_cloudstack
     from bulkdeploy.wiring.system import build_system
 
-    system = build_system(with_running_services(settings_of(ctx)))
+    system = build_system(service_settings(ctx))
     client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
     try:
         report = import_cloudstack(system, client, zones, dry_run=dry_run)

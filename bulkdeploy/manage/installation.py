@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ def installation(ctx: click.Context, program: str) -> Iterator[Installation]:
     from bulkdeploy.wiring.drivers import build_configured_drivers
     from bulkdeploy.wiring.system import arm_failpoints, build_engine
 
-    settings = with_running_services(settings_of(ctx))
-    require(settings, "database_url")
+    settings = service_settings(ctx, "database_url")
     arm_failpoints(settings)
     engine = build_engine(settings, application_name=program)
     drivers = build_configured_drivers(settings, engine)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bulkdeploy.manage.configuration import settings_of
-from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def load_command(ctx: click.Context, file: Path) -> None:
     FILE may be - for standard input. Hosts are reached by their drivers. Loading a file twice changes nothing. One
     that breaks a rule is refused whole.
     """
-    click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
+    click.echo(describe(load(service_settings(ctx), file)))
 
 
 @inventory.command("export")
@@ -51,7 +50,7 @@ def export_command(ctx: click.Context, zone_name: str | None, output: Path | Non
     from bulkdeploy.manage.zone_files.exporting import export_zone
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
-    settings = with_running_services(settings_of(ctx))
+    settings = service_settings(ctx)
     engine = build_engine(settings, application_name="bulkdeploy inventory")
     try:
         written = export_zone(engine, zone_name, decrypt=build_cipher(settings).decrypt if with_secrets else None)

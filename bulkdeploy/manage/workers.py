@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import click
 
-from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.configuration import service_settings
 from bulkdeploy.manage.programs import SWEEPER, WORKER, command_line, environment
 from bulkdeploy.wiring.settings import Settings
 
@@ -31,6 +31,4 @@ def become(program: tuple[str, ...], settings: Settings) -> NoReturn:
 
 
 def _settings(ctx: click.Context) -> Settings:
-    settings = settings_of(ctx)
-    require(settings, "database_url", "redis_url")
-    return settings
+    return service_settings(ctx, "database_url", "redis_url")

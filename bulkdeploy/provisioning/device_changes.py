@@ -125,6 +125,11 @@ class GiveDevice(DeviceChange):
             BulkDeployError: one of REFUSALS.
         """
 
+    def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+        """Return the guest with the device, as the driver is asked for it."""
+        del claimed
+        return work.guest
+
     def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
         """Remove what the hypervisor made for a device that the guest does not have."""
         del work, claimed
@@ -149,11 +154,11 @@ class GiveDevice(DeviceChange):
                 return self._refused(work, refusal)
         if work.state is VmState.STOPPED:
             return Succeeded(UNCHANGED)
-        failure = self._request(work, work.guest)
+        claimed = work.job.progress[CLAIMED]
+        failure = self._request(work, self.wanted(work, claimed))
         if failure is None:
             return Succeeded(AS_ROWS_SAY)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
-        claimed = work.job.progress[CLAIMED]
         left = self._change_guest(work, self.before(work, claimed))
         if left is None:
             left = self.clean_up(work, claimed)

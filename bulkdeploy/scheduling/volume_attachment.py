@@ -46,9 +46,7 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
         raise TransactionConflict
     _check_reach(connection, volume, row)
     number = _device(store.devices_of(connection, vm_id), device_id)
-    state = store.READY if pool_id is not None else store.ALLOCATED
-    if row.state == VmState.RUNNING:
-        state = store.ATTACHING
+    state = store.ATTACHING if row.state == VmState.RUNNING else volume.state
     if not store.change_volume(connection, volume, store.attached_to(vm_id, number, pool_id, state), vm_id=None):
         raise TransactionConflict
     return row

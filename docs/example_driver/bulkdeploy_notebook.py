@@ -7,7 +7,7 @@ from uuid import UUID
 from notebook import NotebookError, open_notebook
 
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState
+from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState, lost_volume
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.drivers.options import DriverOptions
 
@@ -36,6 +36,8 @@ class NotebookDriver(HypervisorDriver):
         with self._open("boot", host, timeout_s) as page:
             if not self._is_there(page, host, guest.uuid):
                 for one in guest.volumes:
+                    if one.was_made and str(one.uuid) not in {row[0] for row in page.volumes(str(guest.uuid))}:
+                        raise lost_volume("volume", host.name, one)
                     page.make_volume(str(one.uuid), str(one.pool_uuid), one.size_bytes, str(guest.uuid))
                 sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
                 page.run_guest(str(guest.uuid), str(host.uuid), *sizes)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bulkdeploy.cli.batch_files import read_batch
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
 from tests.support.zones.fleet import Fleet
@@ -68,6 +69,25 @@ def test_ganetis_files_are_taken(admin_monkey: Monkey, fleet: Fleet) -> None:
     assert [tuple(row) for row in rows] == [("db1", 1, 512, [3, 5]), ("db2", 2, 1024, [3, 5])]
 
 
+def test_parameters_of_ganetis_disks_and_nics_become_details(tmp_path: Path) -> None:
+    """They reach the driver, which knows the names; none is dropped."""
+    disks = [
+        {"size": 1024, "vg": "fast", "access": "userspace"},
+        {"size": 1024, "vg": "fast", "access": "userspace"},
+    ]
+    path = tmp_path / "vms.json"
+    path.write_text(json.dumps([{**GANETI[0], "disks": disks, "nics": [{"mode": "routed", "link": "table7"}]}]))
+    (entry,) = read_batch(str(path)).entries
+    assert entry["details"] == {
+        "cpuNumber": 1,
+        "memory": 512,
+        "disk.vg": "fast",
+        "disk.access": "userspace",
+        "nic.mode": "routed",
+        "nic.link": "table7",
+    }
+
+
 def test_what_is_wrong_with_a_file_ends_with_status_2(admin_monkey: Monkey, fleet: Fleet, tmp_path: Path) -> None:
     """Entry and field are named, whoever finds it, and nothing is made."""
     usual = {"serviceoffering": "Small", "template": "Debian 12"}
@@ -82,7 +102,12 @@ def test_what_is_wrong_with_a_file_ends_with_status_2(admin_monkey: Monkey, flee
             json.dumps([{**GANETI[0], "beparams": {"vcpus": 1, "maxmem": "much"}}]),
             ("virtualmachines[0].beparams.maxmem",),
         ),
-        (json.dumps([{**GANETI[0], "nics": [{"link": "br0"}]}]), ("virtualmachines[0].nics[0].link",)),
+        (json.dumps([{**GANETI[0], "nics": [{"bridge": "br0"}]}]), ("virtualmachines[0].nics[0].bridge",)),
+        (json.dumps([{**GANETI[0], "disks": [{"size": 1, "adopt": "x"}]}]), ("virtualmachines[0].disks[0].adopt",)),
+        (
+            json.dumps([{**GANETI[0], "disks": [{"size": 1, "vg": "fast"}, {"size": 1}]}]),
+            ("virtualmachines[0].disks[1].vg", "the same for all disks"),
+        ),
         (json.dumps([GANETI[0]]), ("virtualmachines[0].disks[1]", "disk offering")),
     )
     for number, (content, words) in enumerate(cases):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from bulkdeploy.cli.failures import ConnectionFailed
 from bulkdeploy.confd.answers import Directory
 from bulkdeploy.confd.server import Reader, reply, serve
 from bulkdeploy.confd_message import MOST_BYTES, NotSigned, QueryType, Status, pack, unpack
+from bulkdeploy.manage.running import announce
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.whereabouts import Whereabouts
 from bulkdeploy.wiring.settings import Settings
@@ -307,6 +309,24 @@ def test_an_answer_that_is_too_large_is_refused_with_its_size() -> None:
     assert f"at most {MOST_BYTES} bytes" in message["answer"]
 
 
+def test_the_uuids_of_many_vms_are_read_page_by_page() -> None:
+    """Every page fits into one answer; all of them together name each VM once."""
+    row = {"host_id": None, "memory_mib": 1, "cpu_number": 1}
+    vms: list[Mapping[str, Any]] = [
+        {"id": n, "uuid": str(UUID(int=n)), "name": f"v{n}", "instance_name": f"i-{n}-VM", **row}
+        for n in range(2345)
+    ]
+    directory = Directory(7, Whereabouts(1, [], vms, [], []), SERVERS)
+    found: list[str] = []
+    for page in range(4):
+        datagram = reply(query(type=10, query=f"/instance_uuids/{page}"), KEY, directory, now=lambda: 1000.0)
+        assert datagram is not None
+        message, _ = unpack(datagram, KEY)
+        assert message["status"] == (Status.OK if page < 3 else Status.ERROR)
+        found += message["answer"] if page < 3 else []
+    assert found == [vm["uuid"] for vm in vms]
+
+
 @contextmanager
 def answering(serials: Sequence[int], key: bytes = KEY) -> Iterator[list[tuple[str, int]]]:
     """Servers whose states have these serials."""
@@ -421,3 +441,11 @@ def test_answers_of_a_state_that_cannot_be_read_say_their_age(
         with engine.begin() as connection:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO nics"))
         assert _eventually(lambda: ping(stale=False)).answer == before.answer
+
+
+def test_the_program_finds_the_database_of_up(settings: Settings, tmp_path: Path) -> None:
+    """Without a configured database it uses the services that ``up`` runs in the same data_dir."""
+    announce(settings.model_copy(update={"data_dir": tmp_path}))
+    nowhere = {"database_url": None, "redis_url": None, "data_dir": tmp_path}
+    with running_program(settings, tmp_path, **nowhere) as (_, address):
+        assert request([address], KEY, QueryType.PING, None).status is Status.OK

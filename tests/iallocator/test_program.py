@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.iallocator.document import MalformedDocument
-from bulkdeploy.iallocator.program import answer_to, main
+from bulkdeploy.iallocator.program import FLAGS, answer_to, main
 from tests.iallocator import documents
 
 LOADED = """
@@ -44,6 +44,27 @@ def test_it_reads_standard_input_and_loads_only_what_placement_needs() -> None:
         "numpy",
         "_virtualenv",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [("", 0), ("=yes", 0), ("=True", 0), ("=no", 0), ("=false", 0), ("=1", 2), ("=maybe", 2)]
+)
+@pytest.mark.parametrize("flag", FLAGS)
+def test_flags_may_have_the_values_that_ganeti_passes(
+    flag: str, value: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ganeti passes --NAME or --NAME=VALUE; a value that is neither yes nor no is rejected by name."""
+    path = tmp_path / "request.json"
+    path.write_text(
+        json.dumps({**documents.cluster(3), "request": {"type": "allocate", **documents.wanted(1, "drbd")[0]}})
+    )
+    try:
+        ended = main([str(path), f"--{flag}{value}"])
+    except SystemExit as error:
+        ended = int(str(error.code))
+    captured = capsys.readouterr()
+    assert ended == status
+    assert status == 0 or (f"--{flag}" in captured.err and value[1:] in captured.err)
 
 
 def test_what_is_no_request_ends_with_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

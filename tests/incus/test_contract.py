@@ -226,8 +226,9 @@ class TestIncusContract(
         assert isinstance(rig.driver, IncusDriver)
         incus = rig.driver._incus
         where = path_of("instances", f"vm-{guest.uuid}", "state")
-        with pytest.raises(Exception, match="Failed to start device"):
+        with suppress(OperationFailed):  # a loaded Incus may have forgotten that the operation failed
             incus.run("PUT", where, {"action": "start"}, timeout_s=PATIENCE_S)
+        assert newer.look(rig.hosts[0], guest) is None
         newer.run(rig.hosts[0], guest)
         assert newer.look(rig.hosts[0], guest) is PowerState.RUNNING
 
@@ -321,7 +322,8 @@ class TestIncusContract(
             guest, until = rig.new_guest(), time.monotonic() + PATIENCE_S
             while time.monotonic() < until:
                 caller.run(rig.hosts[number], guest)
-                rig.driver.ended_guests(rig.hosts)
+                if guest.uuid in rig.driver.ended_guests(rig.hosts):  # told late, of its last end
+                    return True
                 end(guest.uuid)
                 heard_until = time.monotonic() + HEARD_S
                 while time.monotonic() < heard_until:
@@ -351,8 +353,8 @@ class TestIncusOutages(OutageContract):
         return replace(rig, hosts=rig.hosts[::-1])
 
     @pytest.fixture
-    def outage(self) -> Iterator[Outage]:
-        """Daemons that are stopped; their containers run on."""
+    def outage(self, rig: Rig) -> Iterator[Outage]:
+        """Stop daemons while their containers run on. Every member is Online again before `rig` removes guests."""
 
         def bring_back(host: HostAddress) -> None:
             member = Member(int(host.name.removeprefix("member")))
@@ -367,6 +369,5 @@ class TestIncusOutages(OutageContract):
             Member(int(host.name.removeprefix("member"))).signal_daemon(signal.SIGSTOP)
 
         yield Outage(cut_off, bring_back)
-        for number in (1, 2):
-            Member(number).signal_daemon(signal.SIGCONT)
-            Member(number).wait()
+        for host in rig.hosts:
+            bring_back(host)

@@ -60,7 +60,7 @@ class Images:
         path = self.folder / f"{RENDERERS[number]}.raw"
         return TemplateImage(UUID(int=100 + number), path.stem, path.as_uri(), "RAW", None, SIZE)
 
-    def ask(self, host: BridgedHost, address: str) -> str:
+    def query(self, host: BridgedHost, address: str) -> str:
         """Log in from the host by ssh and return the answers to QUESTIONS; empty if the guest cannot be reached."""
         options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "ConnectTimeout=20")
         command = ["nsenter", "--net", "--target", str(host.pid), "ssh", "-i", str(self.folder / "key")]
@@ -124,7 +124,7 @@ def test_guests_of_every_renderer_are_reached_by_ssh(bridged: LibvirtHosts, imag
     while len(answers) < len(guests):
         assert time.monotonic() < deadline, {n: bridged.console(guests[n].uuid)[-2000:] for n in range(len(guests))}
         for number in set(range(len(guests))) - answers.keys():
-            answer = images.ask(host, f"10.8.1.{10 + number}")
+            answer = images.query(host, f"10.8.1.{10 + number}")
             if "by-user-data" in answer:
                 answers[number] = answer
         time.sleep(1)

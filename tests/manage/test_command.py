@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.manage.failures import in_words, is_for_the_operator
 from bulkdeploy.manage.main import COMMANDS, main
+from bulkdeploy.manage.running import announce
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import bulkdeploy
 
@@ -80,3 +81,15 @@ def test_a_wrong_configuration_file_is_reported_by_its_setting(tmp_path: Path) -
     ended = bulkdeploy(Settings(data_dir=tmp_path), "--config", str(file), "db", "revision")
     assert ended.returncode == 1
     assert "api_processes" in ended.stderr or "database_url" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [("audit",), ("db", "revision"), ("admin", "reencrypt")], ids=" ".join)
+def test_a_command_beside_up_finds_its_database(
+    words: tuple[str, ...], settings: Settings, engine: Engine, tmp_path: Path
+) -> None:
+    """Without a configured database it uses the services that ``up`` runs in the same data_dir."""
+    del engine
+    announce(settings.model_copy(update={"data_dir": tmp_path}))
+    beside = settings.model_copy(update={"database_url": None, "redis_url": None, "data_dir": tmp_path})
+    ended = bulkdeploy(beside, *words)
+    assert ended.returncode == 0, ended.stderr

@@ -48,6 +48,8 @@ from bulkdeploy.drivers.driver import (
     NicSpec,
     PowerState,
     VolumeSpec,
+    lost_volume,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -588,6 +590,8 @@ class _Call(FencedCall):
         row = self.volume_row(step, volume.uuid, None)
         if row is not None:
             return row
+        if volume.was_made:
+            raise lost_volume(step, self.host_name, volume)
         offering = order.disk_offerings.get(volume.uuid)
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
@@ -698,6 +702,7 @@ class _Start:
         if state in UNDER_WAY:
             return self._seen()
         if state in GONE or state == ERROR:
+            refuse_lost_volumes("volume", call.host_name, self._guest)
             if row is not None:
                 call.destroy()
             return self._deploy()

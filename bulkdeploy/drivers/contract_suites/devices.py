@@ -45,6 +45,17 @@ class DeviceContract:
         caller.devices(rig.hosts[0], taking)
         assert_has(guests_of(rig.driver)[other.uuid], taking)
 
+    def test_a_lost_volume_is_not_plugged(self, rig: Rig, caller: Caller) -> None:
+        """A volume that some guest had before is never made anew; the guest runs on with what it had."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        lost = replace(rig.subjects.new_volume(), was_made=True)
+        with pytest.raises(DriverError) as refused:
+            caller.devices(rig.hosts[0], replace(guest, volumes=(*guest.volumes, lost)))
+        assert not refused.value.transient
+        assert rig.volumes() == set(volume_uuids(guest))
+        assert_has(guests_of(rig.driver)[guest.uuid], guest)
+
     def test_a_volume_grows_as_it_is_plugged(self, rig: Rig, caller: Caller) -> None:
         """One that is there has the size that it is plugged with; others stay as they are."""
         guest, added = rig.new_guest(), rig.subjects.new_volume()

@@ -219,6 +219,27 @@ class DriverContract:
             caller.run(rig.hosts[1], guest)
             assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
+    def test_a_lost_disk_is_never_made_anew(self, rig: Rig, caller: Caller) -> None:
+        """A start of a guest whose root disk is gone fails, names the remedy and leaves nothing behind.
+
+        A start that finds the disks works, and so does a first start, as after restoreVirtualMachine.
+        """
+        new = rig.new_guest()
+        again = replace(new, volumes=tuple(replace(volume, was_made=True) for volume in new.volumes))
+        caller.run(rig.hosts[0], new)
+        caller.stop(rig.hosts[0], new)
+        caller.run(rig.hosts[0], again)
+        assert guests_of(rig.driver)[new.uuid].power is PowerState.RUNNING
+        caller.remove(rig.hosts[0], new)
+        for host in rig.hosts:
+            with pytest.raises(DriverError, match="restoreVirtualMachine") as lost:
+                caller.run(host, again)
+            assert (lost.value.transient, lost.value.unanswered) == (False, False)
+            assert caller.look(host, again) is None
+        assert (guests_of(rig.driver), rig.volumes()) == ({}, set())
+        caller.run(rig.hosts[0], new)
+        assert rig.volumes() == set(volume_uuids(new))
+
     def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
         """A removal that fails half-way is finished by the next one."""
         guest = rig.new_guest()

@@ -25,6 +25,21 @@ class VolumeContract:
             caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(never_was)[0])
         assert [volume[0] for volume in rig.driver.list_volumes()] == [kept]
 
+    def test_a_lost_volume_is_never_made_anew(self, rig: Rig, caller: Caller) -> None:
+        """Neither a root disk nor a data volume is: the start fails, and volumes that are there stay."""
+        for lost in range(2):
+            new = rig.subjects.new_guest(volumes=2)
+            again = replace(new, volumes=tuple(replace(volume, was_made=True) for volume in new.volumes))
+            caller.run(rig.hosts[0], new)
+            caller.stop(rig.hosts[0], new)
+            caller.remove_volume(rig.subjects.pool_uuid, new.volumes[lost].uuid)
+            before = rig.volumes()
+            with pytest.raises(DriverError):
+                caller.run(rig.hosts[0], again)
+            assert caller.look(rig.hosts[0], again) is None
+            assert rig.volumes() == before
+            caller.remove(rig.hosts[0], again)
+
     def test_a_guest_starts_with_a_larger_volume(self, rig: Rig, caller: Caller) -> None:
         """A volume that is there grows to what the start asks for; others stay."""
         guest = rig.new_guest()

@@ -27,6 +27,7 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     PowerState,
     call_each,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
@@ -155,6 +156,7 @@ class ExtensionDriver(HypervisorDriver):
                 )
             call.claim("boot", [volume.uuid for volume in guest.volumes])
             if call.kept is None or call.kept.made is Made.NO:
+                refuse_lost_volumes("volume", host.name, guest)
                 call.keep(self._new(guest))
                 call.make()
             elif call.kept.made is Made.MAYBE:

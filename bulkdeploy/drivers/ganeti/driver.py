@@ -28,6 +28,7 @@ from bulkdeploy.drivers.driver import (
     HostDrained,
     PowerState,
     VolumeSpec,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.cluster_state import (
@@ -199,7 +200,7 @@ class GanetiDriver(BatchDriver):
         submitted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
         try:
             there = names_there(self._rapi, [call.name for call, _, _ in wanted], timeout_s=timeout_s)
-            new = [one for one in wanted if one[0].name not in there]
+            new = [one for one in wanted if one[0].name not in there and self._is_new(one[1].guest)]
             submitted += [one for one in new if self._slots.acquire(blocking=False)]
             if submitted:
                 answers |= self._submit(submitted, timeout_s)
@@ -255,8 +256,10 @@ class GanetiDriver(BatchDriver):
         if found is not None and not found.runs and set(found.volumes) != set(volumes):
             self._check_movable(host, found)
             call.run("volume", "DELETE", "instances", call.name, shutdown_timeout="0")
-            found = None
-        if found is None:
+            call.make(guest)
+        elif found is None:
+            if self._has_disks:
+                refuse_lost_volumes("volume", host.name, guest)
             call.make(guest)
         elif found.node != node_of(host):
             call.bring_here(found)
@@ -400,8 +403,17 @@ class GanetiDriver(BatchDriver):
         """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
         self._storage.repair(node_of(host), unit, timeout_s)
 
+    @property
+    def _has_disks(self) -> bool:
+        """Return whether instances have disks, which they can lose."""
+        return self._options.disk_template != "diskless"
+
+    def _is_new(self, guest: GuestSpec) -> bool:
+        """Return whether the guest may be made if it has no instance."""
+        return not (self._has_disks and any(volume.was_made for volume in guest.volumes))
+
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
-        if found.volumes and self._options.disk_template != "diskless":
+        if found.volumes and self._has_disks:
             text = f"instance {found.uuid}{SUFFIX} has other volumes: {', '.join(map(str, found.volumes))}"
             raise DriverError("volume", host.name, text, transient=False)
 

@@ -32,6 +32,8 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     VolumeSpec,
     call_each,
+    lost_volume,
+    refuse_lost_volumes,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -280,6 +282,7 @@ class IncusDriver(HypervisorDriver):
                 call.check_member("boot", found)
                 return
             if found is None:
+                refuse_lost_volumes("volume", host.name, guest)
                 found = call.make(guest)
             elif guest.volumes and (found.root is None or found.root.uuid != guest.volumes[0].uuid):
                 text = f"instance {instance_name(guest.uuid)} has another root disk"
@@ -843,6 +846,8 @@ class _Call(FencedCall):
         while True:
             there = [row for row in self._volume_rows(step, pool) if row["name"] == str(volume.uuid)]
             places = [read_location(row) for row in there]
+            if not there and volume.was_made:
+                raise lost_volume(step, self.host_name, volume)
             if not there:
                 self.run(step, "POST", where, new, target=self.here(), tolerate=ALREADY)
             elif places in ([None], [self.here()]):

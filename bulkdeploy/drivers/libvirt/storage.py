@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.driver import DriverError, VolumeSpec
+from bulkdeploy.drivers.driver import DriverError, VolumeSpec, lost_volume
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.domain import BackingFile, Disk
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
@@ -123,16 +123,19 @@ class LibvirtPool:
         return None
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it exists, let it be at least as large as asked, and return it as a disk."""
-        made = self._make(volume_name(spec.uuid), spec.size_bytes, "qcow2", backing)
+        """Create a volume unless it was made before, and return it as a disk that is at least as large as asked."""
+        name = volume_name(spec.uuid)
+        made = None if spec.was_made else self._make(name, spec.size_bytes, "qcow2", backing)
         if made is None:
-            made = self.find(volume_name(spec.uuid))
+            made = self.find(name)
+            if made is None and spec.was_made:
+                raise lost_volume("volume", self._call.host.name, spec)
             if made is None:
                 raise DriverError("volume", self._call.host.name, f"{spec.uuid} was removed", transient=True)
             if made.info()[1] < spec.size_bytes:
                 self._call.go_on("volume")
                 made.resize(spec.size_bytes)
-        return Disk(spec.uuid, f"{self.path}/{volume_name(spec.uuid)}", self._chain(made))
+        return Disk(spec.uuid, f"{self.path}/{name}", self._chain(made))
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.

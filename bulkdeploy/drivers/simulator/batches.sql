@@ -17,7 +17,7 @@ BEGIN
             number integer, kind text, host uuid, guest uuid, fence bigint, draw double precision, forced boolean,
             name text, cpu_number bigint, cpu_mhz bigint, memory_mib bigint,
             volumes uuid[], pools uuid[], sizes bigint[], nics uuid[],
-            template uuid, nic_details jsonb, iso uuid
+            template uuid, nic_details jsonb, iso uuid, made uuid[]
         ) LEFT JOIN simulator.guests g ON c.host IS NULL AND g.uuid = c.guest
         ORDER BY coalesce(c.host, g.host_uuid), c.number
     LOOP
@@ -30,7 +30,7 @@ BEGIN
             outcome := simulator_code.ensure_running(v_call.host, v_call.guest, v_call.name,
                 v_call.cpu_number, v_call.cpu_mhz, v_call.memory_mib, v_call.volumes, v_call.pools, v_call.sizes,
                 v_call.fence, p_timeout_ms, v_call.draw, v_call.nics,
-                v_call.template, v_call.nic_details, v_call.iso);
+                v_call.template, v_call.nic_details, v_call.iso, coalesce(v_call.made, '{}'));
         ELSIF v_call.kind = 'stop' THEN
             outcome := simulator_code.ensure_stopped(
                 v_call.host, v_call.guest, v_call.forced, v_call.fence, p_timeout_ms, v_call.draw);

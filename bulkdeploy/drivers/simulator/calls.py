@@ -36,6 +36,11 @@ def template_of(guest: GuestSpec) -> UUID | None:
     return guest.volumes[0].template_uuid if guest.volumes else None
 
 
+def made_volumes(guest: GuestSpec) -> list[UUID]:
+    """Return its volumes that must be there."""
+    return [volume.uuid for volume in guest.volumes if volume.was_made]
+
+
 def nic_details(guest: GuestSpec) -> list[dict[str, object]]:
     """Its nics, as the simulator keeps them."""
     return [
@@ -61,6 +66,7 @@ def _parameters(call: GuestCall) -> dict[str, object]:
                 "template": template_of(guest),
                 "nic_details": nic_details(guest),
                 "iso": guest.iso_uuid,
+                "made": made_volumes(guest),
             }
         case StopCall(host, forced=forced):
             return {"kind": "stop", "host": host.uuid, "forced": forced}

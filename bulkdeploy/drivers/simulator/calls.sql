@@ -6,7 +6,7 @@ CREATE FUNCTION simulator_code.ensure_running(
     p_fence bigint, p_timeout_ms double precision, p_draw double precision,
     -- workers of the releases before this one do not say
     p_nics uuid[] DEFAULT NULL, p_template uuid DEFAULT NULL, p_nic_details jsonb DEFAULT NULL,
-    p_iso uuid DEFAULT NULL
+    p_iso uuid DEFAULT NULL, p_made uuid[] DEFAULT '{}'
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,7 +35,7 @@ BEGIN
         v_volumes := v_volumes - 1;
     END IF;
     v_problem := simulator_code.make_volumes(
-        p_guest, p_volumes[1:v_volumes], p_pools[1:v_volumes], p_sizes[1:v_volumes]
+        p_guest, p_volumes[1:v_volumes], p_pools[1:v_volumes], p_sizes[1:v_volumes], p_made
     );
     IF v_problem IS NOT NULL THEN
         v_ends_at := 'volume';

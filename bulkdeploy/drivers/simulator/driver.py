@@ -32,7 +32,7 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
+from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, made_volumes, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
 from bulkdeploy.drivers.simulator.inventory import (
     AdoptedGuest,
@@ -271,10 +271,12 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
-            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid[] AS made) given,"
+            " simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
+            " %s, %s, %s, given.nics, given.made) done",
             [
                 orjson.dumps(nic_details(guest)).decode(),
+                made_volumes(guest),
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],

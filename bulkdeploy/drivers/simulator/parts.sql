@@ -91,14 +91,27 @@ RETURN p_volume.guest_uuid <> p_guest AND EXISTS (
 );
 
 -- Makes the volumes; NULL, or why not. A volume of this guest that is there already is taken as it
--- is, grown if need be.
-CREATE FUNCTION simulator_code.make_volumes(p_guest uuid, p_volumes uuid[], p_pools uuid[], p_sizes bigint[])
-RETURNS text
+-- is, grown if need be. A volume of p_made that is not there is lost, and is not made.
+CREATE FUNCTION simulator_code.make_volumes(
+    p_guest uuid, p_volumes uuid[], p_pools uuid[], p_sizes bigint[], p_made uuid[]
+) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_rows integer;
     v_problem text;
 BEGIN
+    IF cardinality(p_made) > 0 THEN
+        PERFORM FROM simulator.volumes WHERE uuid = ANY (p_made) ORDER BY uuid FOR UPDATE;
+        SELECT format('volume %s is not there any more, and a start makes no new volume in its place. '
+            'restoreVirtualMachine makes a root disk anew from its template; a data volume comes from a backup, or '
+            'detachVolume takes it from the VM', made)
+        INTO v_problem FROM unnest(p_made) AS made
+        WHERE NOT EXISTS (SELECT FROM simulator.volumes v WHERE v.uuid = made)
+        ORDER BY made LIMIT 1;
+        IF v_problem IS NOT NULL THEN
+            RETURN v_problem;
+        END IF;
+    END IF;
     LOOP -- until all are held: one that was there may be removed before its lock is taken
         INSERT INTO simulator.volumes (uuid, pool_uuid, size_bytes, guest_uuid)
         SELECT a.uuid, a.pool, a.size, p_guest FROM unnest(p_volumes, p_pools, p_sizes) AS a (uuid, pool, size)

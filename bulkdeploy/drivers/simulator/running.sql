@@ -134,7 +134,8 @@ END $$;
 -- The volumes are made first, also by a call that fails: what it does not do is to plug them.
 CREATE FUNCTION simulator_code.ensure_devices(
     p_host uuid, p_guest uuid, p_volumes uuid[], p_pools uuid[], p_sizes bigint[], p_nics uuid[],
-    p_fence bigint, p_timeout_ms double precision, p_draw double precision, p_nic_details jsonb DEFAULT NULL
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision, p_nic_details jsonb DEFAULT NULL,
+    p_made uuid[] DEFAULT '{}'
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -154,7 +155,7 @@ BEGIN
     END IF;
     v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'devices', false, p_timeout_ms, p_draw);
     IF v_steps <> '{}' THEN
-        v_problem := simulator_code.make_volumes(p_guest, p_volumes, p_pools, p_sizes);
+        v_problem := simulator_code.make_volumes(p_guest, p_volumes, p_pools, p_sizes, p_made);
         IF v_problem IS NULL AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
             UPDATE simulator.guests SET volume_uuids = p_volumes, nic_uuids = p_nics, nics = p_nic_details,
                 changed = now()

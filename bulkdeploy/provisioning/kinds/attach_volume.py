@@ -1,6 +1,7 @@
 """Attaching a data volume to a VM, and to its guest if it runs (``device_changes`` has the steps)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -9,7 +10,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import (
@@ -22,7 +23,7 @@ from bulkdeploy.provisioning.device_changes import (
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import UNCHANGED
 from bulkdeploy.scheduling.volume_attachment import attach, take_back
-from bulkdeploy.store.volumes.volume_changes import take_volume
+from bulkdeploy.store.volumes.volume_changes import READY, take_volume
 
 STATE = "state"
 HAS_PLACE = "has_place"
@@ -40,6 +41,15 @@ class AttachVolume(GiveDevice):
         volume = _volume(connection, work)
         attach(connection, volume, work.vm_id, work.job.params["device_id"])
         return {DEVICE: str(volume.uuid), STATE: volume.state, HAS_PLACE: volume.pool_id is not None}
+
+    def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+        """See GiveDevice. A volume that some guest had before is not made anew."""
+        was_made = claimed[STATE] == READY
+        volumes = (
+            replace(volume, was_made=was_made) if str(volume.uuid) == claimed[DEVICE] else volume
+            for volume in work.guest.volumes
+        )
+        return replace(work.guest, volumes=tuple(volumes))
 
     def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
         """See GiveDevice."""

@@ -30,7 +30,8 @@ _VMS = text(
 )
 
 _VOLUMES = text(
-    "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, p.uuid AS pool_uuid, t.uuid AS template_uuid,"
+    "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, v.state = 'Ready' AS was_made,"
+    " p.uuid AS pool_uuid, t.uuid AS template_uuid,"
     " o.details FROM volumes v LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
     " LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
     " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"

@@ -534,6 +534,19 @@ def test_a_restored_vm_has_a_new_disk(owned: Fleet, acme: ApiClient, runs: bool)
     owned.assert_intact()
 
 
+def test_a_lost_disk_is_made_anew_by_a_restore_alone(owned: Fleet, acme: ApiClient) -> None:
+    """A VM that ran once does not start without its disk: the job names restoreVirtualMachine, which helps."""
+    _done(owned, acme, "stopVirtualMachine")
+    owned.control.execute(b"DELETE FROM simulator.volumes", [])
+    job = _done(owned, acme, "startVirtualMachine")
+    assert (job["jobstatus"], owned.vms()[0].state, owned.volumes()) == (2, "Stopped", set())
+    assert "restoreVirtualMachine" in job["jobresult"]["errortext"]
+    assert _restore(owned, acme)["jobstatus"] == 1
+    assert _done(owned, acme, "startVirtualMachine")["jobstatus"] == 1
+    assert len(owned.volumes()) == 1
+    owned.assert_intact()
+
+
 def test_a_restore_takes_another_template(owned: Fleet, acme: ApiClient) -> None:
     """The VM is of that template then; one that does not fit is refused by name."""
     other = owned.zone.id_of("templates", "Any hypervisor")
