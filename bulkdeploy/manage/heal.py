@@ -20,6 +20,7 @@ NOTHING, FAULT, FOUND, HEALED, LEFT = 0, 1, 3, 4, 5
 """Exit codes."""
 
 POLL_S = 1.0
+UNSEEN = "nothing is repaired before it can be seen: bring its host back, or declare the host off (evacuateHost)"
 
 
 @click.command("heal")
@@ -100,6 +101,7 @@ def run(
         with read_only(engine) as connection:
             left = broken(connection)
             left += [] if found is None else repairs.broken(connection, found)
+        unseen = [] if found is None else repairs.unknown(found)
     except DriverError as error:
         raise click.ClickException(f"{error}. With --rows-only no hypervisor is asked") from error
     finally:
@@ -109,9 +111,10 @@ def run(
     lines = [f"mended  {name}: {count}" for name, count in mended.items()]
     lines += repairs.report(begun, ended)
     lines += [f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left]
+    lines += [f"UNKNOWN {one}\n        {UNSEEN}" for one in unseen]
     if lines:
         click.echo("\n".join(lines))
-    if left or ended.failed or ended.unfinished:
+    if left or unseen or ended.failed or ended.unfinished:
         return FOUND if dry_run else LEFT
     return HEALED if mended or begun.jobs or begun.volumes else NOTHING
 

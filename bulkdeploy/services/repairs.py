@@ -55,6 +55,11 @@ def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
     return listed
 
 
+def unknown(found: Comparison) -> list[str]:
+    """Return what cannot be seen now. Nothing of it is repaired."""
+    return [*found.unknown_guests.values(), *found.unknown_volumes.values()]
+
+
 def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:
     """Make the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
     wanted = found.guests.keys() | found.devices.keys()
