@@ -20,7 +20,6 @@ NOTHING, FAULT, FOUND, HEALED, LEFT = 0, 1, 3, 4, 5
 """Exit codes."""
 
 POLL_S = 1.0
-UNSEEN = "nothing is repaired before it can be seen: bring its host back, or declare the host off (evacuateHost)"
 
 
 @click.command("heal")
@@ -101,7 +100,6 @@ def run(
         with read_only(engine) as connection:
             left = broken(connection)
             left += [] if found is None else repairs.broken(connection, found)
-        unseen = [] if found is None else repairs.unknown(found)
     except DriverError as error:
         raise click.ClickException(f"{error}. With --rows-only no hypervisor is asked") from error
     finally:
@@ -110,8 +108,8 @@ def run(
         engine.dispose()
     lines = [f"mended  {name}: {count}" for name, count in mended.items()]
     lines += repairs.report(begun, ended)
-    lines += [f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left]
-    lines += [f"UNKNOWN {one}\n        {UNSEEN}" for one in unseen]
+    unseen = [] if found is None else repairs.unknown(found)
+    lines += [*(f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left), *unseen]
     if lines:
         click.echo("\n".join(lines))
     if left or unseen or ended.failed or ended.unfinished:

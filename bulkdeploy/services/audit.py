@@ -1,4 +1,4 @@
-"""The audit: rows against rows, and rows against what the hypervisors really have.
+"""The audit: rows against rows, and against what the hypervisors really have (one file: one comparison, whole).
 
 Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
 does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,
@@ -212,10 +212,8 @@ def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mappin
     found = {}
     for uuid in uuids:
         row = expected.guests.get(uuid)
-        if row is None or row.host_uuid is None:
-            continue
-        reason = unseen.get(uuid) or unseen.get(row.host_uuid)
-        if reason is not None:
+        reason = None if row is None else unseen.get(uuid) or unseen.get(row.host_uuid)
+        if row is not None and reason is not None:
             found[uuid] = f"VM {uuid} is Running on host {row.host_uuid} by its row, and cannot be seen: {reason}"
     return found
 
@@ -230,7 +228,7 @@ def _unknown_volumes(
     found = {}
     for uuid in uuids:
         row = expected.volumes.get(uuid)
-        reason = None if row is None else unseen.get(row.pool_uuid)
+        reason = None if row is None or row.pool_uuid is None else unseen.get(row.pool_uuid)
         if row is not None and reason is not None and not real.get(uuid):
             found[uuid] = f"volume {uuid} is in pool {row.pool_uuid} by its row, and cannot be seen: {reason}"
     return found
