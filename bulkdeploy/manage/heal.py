@@ -106,8 +106,7 @@ def run(
         if drivers is not None:
             drivers.close()
         engine.dispose()
-    lines = [f"mended  {name}: {count}" for name, count in mended.items()]
-    lines += repairs.report(begun, ended)
+    lines = [*(f"mended  {name}: {count}" for name, count in mended.items()), *repairs.report(begun, ended)]
     unseen = [] if found is None else repairs.unknown(found)
     lines += [*(f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left), *unseen]
     if lines:

@@ -183,8 +183,9 @@ def test_a_fenced_host_stays_down_until_it_is_taken_back(
 def test_without_a_fence_guests_may_run_twice(fleet: Fleet, client: ApiClient, host: str, watch: HostWatch) -> None:
     """A host that was only cut off runs its guests on, and they write the disks of those started elsewhere.
 
-    The driver cannot fence, so the call is refused without ``force``; who gives it without knowing that the host is
-    off gets a split brain, which the audit names once the host answers again. Where the driver fences there is none.
+    The driver cannot fence, so the call is refused without ``force``. A caller who gives it while the
+    host runs on gets a split brain, which the audit names once the host answers again. A driver that fences
+    prevents that.
     """
     fall_silent(fleet, watch, "a-1-1")
     failure = refused(client, "evacuateHost", id=host)
