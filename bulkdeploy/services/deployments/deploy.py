@@ -522,7 +522,7 @@ def _plan(connection: Connection, configuration: Configuration, caller: Caller, 
                 requested=each.plan.requested,
                 fits=each.plan.placed if each.allocator else None,
                 scope=_scope(wanted.specs[wanted.needs.index(kind.need)]),
-                why=_sentences(_missing(each, names), *each.said, in_words(each.plan.excluded)),
+                why=_sentences(_missing(each, names), *each.said, in_words(each.plan.limiting)),
                 with_affinity=bool(kind.need.affinity_group_ids),
             )
             wanted.leave_out(kind.vms[each.plan.placed :], error)
@@ -535,7 +535,7 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
     """That not all of the call's VMs fit: of a list, which is the first that does not."""
     batch = wanted.batch
     (refused, *_) = (each for each in planned if each.plan.refused)
-    why = _sentences(*refused.said, in_words(refused.plan.excluded))
+    why = _sentences(*refused.said, in_words(refused.plan.limiting))
     if batch.listed:
         number = min(wanted.why)
         vm = wanted.vm(number)
