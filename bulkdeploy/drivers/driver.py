@@ -732,6 +732,27 @@ class HypervisorDriver(ABC):
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """Every volume: (uuid, pool uuid, size in bytes)."""
 
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """List every guest that can be seen now, and add to ``unseen`` what cannot, with the reason.
+
+        A key of ``unseen`` is the uuid of a host, whose guests may be missing from the list, or of a single guest.
+        Drivers that ask hosts one by one override this: here one silent host hides all hosts.
+        """
+        try:
+            yield from self.list_guests()
+        except DriverError as error:
+            unseen.update((host.uuid, str(error)) for host in self._records.directory.hosts())
+
+    def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
+        """List every volume that can be seen now, and add the pools to ``unseen`` that may have others.
+
+        A key of ``unseen`` is the uuid of a pool, and the value is the reason.
+        """
+        try:
+            yield from self.list_volumes()
+        except DriverError as error:
+            unseen.update((pool.uuid, str(error)) for pool in self._records.directory.pools())
+
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
         """What these guests, as ``list_guests`` told of them, were started with.
 
