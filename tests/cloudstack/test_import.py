@@ -262,3 +262,26 @@ def nics_of(client: ApiClient, vm: str) -> list[dict[str, Any]]:
     (row,) = client.call("listVirtualMachines", id=vm)["virtualmachine"]
     nics: list[dict[str, Any]] = row["nic"]
     return nics
+
+
+def test_mac_addresses_that_imported_nics_have_are_passed_over(
+    system: System, upstream: World, client: ApiClient
+) -> None:
+    """The next MAC addresses of this installation are in use in the other cloud, which makes them alike."""
+    with system.engine.connect() as connection:
+        first = connection.execute(text("SELECT last_value FROM mac_address_numbers")).scalar_one()
+    upstream.change(
+        "UPDATE nics SET mac_address = n.mac FROM (SELECT id, :prefix || lpad(to_hex("
+        "CAST(:first AS bigint) + row_number() OVER (ORDER BY id)), 10, '0') AS digits FROM nics) d,"
+        " LATERAL (SELECT regexp_replace(d.digits, '(..)(?!$)', '\\1:', 'g') AS mac) n WHERE d.id = nics.id",
+        prefix="1e",
+        first=first,
+    )
+    imported(system, upstream)
+    there = next(iter(said(client, "listVirtualMachines")))
+    network = nics_of(client, there)[0]["networkid"]
+    deployed = deploy_here(client, "next", networkids=network)
+    with system.engine.connect() as connection:
+        macs = connection.execute(text("SELECT mac_address FROM nics WHERE removed IS NULL")).scalars().all()
+    assert len(set(macs)) == len(macs)
+    assert nics_of(client, deployed)[0]["macaddress"] in macs
