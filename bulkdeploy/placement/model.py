@@ -306,7 +306,9 @@ class Plan:
     ``host_ids``, ``cluster_ids``, ``pod_ids`` have one entry per placed VM; ``pool_ids`` has a row per
     placed VM and a column per disk. ``capacity`` is how many such VMs the candidate hosts hold in all.
     ``excluded`` counts hosts by the reason of the first rule that excluded them, when it is asked for
-    (``count_excluded``). placed + refused = asked, always.
+    (``count_excluded``). ``limiting`` is the same if no VM or every VM was placed; if only some VMs were placed, it
+    counts hosts in the zone as it is once these are claimed, and so says why no more fit. placed + refused = asked,
+    always.
     """
 
     requested: int
@@ -317,6 +319,12 @@ class Plan:
     capacity: int
     count_excluded: Callable[[], Mapping[str, int]]
     spread: Spread
+    count_limiting: Callable[[], Mapping[str, int]] | None = None
+
+    @property
+    def limiting(self) -> Mapping[str, int]:
+        """Hosts by the reason for which they take no more VMs."""
+        return self.excluded if self.count_limiting is None else self.count_limiting()
 
     @property
     def excluded(self) -> Mapping[str, int]:

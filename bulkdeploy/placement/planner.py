@@ -5,13 +5,16 @@ The steps: exclude hosts and count what the others hold (``capacity``), share th
 them in job order. Nothing depends on the order in which the snapshot lists clusters, hosts and pools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from bulkdeploy.domain.topology import AllocationPolicy
 from bulkdeploy.placement.capacity import Capacity, measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.claimed_plans import after, with_members_of
 from bulkdeploy.placement.dispersion import interleave
 from bulkdeploy.placement.hosts import CandidateHosts, share_hosts
 from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, ZoneSnapshot
@@ -45,7 +48,7 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     added[opened] = share
     host, pools = _places(snapshot, request, found, added, grants)
     cluster = snapshot.hosts.cluster[host]
-    return Plan(
+    made = Plan(
         requested=request.count,
         host_ids=snapshot.hosts.id[host],
         cluster_ids=snapshot.clusters.id[cluster],
@@ -57,6 +60,21 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
             clusters.id, snapshot.clusters.pod_id[clusters.at], clusters.owner_vms, found.alone[opened], share
         ),
     )
+    if not 0 < made.placed < request.count:
+        return made
+    return replace(made, count_limiting=partial(_excluded_after, snapshot, request, made, catalog))
+
+
+def _excluded_after(
+    snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan, catalog: PlacementCatalog
+) -> Mapping[str, int]:
+    """Count the hosts that each rule excludes once a plan is claimed that placed only some of its VMs.
+
+    Rules that exclude hosts before the plan do not tell why no more VMs fit.
+    """
+    return measure_capacity(
+        after(snapshot, request, made), with_members_of(request, made), catalog
+    ).hosts.excluded()
 
 
 def _share(

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bulkdeploy.placement.batch import after, with_members_of
 from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.claimed_plans import after, with_members_of
 from bulkdeploy.placement.host_loss import HeldVms, host_not_to_lose
 from bulkdeploy.placement.model import PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.planner import plan

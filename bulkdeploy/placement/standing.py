@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bulkdeploy.placement.batch import after
 from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.claimed_plans import after
 from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, ZoneSnapshot
 
 

@@ -65,9 +65,9 @@ class PlaceWork:
 class Assignment:
     """One job, one VM, as read when the lease was taken (or the VM got another place).
 
-    ``host`` is None for a VM that holds none; ``host_is_off`` says that the host was declared off, so that no guest
-    runs on it and it cannot be asked. ``guest.volumes`` are those that have a pool. Of these
-    ``volume_uuids`` were made with the VM and go with it; others outlive it.
+    ``host`` is None for a VM that holds none. ``off_hosts`` are the uuids of those of its hosts that were declared
+    off: no guest runs on such a host, and it cannot be asked. ``guest.volumes`` are those that have a pool. Of
+    these ``volume_uuids`` were made with the VM and go with it; others outlive it.
     """
 
     job: LeasedJob
@@ -81,7 +81,7 @@ class Assignment:
     volume_uuids: tuple[UUID, ...]
     pinned: bool
     password_encrypted: bytes | None = field(default=None, repr=False)
-    host_is_off: bool = False
+    off_hosts: frozenset[UUID] = frozenset()
 
     @property
     def fence(self) -> int:
@@ -90,6 +90,15 @@ class Assignment:
         Jobs of one VM run one after the other in the order of their ids.
         """
         return self.job.id * LEASES_PER_JOB + self.job.fence
+
+    @property
+    def host_is_off(self) -> bool:
+        """Whether the VM's host was declared off."""
+        return self.is_off(self.host)
+
+    def is_off(self, host: HostAddress | None) -> bool:
+        """Return whether a host of the VM was declared off. Returns False for None."""
+        return host is not None and host.uuid in self.off_hosts
 
     @property
     def vm_id(self) -> int:
@@ -190,7 +199,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,
         password_encrypted=vm.password_encrypted,
-        host_is_off=vm.host_is_off,
+        off_hosts=frozenset({vm.host_uuid}) if vm.host_is_off else frozenset(),
     )
 
 
@@ -221,4 +230,6 @@ def _nic(row: Row[Any], of_devices: Mapping[str, str]) -> NicSpec:
         mtu=row.mtu,
         is_default=row.is_default,
         parameters=parameters_of(Device.NIC, of_devices),
+        has_requested_ip=row.has_requested_ip,
+        has_requested_mac=row.has_requested_mac,
     )

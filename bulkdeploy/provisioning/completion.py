@@ -1,6 +1,7 @@
 """Completion: what finished jobs leave of their instances, their results and events; many at once.
 
 Order inside a transaction: what is given back first (hosts, pools, ranges, counts), then VM and job rows.
+A VM whose host was declared off is not left Running: its guest ended with the host.
 The job rows come last and are the proof: if one lease was lost, nothing of the batch is written.
 """
 
@@ -27,10 +28,12 @@ from bulkdeploy.provisioning.outcome import (
 from bulkdeploy.provisioning.results import failure_result, success_results
 from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, QUEUE_SIZES, JobMessage
 from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state, wake_waiting
+from bulkdeploy.store.infrastructure.host_migration import vms_on_off_hosts, vms_without_host
 from bulkdeploy.store.jobs.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.jobs.job_leases import give_back_leases, wake_throttled
 from bulkdeploy.store.jobs.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
 from bulkdeploy.store.jobs.outbox import JobQueues, Unsent
+from bulkdeploy.store.ledger.release import release_hosts
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes_with
 from bulkdeploy.store.virtual_machines.guests import mark_removed, mark_volumes_ready, move_states
 
@@ -38,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 SOURCES: Mapping[VmState, frozenset[VmState]] = {
     VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
-    VmState.STOPPED: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.STOPPED: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
     VmState.UNKNOWN: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
     VmState.ERROR: frozenset({VmState.STOPPED, VmState.STARTING}),
     VmState.DESTROYED: frozenset(set(VmState) - {VmState.EXPUNGING}),
@@ -102,12 +105,17 @@ def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMe
     if len(releases) != 1:
         raise ValueError("jobs of one transaction must release the same")
     release = releases.pop()
+    to_run = [entry.job.instance_id for entry in finished if entry.final.state is VmState.RUNNING]
+    off = vms_on_off_hosts(connection, to_run) if to_run else []
+    if off:
+        release_hosts(connection, off)
     if release is not None:
         release(connection, sorted(entry.job.instance_id for entry in finished))
+    ended = vms_without_host(connection, to_run) if to_run and (off or release is not None) else set()
     _delete_volumes(connection, finished)
     by_type = _by_instance_type(finished)
     _leave_hosts(connection, by_type.get(InstanceType.HOST, []))
-    _leave_vms(connection, by_type.get(InstanceType.VIRTUAL_MACHINE, []))
+    _leave_vms(connection, by_type.get(InstanceType.VIRTUAL_MACHINE, []), ended)
     unsent = _end_jobs(connection, finished)
     over = [entry for entry in finished if entry.is_over]
     if over:
@@ -157,10 +165,18 @@ def _leave_hosts(connection: Connection, finished: Sequence[Finished]) -> None:
             set_resource_state(connection, ids, state, sources=(HostResourceState.PREPARE_FOR_MAINTENANCE,))
 
 
-def _leave_vms(connection: Connection, finished: Sequence[Finished]) -> None:
+def _leave_vms(connection: Connection, finished: Sequence[Finished], ended: Collection[int]) -> None:
+    """Write what jobs leave of their VMs.
+
+    VMs in ``ended`` are Stopped although their jobs leave them Running: their hosts were declared off meanwhile, so
+    that their guests do not run any more.
+    """
     by_final: dict[FinalState, list[int]] = defaultdict(list)
     for entry in finished:
-        by_final[replace(entry.final, deleted_volumes=())].append(entry.job.instance_id)
+        final = replace(entry.final, deleted_volumes=())
+        if entry.job.instance_id in ended and final.state is VmState.RUNNING:
+            final = replace(final, state=VmState.STOPPED)
+        by_final[final].append(entry.job.instance_id)
     for final, vm_ids in by_final.items():
         if final.state is not None:
             moved = move_states(connection, vm_ids, SOURCES[final.state], final.state)

@@ -124,7 +124,7 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        if work.host_is_off and work.host == host:
+        if work.is_off(host):
             return None
         seen: list[PowerState | None] = []
 
@@ -150,11 +150,13 @@ class DriverCalls:
         return failure or frozenset(there)
 
     def end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
-        """Make the guest, which belongs elsewhere, not be on this host.
+        """Make the guest, which belongs elsewhere, not be on this host. A host that was declared off is not asked.
 
         Raises:
             LeaseLost: see ``run``.
         """
+        if work.is_off(host):
+            return None
         return self._call(
             work,
             "stop",
@@ -190,9 +192,14 @@ class DriverCalls:
     def migrate(self, work: Assignment, source: HostAddress, destination: HostAddress) -> DriverError | None:
         """Make a guest that runs on ``source`` run on ``destination``.
 
+        Returns a permanent error, without asking any driver, if one of the two hosts was declared off.
+
         Raises:
             LeaseLost: see ``run``.
         """
+        for host in (source, destination):
+            if work.is_off(host):
+                return DriverError("migrate", host.name, DECLARED_OFF, transient=False)
         return self._call(
             work,
             "migrate",

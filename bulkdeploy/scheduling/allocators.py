@@ -18,9 +18,10 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.iallocator.running import NoAnswer, allocated, evacuated, host_of, run_allocator
 from bulkdeploy.iallocator.zone_document import NamedZone, PlacedInstance, new_instance, zone_document
-from bulkdeploy.placement.batch import BatchPlan, add_members, after, plan_batch, with_members
+from bulkdeploy.placement.batch import BatchPlan, plan_batch
 from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.model import Flags, PlacementRequest, Purpose, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 from bulkdeploy.store.accounts.owners import owners_by_id

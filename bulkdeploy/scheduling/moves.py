@@ -10,8 +10,9 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from bulkdeploy.placement.batch import add_members, after, plan_batch, with_members, without
+from bulkdeploy.placement.batch import plan_batch
 from bulkdeploy.placement.catalog import PlannerNotInstalled
+from bulkdeploy.placement.claimed_plans import add_members, after, with_members, without
 from bulkdeploy.placement.model import PlacementRequest, Plan, Purpose, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request

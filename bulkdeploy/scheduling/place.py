@@ -14,9 +14,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy import metrics
-from bulkdeploy.placement.batch import add_members, after, with_members
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
+from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
 from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.rules import cluster_threshold

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.domain.topology import AffinityType
-from bulkdeploy.placement.batch import BatchPlan, after, plan_batch
+from bulkdeploy.placement.batch import BatchPlan, plan_batch
+from bulkdeploy.placement.claimed_plans import after
 from bulkdeploy.placement.model import Affinity, PlacementRequest, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.oracle import place_one_by_one

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.placement.batch import after
+from bulkdeploy.placement.claimed_plans import after
 from tests.placement.zone_builder import Zone, even_zone, per_cluster, per_host, plan, request
 from tests.support.runs.properties import examples
 

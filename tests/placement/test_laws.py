@@ -42,6 +42,23 @@ def test_every_reason_is_true_and_every_host_is_a_candidate_or_has_one(problem: 
     assert plan(zone.snapshot(), request).excluded == dict(Counter(answer.reasons.values()))
 
 
+@examples(150)
+@given(problem=problems())
+def test_what_limits_a_plan_is_true_and_complete(problem: Problem) -> None:
+    """If VMs are refused, every host is counted under the first rule that keeps the next VM from it."""
+    zone, request = problem
+    groups = tuple(replace(group, group_id=number) for number, group in enumerate(request.affinities))
+    request = replace(request, affinities=groups)
+    made = plan(zone.snapshot(), request)
+    if not made.refused:
+        assert made.limiting == made.excluded
+        return
+    following = replace(request, affinities=affinities_after(request, made), count=0)
+    left = zone.after(request, made)
+    assert made.limiting == dict(Counter(place_one_by_one(left, following).reasons.values()))
+    assert sum(made.limiting.values()) == len(zone.hosts)
+
+
 @examples(100)
 @given(problem=problems(without=frozenset({"affinity"})))
 def test_what_grows_where_it_is_is_judged_by_its_sizes(problem: Problem) -> None:

@@ -12,6 +12,7 @@ from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
@@ -193,7 +194,6 @@ UNSEEN = DriverError("look", "a host", "it can not be seen now", transient=True)
     ("seen", "ends_at"),
     [
         ((PowerState.STOPPED, UNSEEN), "source"),
-        ((None, None), "source"),
         ((UNSEEN, PowerState.STOPPED), "destination"),
         ((None, UNSEEN), None),
         ((UNSEEN, None), None),
@@ -215,6 +215,38 @@ def test_a_migration_ends_when_its_guest_went_off(
     assert (running.job(job).status, "does not run" in running.job(job).result) == (JobStatus.FAILED, True)
     assert running.vms()[0].host_id == {"source": before.host_id, "destination": there}[ends_at]
     _guest_is_where_its_row_says(running)
+
+
+def test_a_vm_whose_guest_is_on_neither_host_is_stopped(running: Fleet) -> None:
+    """A guest that ended while it moved is on no host: the VM is Stopped, holds nothing, and starts again."""
+    vm = running.vms()[0]
+    job = running.make_job(MIGRATE, vm.id, host_id=_other_host(running))
+    running.run(job, drivers=OneDriver(GuestEndsOnItsWay(running)))
+    assert (running.job(job).status, "does not run" in running.job(job).result) == (JobStatus.FAILED, True)
+    assert (running.vms()[0].state, running.vms()[0].host_id) == ("Stopped", None)
+    assert running.zone.scalar("SELECT count(*) FROM host_claims") == 0
+    running.assert_intact()
+    running.run(running.make_job(START, vm.id))
+    _guest_is_where_its_row_says(running)
+
+
+class GuestEndsOnItsWay:
+    """The fleet's driver, but a guest ends as soon as it is to move."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def ensure_migrated(self, source: Any, destination: Any, guest: Any, **named: Any) -> None:
+        """End the guest, then ask for the move."""
+        self._fleet.control.execute(
+            "UPDATE simulator.guests SET power = 'Absent', host_uuid = NULL, volume_uuids = '{}' WHERE uuid = %s",
+            [guest.uuid],
+        )
+        self._fleet.driver.ensure_migrated(source, destination, guest, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._fleet.driver, name)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["not moved yet", "moved"])

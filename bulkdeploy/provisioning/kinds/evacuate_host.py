@@ -3,12 +3,16 @@
 Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
 
 The host is Down before that, so that no VM comes to it. Where its driver cannot fence, an operator has said that it
-is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them. VMs that were
-about to come up there when it was fenced are waited for: their jobs may not know yet that the guests are gone. Each
-time the host's job runs it sees what is there: dying anywhere loses nothing, and fencing twice is fencing once.
+is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them.
+
+The job notes every VM that holds anything on the host, which includes VMs that start there and VMs that migrate
+from or to the host. It wakes the jobs of these VMs and waits for them, because only such a job can find out whether
+its guest runs on the other host of its move. VMs that were to run and are Stopped afterwards are started, too. Each
+time the host's job runs it reads the rows anew: dying anywhere loses nothing, and fencing twice is fencing once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -16,7 +20,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.jobs import InstanceType, JobStatus
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
@@ -25,6 +29,7 @@ from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
+from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.outcome import (
     RESOURCE_UNAVAILABLE,
@@ -35,19 +40,25 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
-from bulkdeploy.queue.job_queue import JobMessage
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.guest_fences import release_host
 from bulkdeploy.store.hypervisors.watching import highly_available
-from bulkdeploy.store.infrastructure.host_maintenance import count_moves, lock_vms_to_move, submitter_of
+from bulkdeploy.store.infrastructure.host_maintenance import (
+    count_moves,
+    lock_vms_to_move,
+    submitter_of,
+    wake_waiting,
+)
 from bulkdeploy.store.infrastructure.host_migration import (
+    noted_vms,
     read_address,
     set_fenced,
-    vms_that_may_come_up,
-    vms_to_evacuate,
+    vms_holding_host,
 )
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.ledger.release import release_hosts
 from bulkdeploy.store.virtual_machines.guests import move_states
 
@@ -57,6 +68,10 @@ LOOK_AGAIN_S = 2.0
 EVACUATE_HOST_COMMIT = "evacuate_host.commit"
 FENCED = "fenced"
 """Key of the job's progress: nothing runs on the host any more."""
+
+INVOLVED = "involved"
+"""Key of the job's progress: VMs that held anything on the host, by id: whether to start them (a Start), and the id
+of the job that was under way, or None."""
 
 BY_DRIVER = "by_driver"
 """Param of the job: whether its driver fences the host; else an operator has said that it is off."""
@@ -74,6 +89,15 @@ NAMED_VMS = 20
 """So many VMs does an alert name."""
 
 
+class Start(StrEnum):
+    """Whether an evacuation starts a VM that is Stopped after its job has ended."""
+
+    ALWAYS = "always"
+    AFTER_SUCCESS = "after_success"
+    """The job was to start the VM: if the job failed, its caller knows, and the VM stays as the job left it."""
+    NEVER = "never"
+
+
 class EvacuateHost(JobSteps[PlaceWork]):
     """Params: BY_DRIVER, ONLY_HA, MODE; PLANNED, where a plan is applied."""
 
@@ -83,8 +107,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
             failure = self._fence(work) if work.job.params[BY_DRIVER] else None
             if failure is not None:
                 return self._not_fenced(work, failure)
-            fenced = partial(set_fenced, host_id=work.job.instance_id)
-            run_transaction(self.tools.engine, fenced, EVACUATE_HOST_COMMIT)
+            run_transaction(self.tools.engine, partial(self._declare_off, work=work), EVACUATE_HOST_COMMIT)
         return run_transaction(self.tools.engine, partial(self._look, work=work), EVACUATE_HOST_COMMIT)
 
     def _not_fenced(self, work: PlaceWork, failure: DriverError) -> Outcome:
@@ -105,32 +128,109 @@ class EvacuateHost(JobSteps[PlaceWork]):
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job
         release_host(connection, job.instance_id)  # guests whose claim was under way when the host was fenced
-        coming = vms_that_may_come_up(connection, job.instance_id)  # first: what came up since is among those left
-        left = vms_to_evacuate(connection, job.instance_id, job.id)
+        involved = _involved(connection, job)
+        waiting = _jobs_under_way(connection, job, involved)  # first: what ended since is among those left
+        left = _to_start(connection, job, involved)
         moving = count_moves(connection, job.id)
-        progress = {**job.progress, FENCED: True}
-        note(connection, job, progress, self.tools.lease_seconds)
-        if not (left or moving or coming):
+        note(connection, job, {**job.progress, FENCED: True, INVOLVED: involved}, self.tools.lease_seconds)
+        if not (left or moving or waiting):
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:
-            return self._not_done(work, len(left) + moving + coming)
-        return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, left))
+            return self._not_done(work, len(left) + moving + waiting)
+        return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, involved, left))
+
+    def _declare_off(self, connection: Connection, *, work: PlaceWork) -> None:
+        """Record that nothing runs on the host, and wake the jobs of VMs that hold something there.
+
+        A job that pauses because the host does not answer would notice only minutes later.
+        """
+        set_fenced(connection, work.job.instance_id)
+        rows = vms_holding_host(connection, work.job.instance_id, work.job.id)
+        wake_waiting(connection, {row.job_id for row in rows if row.job_id is not None}, INTERACTIVE)
 
     def _not_done(self, work: PlaceWork, left: int) -> Failed:
         why = f"{why_overdue(work.job.progress)}; {left} VM(s) were not started elsewhere"
         return self.failed(work, RESOURCE_UNAVAILABLE, why)
 
 
-def _start_elsewhere(connection: Connection, work: PlaceWork, vm_ids: list[int]) -> list[JobMessage]:
+def _involved(connection: Connection, job: LeasedJob) -> dict[str, list[Any]]:
+    """Return what the job noted under INVOLVED, and the VMs that hold something on the host by now.
+
+    The first note of a VM stays, unless the VM runs on the host by now.
+    """
+    involved: dict[str, list[Any]] = dict(job.progress.get(INVOLVED, {}))
+    for row in vms_holding_host(connection, job.instance_id, job.id):
+        start = _start_of(row)
+        if str(row.id) not in involved or start is Start.ALWAYS:
+            earlier = involved.get(str(row.id), (None, None))
+            involved[str(row.id)] = [start.value, row.job_id or earlier[1]]
+    return involved
+
+
+def _start_of(vm: Row[Any]) -> Start:
+    if vm.state in (VmState.RUNNING, VmState.UNKNOWN, VmState.MIGRATING):
+        return Start.ALWAYS
+    if vm.state != VmState.STARTING or vm.kind is None:
+        return Start.NEVER
+    move = job_kinds()[vm.kind].move
+    return Start.ALWAYS if move is not None and VmState.RUNNING in move.sources else Start.AFTER_SUCCESS
+
+
+def _jobs_by_vm(involved: Mapping[str, Sequence[Any]]) -> dict[int, int]:
+    return {int(vm): noted_job or 0 for vm, (_, noted_job) in involved.items()}
+
+
+def _jobs_under_way(connection: Connection, job: LeasedJob, involved: Mapping[str, Sequence[Any]]) -> int:
+    """Return how many noted jobs have not ended. VMs that are Running on the host do not wait for their jobs."""
+    vms = noted_vms(connection, _jobs_by_vm(involved), job.id)
+    return sum(
+        vm.job_status == JobStatus.IN_PROGRESS
+        and not (vm.state == VmState.RUNNING and vm.host_id == job.instance_id)
+        and not vm.has_child
+        for vm in vms
+    )
+
+
+def _to_start(connection: Connection, job: LeasedJob, involved: Mapping[str, Sequence[Any]]) -> list[int]:
+    """Return the VMs that are Running on the host by their rows, or that ended with the host, by id.
+
+    VMs without high availability that are Stopped already are left out if only the others are to be started.
+    """
+    vms = [
+        vm
+        for vm in noted_vms(connection, _jobs_by_vm(involved), job.id)
+        if not vm.has_child and _is_to_start(vm, job.instance_id, Start(involved[str(vm.id)][0]))
+    ]
+    if not job.params.get(ONLY_HA):
+        return [vm.id for vm in vms]
+    available = highly_available(connection, [vm.id for vm in vms])
+    return [vm.id for vm in vms if vm.state == VmState.RUNNING or vm.id in available]
+
+
+def _is_to_start(vm: Row[Any], host_id: int, start: Start) -> bool:
+    if vm.host_id == host_id and vm.state == VmState.RUNNING:
+        return True
+    if vm.job_status == JobStatus.IN_PROGRESS:
+        return False
+    if vm.state == VmState.UNKNOWN:
+        return vm.host_id in (None, host_id)
+    if vm.state != VmState.STOPPED or vm.host_id is not None or vm.is_stopped_since:
+        return False
+    return start is Start.ALWAYS or (start is Start.AFTER_SUCCESS and vm.job_status == JobStatus.SUCCEEDED)
+
+
+def _start_elsewhere(
+    connection: Connection, work: PlaceWork, involved: Mapping[str, Sequence[Any]], vm_ids: list[int]
+) -> list[JobMessage]:
     """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later."""
     locked = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
-    left = vms_to_evacuate(connection, work.job.instance_id, work.job.id) if locked else []
+    left = _to_start(connection, work.job, involved) if locked else []
     vms = [vm for vm in locked if vm.id in left]  # not one that was stopped meanwhile
     if not vms:
         return []
     stopped = [vm.id for vm in vms]
     release_hosts(connection, stopped)
-    move_states(connection, stopped, frozenset({VmState.RUNNING}), VmState.STOPPED)
+    move_states(connection, stopped, frozenset({VmState.RUNNING, VmState.UNKNOWN}), VmState.STOPPED)
     account_id = submitter_of(connection, work.job.id)
     if work.job.params.get(ONLY_HA):
         available = highly_available(connection, stopped)

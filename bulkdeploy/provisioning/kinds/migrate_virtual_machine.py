@@ -3,7 +3,10 @@
 The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
 move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
 claimed, also beyond ``job.cancel.threshold.minutes``: nothing may be given back before it is known where the
-guest runs. One that is seen to run nowhere is not waited for.
+guest runs. One that is seen to run nowhere is not waited for: a VM whose guest is on neither host is Stopped.
+
+No guest runs on a host that was declared off, so only the other host is asked. If the guest runs there, the VM
+holds that host; else the VM is Stopped, and ``evacuate_host`` starts it.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +22,7 @@ from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
+from bulkdeploy.provisioning.driver_calls import DECLARED_OFF
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, VmSteps
 from bulkdeploy.provisioning.outcome import (
@@ -42,12 +46,14 @@ from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
     read_source,
+    release_both_hosts,
     release_destinations,
     release_sources,
 )
 
 ARRIVED = FinalState(VmState.RUNNING, release_sources)
 STAYED = FinalState(VmState.RUNNING, release_destinations)
+ENDED = FinalState(VmState.STOPPED, release_both_hosts)
 MIGRATE_COMMIT = "migrate.commit"
 HOST = "host_id"
 FROM_HOST = "from_host_id"
@@ -90,23 +96,41 @@ class MigrateVirtualMachine(VmSteps):
             keep_lease(self.tools.engine, move.work.job, self.tools.lease_seconds)
             left = self.tools.calls.migrate(move.work, move.destination, move.source)
             if left is not None:
-                return self._off(move, left) or pause(move.work, failure)
+                ended = self._end_where_it_runs(move, left)
+                if ended is not None:
+                    return ended
+                if (
+                    not move.work.is_off(move.destination)
+                    or self._look(move, move.source) is not PowerState.RUNNING
+                ):
+                    return pause(move.work, failure)
             again = self._elsewhere(move, failure)
             if not isinstance(again, _Move):
                 return again
             move, failure = again, None
 
-    def _off(self, move: _Move, left: DriverError) -> Failed | None:
-        """How the move ends where going back was refused because the guest does not run any more; else None."""
+    def _end_where_it_runs(self, move: _Move, left: DriverError) -> Succeeded | Failed | None:
+        """Return how the move ends after going back was refused permanently (``left``).
+
+        Returns None if the move is not over: the error may pass, a host cannot be asked, or the guest runs at its
+        source.
+        """
         if left.may_pass:
             return None
-        seen = [self.tools.calls.look(move.work, host) for host in (move.source, move.destination)]
+        seen = [self._look(move, host) for host in (move.source, move.destination)]
+        if seen[1] is PowerState.RUNNING and move.work.is_off(move.source):
+            return Succeeded(ARRIVED)
         why = f"its guest does not run any more: {left}"
-        if seen[0] is PowerState.STOPPED or seen == [None, None]:
+        if seen == [None, None]:
+            return self.failed(move.work, RESOURCE_UNAVAILABLE, why, ENDED)
+        if seen[0] is PowerState.STOPPED:
             return self.failed(move.work, RESOURCE_UNAVAILABLE, why, STAYED)
         if seen[1] is PowerState.STOPPED:
             return self.failed(move.work, RESOURCE_UNAVAILABLE, why, ARRIVED)
         return None
+
+    def _look(self, move: _Move, host: HostAddress) -> PowerState | DriverError | None:
+        return self.tools.calls.look(move.work, host)
 
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
         """The move that an earlier try has begun, or a new one; an outcome where none is needed or possible."""
@@ -116,6 +140,8 @@ class MigrateVirtualMachine(VmSteps):
         params, here = work.job.params, work.host_id
         if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
             return Succeeded(FinalState(VmState.RUNNING))
+        if work.host_is_off:
+            return self.failed(work, RESOURCE_UNAVAILABLE, DECLARED_OFF, ENDED)
         if params.get(FOR_MAINTENANCE) and is_enabled(connection, here):
             return self.failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled", STAYED)
         if OVERDUE in work.job.progress:
@@ -174,7 +200,8 @@ def _read_move(connection: Connection, job: LeasedJob) -> _Move | None:
     work = read_assignment(connection, job)
     if work.host is None:
         raise AssertionError("a VM that migrates holds its destination")
-    return _Move(work, work.host, source.id, address_of(source))
+    off = work.off_hosts | ({source.uuid} if source.is_off else set())
+    return _Move(replace(work, off_hosts=off), work.host, source.id, address_of(source))
 
 
 MIGRATE = JobKind(

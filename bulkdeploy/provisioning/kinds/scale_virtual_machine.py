@@ -135,6 +135,8 @@ class ScaleVirtualMachine(VmSteps):
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
         """Claim, count and write the new sizes, and note the old ones."""
         new, row = work.job.params, read_vm_row(connection, work.vm_id)
+        if row.host_id is None:
+            return self.failed(work, INTERNAL_ERROR, "it does not run any more", self.not_grown)
         if any(new[name] < getattr(row, name) for name in ("cpu_number", "cpu_mhz", "memory_mib")):
             return self.failed(
                 work, INTERNAL_ERROR, "a running VM is only scaled up, and it has grown meanwhile", self.not_grown

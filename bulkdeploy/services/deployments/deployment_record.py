@@ -27,7 +27,7 @@ def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
         "allocator": first.allocator,
         "seed": first.request.seed,
         "capacity": max(each.plan.capacity for each in planned),
-        "excluded": dict(first.plan.excluded),
+        "excluded": dict(first.plan.limiting),
         "clusters": spread.cluster_id.tolist(),
         "before": spread.before.tolist(),
         "room": spread.capacity.tolist(),

@@ -1,6 +1,6 @@
 """What jobs that take all VMs off hosts have to show."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,8 @@ from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.topology import HostState
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.hypervisors import guest_fences
 
 _MOVES = text(
@@ -18,6 +20,18 @@ _MOVES = text(
     " LEFT JOIN async_jobs c ON c.parent_id = p.id LEFT JOIN virtual_machines v ON v.id = c.instance_id"
     " LEFT JOIN hosts n ON n.id = v.host_id WHERE p.id = ANY(CAST(:jobs AS bigint[])) ORDER BY p.id, v.id"
 )
+_WITHOUT_CHILD = text(
+    "SELECT p.id AS parent_id, v.uuid, v.name, v.state, v.host_id IS DISTINCT FROM p.instance_id AS is_elsewhere,"
+    " j.uuid AS job_uuid, CAST(j.result AS jsonb) ->> 'errortext' AS reason, n.uuid AS now_uuid, n.name AS now_name"
+    " FROM async_jobs p CROSS JOIN LATERAL jsonb_each(p.progress -> 'involved') AS noted(vm_id, value)"
+    " JOIN virtual_machines v ON v.id = CAST(noted.vm_id AS bigint)"
+    " LEFT JOIN async_jobs j ON j.id = CAST(noted.value ->> 1 AS bigint) LEFT JOIN hosts n ON n.id = v.host_id"
+    " WHERE p.id = ANY(CAST(:jobs AS bigint[])) AND p.kind = 'evacuate_host'"
+    "   AND NOT EXISTS (SELECT FROM async_jobs c WHERE c.parent_id = p.id AND c.instance_id = v.id)"
+    " ORDER BY p.id, v.id"
+)
+"""VMs that held something on an evacuated host, and that no job of the evacuation started."""
+
 _LOST = text(
     "SELECT p.id AS parent_id, v.uuid, v.name, v.state, string_agg(x.name, ', ' ORDER BY x.id) AS volumes"
     " FROM async_jobs p JOIN storage_pools s ON s.host_id = p.instance_id"
@@ -72,26 +86,62 @@ def guests_kept_on(connection: Connection, host_id: int) -> set[UUID]:
     return set(connection.execute(query, {"host": host_id}).scalars())
 
 
-def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[int]:
-    """Running VMs on a host that a job has made no job for, by id."""
-    query = text(
-        "SELECT v.id FROM virtual_machines v WHERE v.host_id = :host AND v.state = 'Running' AND v.id NOT IN"
-        " (SELECT instance_id FROM async_jobs WHERE parent_id = :job) ORDER BY v.id"
-    )
-    return list(connection.execute(query, {"host": host_id, "job": job_id}).scalars())
-
-
-_COMING = text(
-    "SELECT count(*) FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
-    " WHERE j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'running' AND v.state <> 'Running'"
-    " AND (v.host_id = :host"
-    "   OR EXISTS (SELECT FROM host_claims c WHERE c.host_id = :host AND c.consumer = v.uuid))"
+_ON_HOST = text(
+    "SELECT v.id, v.state, v.host_id, j.id AS job_id, j.kind FROM virtual_machines v"
+    " LEFT JOIN LATERAL (SELECT o.id, o.kind FROM async_jobs o WHERE o.instance_id = v.id"
+    "   AND o.instance_type = 'VirtualMachine' AND o.status = 0 AND o.parent_id IS DISTINCT FROM :job"
+    "   ORDER BY o.id LIMIT 1) j ON true"
+    " WHERE v.removed IS NULL AND (v.host_id = :host"
+    "   OR v.uuid IN (SELECT consumer FROM host_claims WHERE host_id = :host)"
+    "   OR v.id IN (SELECT m.instance_id FROM host_claims c JOIN async_jobs m ON m.uuid = c.consumer"
+    "     WHERE c.host_id = :host AND m.instance_type = 'VirtualMachine')) ORDER BY v.id"
 )
 
 
-def vms_that_may_come_up(connection: Connection, host_id: int) -> int:
-    """How many VMs are worked on now by jobs that may write that they run on a host, which was fenced meanwhile."""
-    return int(connection.execute(_COMING, {"host": host_id}).scalar_one())
+def vms_holding_host(connection: Connection, host_id: int, job_id: int) -> Sequence[Row[Any]]:
+    """Return the VMs that hold anything on a host: that are there, start there, or migrate from or to the host.
+
+    The columns are id, state, host_id, and job_id and kind of the VM's first unfinished job, which are None if
+    there is no such job. Jobs that job ``job_id`` made do not count.
+    """
+    return connection.execute(_ON_HOST, {"host": host_id, "job": job_id}).all()
+
+
+_NOTED = text(
+    "SELECT v.id, v.state, v.host_id, j.status AS job_status,"
+    " EXISTS (SELECT FROM async_jobs c WHERE c.parent_id = :job AND c.instance_id = v.id) AS has_child,"
+    " EXISTS (SELECT FROM async_jobs s WHERE s.instance_id = v.id AND s.instance_type = 'VirtualMachine'"
+    "   AND s.kind = 'stop_virtual_machine' AND s.id > noted.job_id) AS is_stopped_since"
+    " FROM unnest(CAST(:vms AS bigint[]), CAST(:jobs AS bigint[])) AS noted(vm_id, job_id)"
+    " JOIN virtual_machines v ON v.id = noted.vm_id AND v.removed IS NULL"
+    " LEFT JOIN async_jobs j ON j.id = noted.job_id ORDER BY v.id"
+)
+
+
+def noted_vms(connection: Connection, jobs_by_vm: Mapping[int, int], job_id: int) -> Sequence[Row[Any]]:
+    """Return VMs with the status of one job each: id, state, host_id, job_status, has_child and is_stopped_since.
+
+    ``jobs_by_vm`` has the job's id by the VM's id; ``job_status`` is None if there is no such job. ``has_child``
+    says that job ``job_id`` made a job for the VM, and ``is_stopped_since`` that a later job stops the VM. VMs that
+    were expunged are left out.
+    """
+    given = {"vms": list(jobs_by_vm), "jobs": list(jobs_by_vm.values()), "job": job_id}
+    return connection.execute(_NOTED, given).all()
+
+
+def vms_on_off_hosts(connection: Connection, vm_ids: Sequence[int]) -> list[int]:
+    """Return those of these VMs whose hosts were declared off."""
+    query = text(
+        "SELECT v.id FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+        " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND h.fenced IS NOT NULL ORDER BY v.id"
+    )
+    return list(connection.execute(query, {"vms": int_array(vm_ids)}).scalars())
+
+
+def vms_without_host(connection: Connection, vm_ids: Sequence[int]) -> set[int]:
+    """Return those of these VMs that hold no host."""
+    query = text("SELECT id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND host_id IS NULL")
+    return set(connection.execute(query, {"vms": int_array(vm_ids)}).scalars())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +188,17 @@ def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[
             shown["moved"].append({**vm, **where})
         else:
             shown["failed"].append({**vm, "errortext": row.reason})
+    for row in connection.execute(_WITHOUT_CHILD, {"jobs": list(job_ids)}):
+        vm = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name}
+        if row.job_uuid is not None:
+            vm["jobid"] = str(row.job_uuid)
+        if row.state == VmState.RUNNING and row.is_elsewhere:
+            found[row.parent_id]["moved"].append({**vm, "hostid": str(row.now_uuid), "hostname": row.now_name})
+        else:
+            why = (
+                f"it is {row.state}: it was not to run, or only virtual machines with high availability are started"
+            )
+            found[row.parent_id]["failed"].append({**vm, "errortext": row.reason or why})
     for row in connection.execute(_LOST, {"jobs": list(job_ids)}):
         lost = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name}
         found[row.parent_id].setdefault("lost", []).append({**lost, "state": row.state, "volumes": row.volumes})

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.store.ledger.ledger import ConsumerKind, release_hosts_of
+from bulkdeploy.store.ledger.release import release_hosts
 
 _GIVE_CLAIM = text(
     "UPDATE host_claims c SET consumer = w.taker, consumer_kind = :kind"
@@ -26,11 +27,14 @@ def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> 
 
 
 def read_source(connection: Connection, migration: UUID) -> Row[Any] | None:
-    """The host that a migration holds (id, uuid, name, ip_address, hypervisor, url); None: it holds none."""
+    """Return the host that a migration holds, or None if it holds none.
+
+    The columns are id, uuid, name, ip_address, hypervisor, url and is_off: whether the host was declared off.
+    """
     return connection.execute(
         text(
-            "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM host_claims x"
-            " JOIN hosts h ON h.id = x.host_id WHERE x.consumer = :migration"
+            "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.fenced IS NOT NULL AS is_off"
+            " FROM host_claims x JOIN hosts h ON h.id = x.host_id WHERE x.consumer = :migration"
         ),
         {"migration": migration},
     ).first()
@@ -51,8 +55,13 @@ def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """These VMs stay where they were: destinations are given back, and the VMs hold their sources again."""
-    moves = _migrations_of(connection, vm_ids)
+    """These VMs stay where they were: destinations are given back, and the VMs hold their sources again.
+
+    VMs whose source was declared off hold no host afterwards, because their guests do not run there any more.
+    """
+    every = _migrations_of(connection, vm_ids)
+    _release_both(connection, [move for move in every if move.is_off])
+    moves = [move for move in every if not move.is_off]
     vm_uuids = [move.vm_uuid for move in moves]
     release_hosts_of(connection, vm_uuids)
     connection.execute(
@@ -69,13 +78,39 @@ def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
     )
 
 
+def release_both_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """Release every host that these VMs and their migrations hold: their guests run nowhere.
+
+    The hosts that they came from are remembered as the last ones.
+    """
+    moves = _migrations_of(connection, vm_ids)
+    _release_both(connection, moves)
+    release_hosts(connection, sorted(set(vm_ids) - {move.vm_id for move in moves}))
+
+
+def _release_both(connection: Connection, moves: Sequence[Row[Any]]) -> None:
+    if not moves:
+        return
+    release_hosts_of(connection, [consumer for move in moves for consumer in (move.migration, move.vm_uuid)])
+    connection.execute(
+        text(
+            "UPDATE virtual_machines v SET host_id = NULL, last_host_id = w.host_id, updated = now()"
+            " FROM (SELECT unnest(CAST(:vms AS bigint[])) AS vm_id, unnest(CAST(:hosts AS bigint[])) AS host_id) w"
+            " WHERE v.id = w.vm_id"
+        ),
+        {"vms": [move.vm_id for move in moves], "hosts": [move.host_id for move in moves]},
+    )
+
+
 def _migrations_of(connection: Connection, vm_ids: Sequence[int]) -> Sequence[Row[Any]]:
     """The migrations under way of these VMs that hold a host; a VM has at most one."""
     return connection.execute(
         text(
-            "SELECT j.uuid AS migration, v.id AS vm_id, v.uuid AS vm_uuid, x.host_id FROM virtual_machines v"
+            "SELECT j.uuid AS migration, v.id AS vm_id, v.uuid AS vm_uuid, x.host_id,"
+            " h.fenced IS NOT NULL AS is_off FROM virtual_machines v"
             " JOIN async_jobs j ON j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND j.status = 0"
-            " JOIN host_claims x ON x.consumer = j.uuid WHERE v.id = ANY(:vms) ORDER BY v.id"
+            " JOIN host_claims x ON x.consumer = j.uuid JOIN hosts h ON h.id = x.host_id"
+            " WHERE v.id = ANY(:vms) ORDER BY v.id"
         ),
         {"vms": list(vm_ids)},
     ).all()

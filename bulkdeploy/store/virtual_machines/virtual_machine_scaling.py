@@ -11,7 +11,11 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.store.accounts.resource_counts import subtract_amounts
-from bulkdeploy.store.virtual_machines.virtual_machine_migration import release_destinations
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
+    release_both_hosts,
+    release_destinations,
+    release_sources,
+)
 
 OLD = "old"
 """Key of a scaling job's progress: the columns of its VM before it grew."""
@@ -81,6 +85,18 @@ def release_growth_and_move(connection: Connection, vm_ids: Sequence[int]) -> No
     """As ``release_growth``; VMs that moved to grow hold what they held at their sources, and nothing else."""
     release_growth(connection, vm_ids)
     release_destinations(connection, vm_ids)
+
+
+def release_growth_and_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """As ``release_growth``; VMs that moved to grow hold what they held, at their destinations."""
+    release_growth(connection, vm_ids)
+    release_sources(connection, vm_ids)
+
+
+def release_growth_and_both_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """As ``release_growth``; the VMs hold no host, because their guests run nowhere."""
+    release_growth(connection, vm_ids)
+    release_both_hosts(connection, vm_ids)
 
 
 def release_growth(connection: Connection, vm_ids: Sequence[int]) -> None:

@@ -109,6 +109,21 @@ def test_a_refusal_tells_rules_with_their_remedies(bulk: Bulk, zone: Zone) -> No
     assert "6 by memory: too little memory is free (free or add hosts" in failure.errortext
 
 
+@pytest.mark.parametrize("in_cluster", [True, False], ids=["in a cluster", "in the zone"])
+def test_a_call_that_fits_in_part_names_what_limits_it(bulk: Bulk, zone: Zone, in_cluster: bool) -> None:
+    """The error and the dry run name the rules for which no more VMs fit, beside those of hosts out of scope."""
+    zone.change("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 2 * 512")
+    pins = {"clusterid": zone.id_of("clusters", "a-1")} if in_cluster else {}
+    clusters = 1 if in_cluster else 4
+    named = [f"{5 * clusters} would fit", f"{2 * clusters} by memory: ", f"{clusters} by cluster_threshold: "]
+    failure = refused(bulk, 533, *named, count=5 * clusters + 1, **pins)
+    assert "out_of_scope" not in failure.errortext
+    plan = bulk(count=5 * clusters + 1, minimumcount=1, dryrun="true", **pins)["plan"]
+    excluded = {row["reason"]: row["hosts"] for row in plan["excluded"]}
+    outside = {"out_of_scope": 9} if in_cluster else {}
+    assert excluded == {"memory": 2 * clusters, "cluster_threshold": clusters, **outside}
+
+
 def test_hosts_are_answered_one_by_one(bulk: Bulk, zone: Zone, nothing_written: TableChanges) -> None:
     """A dry run says of each host asked about what it holds, or the rule that excludes it, its text and remedy."""
     zone.change("UPDATE hosts SET state = 'Down' WHERE name = 'a-1-1'")

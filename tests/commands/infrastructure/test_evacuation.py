@@ -8,9 +8,11 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
@@ -123,7 +125,9 @@ def test_what_is_on_the_dead_hosts_own_disks_is_named_as_lost(fleet: Fleet, clie
         " RETURNING id) UPDATE volumes SET pool_id = own.id FROM own WHERE vm_id = ANY(:vms)"
     )
     fleet.zone.change(own, vms=[ran.id, stopped.id])
-    fleet.zone.change("UPDATE virtual_machines SET state = 'Stopped', host_id = NULL WHERE id = :vm", vm=stopped.id)
+    fleet.clear_faults()
+    fleet.run(fleet.make_job(STOP, stopped.id))
+    fleet.fault(Step.ANY, FaultKind.PERMANENT, host="a-1-1")
     first = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])["jobresult"]["hostmigration"]
     assert [row["virtualmachineid"] for row in first["lost"]] == [str(ran.uuid)]
     assert [row["virtualmachineid"] for row in first["failed"]] == [str(ran.uuid)]
@@ -168,6 +172,71 @@ def test_a_vm_that_comes_up_while_its_host_is_fenced_runs_elsewhere(fleet: Fleet
     assert _finish(fleet, client, jobs[0])["jobstatus"] == 1
     assert ({vm.state for vm in fleet.vms()}, len(fleet.guests()), _on(fleet, host)) == ({"Running"}, 1, 0)
     fleet.assert_intact()
+
+
+@pytest.mark.parametrize("call", ["migrateVirtualMachine", "scaleVirtualMachine"])
+@pytest.mark.parametrize("dies", [None, *(f"{Failpoint.DRIVER_MIGRATE}.{when}" for when in ("before", "after"))])
+@pytest.mark.parametrize("dead_host", ["source", "destination"])
+def test_a_vm_that_migrates_is_not_lost(
+    fleet: Fleet, client: ApiClient, call: str, dies: str | None, dead_host: str
+) -> None:
+    """One of its two hosts dies during the move, perhaps with the worker: the result names the VM; it runs once."""
+    vm, name = _vm_on_first_host(fleet), {"source": "a-1-1", "destination": "a-1-2"}[dead_host]
+    _request_move(fleet, client, call, vm)
+    if dies is None:
+        cut_off(fleet.control, name)
+    _run_until(fleet, dies)
+    fleet.zone.change("UPDATE host_capacity SET memory_mib_limit = 65536")
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    cut_off(fleet.control, name)
+    held = [vm] if _on(fleet, fleet.zone.id_of("hosts", name)) else []
+    job = client.call("evacuateHost", id=fleet.zone.id_of("hosts", name), force=True)["jobid"]
+    fleet.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s' WHERE phase = 'running'")
+    result = _finish(fleet, client, job)["jobresult"]["hostmigration"]
+    _look(fleet)
+    join_again(fleet.control, name)
+    client.call("reconnectHost", id=fleet.zone.id_of("hosts", name))
+    _look(fleet)
+    assert [row["virtualmachineid"] for row in result.get("moved", [])] == held
+    assert held or (dead_host, dies) == ("destination", None)
+    assert ({row.state for row in fleet.vms()}, len(fleet.guests())) == ({"Running"}, 1)
+    fleet.assert_intact()
+
+
+def _vm_on_first_host(fleet: Fleet) -> str:
+    fleet.set_value("enable.dynamic.scale.vm", "true")
+    fleet.deploy(1, host="a-1-1")
+    fleet.run()
+    fleet.zone.change("UPDATE deployments SET pinned = false")
+    fleet.zone.change("UPDATE hosts SET url = 'http://rack/' || name")
+    return str(fleet.vms()[0].uuid)
+
+
+def _request_move(fleet: Fleet, client: ApiClient, call: str, vm: str) -> None:
+    """Have the VM moved to the second host of its cluster."""
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name = 'a-1-3'")
+    if call == "migrateVirtualMachine":
+        client.call(call, virtualmachineid=vm, autoselect=True)
+        return
+    full = "UPDATE host_capacity SET memory_mib_limit = memory_mib_used WHERE memory_mib_used > 0"
+    fleet.zone.change(full)
+    custom = fleet.zone.id_of("service_offerings", "Custom")
+    larger: dict[str, object] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
+    client.call(call, id=vm, serviceofferingid=custom, automigrate=True, **larger)
+
+
+def _run_until(fleet: Fleet, place: str | None) -> None:
+    """Run what there is; a worker that passes ``place`` is dead."""
+
+    def die(passed: str) -> None:
+        if passed == place:
+            raise LeaseLost("this worker is dead")
+
+    arm(die)
+    try:
+        fleet.run()
+    finally:
+        arm(None)
 
 
 def test_a_host_is_not_reconnected_while_it_is_evacuated(fleet: Fleet, client: ApiClient, host: str) -> None:
