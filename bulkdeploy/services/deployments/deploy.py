@@ -41,7 +41,12 @@ from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
-from bulkdeploy.services.abilities import require_ability, require_device_parameters, require_driver
+from bulkdeploy.services.abilities import (
+    require_ability,
+    require_device_parameters,
+    require_driver,
+    require_driver_of_cloud,
+)
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
 from bulkdeploy.services.deployments.deployment_checks import KnownSpecs, check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
@@ -245,7 +250,7 @@ def _checked(
     for number, call in enumerate(calls):
         with refusals.of(number):
             specs = check_deployments(connection, configuration, call.origin.caller, call.batch, known)
-            _check_drivers(system, specs)
+            _check_drivers(connection, system, specs)
             needs = [placement_need(configuration, spec) for spec in specs]
             every.append(_Deploying(call, Wanted.of(call.batch, specs, needs)))
     refusals.check()
@@ -331,10 +336,13 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
-def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
+def _check_drivers(connection: Connection, system: System, specs: Sequence[DeploySpec]) -> None:
     """Every hypervisor has a driver, and one that knows all that guests shall have."""
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
+        require_driver_of_cloud(
+            connection, system.drivers, spec.zone.id, spec.hypervisor, *_chosen_by(spec.request)
+        )
         if len(spec.disks) > 1:
             data_disk = _data_disk_of(spec.request)
             require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
