@@ -195,11 +195,10 @@ def test_a_guest_that_can_not_be_seen_may_run(running: Fleet, kind: JobKind) -> 
     running.assert_intact()
 
 
-@pytest.mark.parametrize("kind", [STOP, REBOOT], ids=str)
-def test_a_stop_that_is_given_up_on_leaves_what_is_seen(running: Fleet, kind: JobKind) -> None:
+def test_a_stop_that_is_given_up_on_leaves_what_is_seen(running: Fleet) -> None:
     """A hypervisor that answers no stop is asked a last time what the guest does, and the row says that."""
     running.fault(Step.STOP, FaultKind.HANG, effect=HangEffect.UNDONE, remaining=None)
-    job = running.make_job(kind, running.vms()[0].id, forced=False)
+    job = running.make_job(STOP, running.vms()[0].id, forced=False)
     impatient = replace(OPTIONS, driver_timeout_s=1)
     for _ in range(2):
         with running.runner(options=impatient) as runner:
