@@ -18,7 +18,7 @@ from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedDisk, 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import BootMode, BootType
-from bulkdeploy.domain.sizes import MOST_DISK_GIB
+from bulkdeploy.domain.sizes import MOST_DEVICE_ID, MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_together
 from bulkdeploy.store.deployments.deployments import DeployedVms
@@ -26,6 +26,8 @@ from bulkdeploy.store.deployments.deployments import DeployedVms
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
 DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
+ROOT_DISK_SIZE = "rootdisksize"
+MOST_IOPS = 2**63 - 1
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
 """Parameters that are flags, true unless they are false, and their columns."""
@@ -187,7 +189,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         hypervisor=call.text("hypervisor"),
         disk_offering_id=call.ref_id("diskofferingid"),
         disk_size_gib=arguments.get("size"),
-        root_disk_gib=arguments.get("rootdisksize"),
+        root_disk_gib=_root_disk_gib(arguments),
         root_disk_offering_id=call.ref_id("overridediskofferingid"),
         data_disks=_data_disks(arguments),
         pod_id=call.ref_id("podid"),
@@ -198,6 +200,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
         affinity_group_names=arguments.get("affinitygroupnames") or None,
         keypairs=key_pair_names(call),
+        keypairs_parameter="keypairs" if "keypairs" in arguments else "keypair",
         user_data=call.text("userdata"),
         registered_user_data=call.ref("userdataid"),
         user_data_details=_variables(arguments),
@@ -213,6 +216,19 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         uuids=_uuids(arguments),
         **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
+
+
+def _root_disk_gib(arguments: Mapping[str, Any]) -> int | None:
+    """Return the size of the root disk in GiB: the detail ``rootdisksize``, else the parameter of this name.
+
+    Raises:
+        InvalidParameter: the detail is not a whole number of GiB, or is out of bounds.
+    """
+    detail = _merged(arguments, "details").get(ROOT_DISK_SIZE)
+    if detail is None:
+        size: int | None = arguments.get(ROOT_DISK_SIZE)
+        return size
+    return _number(f"details[0].{ROOT_DISK_SIZE}", ROOT_DISK_SIZE, detail, 1, MOST_DISK_GIB)
 
 
 def _of_image(call: Call) -> dict[str, Any]:
@@ -248,7 +264,7 @@ def _variables(arguments: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
     return tuple(
-        NamedDisk(name, _offering_of(name, entry).id, _size_of(name, entry))
+        NamedDisk(name, _offering_of(name, entry).id, _size_of(name, entry), _device_id_of(name, entry))
         for name in DATA_DISKS
         for entry in arguments.get(name, ())
     )
@@ -263,11 +279,26 @@ def _offering_of(name: str, entry: Mapping[str, Any]) -> EntityRef:
 
 def _size_of(name: str, entry: Mapping[str, Any]) -> int | None:
     text = entry.get("size")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_DISK_GIB))):
-        raise InvalidParameter(name, text[:80], f"size must be a whole number of GiB, at most {MOST_DISK_GIB}")
-    return int(text)
+    return None if text is None else _number(name, "size in GiB", text, 0, MOST_DISK_GIB)
+
+
+def _device_id_of(name: str, entry: Mapping[str, Any]) -> int | None:
+    for iops in ("miniops", "maxiops"):
+        if iops in entry:
+            _number(name, iops, entry[iops], 0, MOST_IOPS)
+    text = entry.get("deviceid")
+    return None if text is None else _number(name, "deviceid", text, 1, MOST_DEVICE_ID)
+
+
+def _number(parameter: str, field: str, text: str, least: int, most: int) -> int:
+    """Return the whole number that a text in a map parameter says.
+
+    Raises:
+        InvalidParameter: the text is no whole number from ``least`` to ``most``.
+    """
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and least <= int(text) <= most:
+        return int(text)
+    raise InvalidParameter(parameter, text[:80], f"{field} must be a whole number from {least} to {most}")
 
 
 def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
