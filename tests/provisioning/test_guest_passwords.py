@@ -37,16 +37,16 @@ def test_the_result_of_a_deployment_has_the_guests_password(fleet: Fleet, client
     answer = client.call(command, **parameters)
     seen = PasswordsSeen(fleet.driver)
     fleet.run(drivers=OneDriver(seen))
-    told = {}
+    passwords = {}
     for job in answer.get("asyncjobs", [answer]):
         vm = client.call("queryAsyncJobResult", jobid=job["jobid"])["jobresult"]["virtualmachine"]
         assert "encryptedpassword" not in vm
-        told[vm["id"]] = vm["password"]
-    assert told == seen.passwords
-    assert len(set(told.values())) == count
+        passwords[vm["id"]] = vm["password"]
+    assert passwords == seen.passwords
+    assert len(set(passwords.values())) == count
     shown = str(client.call("listAsyncJobs", listall=True)) + str(client.call("listVirtualMachines", listall=True))
     rows = str(fleet.zone.rows("SELECT * FROM virtual_machines")) + str(fleet.zone.rows("SELECT * FROM async_jobs"))
-    assert not any(password in shown + rows for password in told.values())
+    assert not any(password in shown + rows for password in passwords.values())
 
 
 def test_templates_without_passwords_give_none(fleet: Fleet, client: ApiClient) -> None:

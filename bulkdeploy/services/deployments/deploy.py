@@ -53,9 +53,9 @@ from bulkdeploy.services.deployments.deployment_names import virtual_machine_nam
 from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
 from bulkdeploy.services.deployments.list_entries import entry_of
 from bulkdeploy.services.deployments.shown_plans import places_of, shown_plan
+from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.guest_passwords import new_password
 from bulkdeploy.store.accounts.resource_counts import add_amounts_of, check_limits, most_within_limits
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.database.engine import after_commit
@@ -711,7 +711,7 @@ def _passwords(system: System, spec: DeploySpec, count: int) -> list[bytes] | No
         return None
     if not has_ability(system.drivers, spec.hypervisor, Ability.GUEST_PASSWORDS):
         return None
-    return [new_password(system.cipher) for _ in range(count)]
+    return [new_guest_password(system.cipher) for _ in range(count)]
 
 
 def _tell(origin: rows.Origin, deployment: str, vms: int, _: object) -> None:

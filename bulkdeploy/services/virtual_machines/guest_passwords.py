@@ -17,9 +17,9 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
 from bulkdeploy.store.jobs.job_results import ENCRYPTED_PASSWORD
@@ -28,7 +28,6 @@ from bulkdeploy.store.virtual_machines.virtual_machine_changes import takes_pass
 RESET = Change(EventType.VM_RESET_PASSWORD, "reset the password of", frozenset({VmState.STOPPED}))
 COMMAND = "org.apache.cloudstack.api.command.user.vm.ResetVMPasswordCmd"
 VM_KEY, PASSWORD, ENCRYPTED = "virtualmachine", "password", ENCRYPTED_PASSWORD
-PASSWORD_BYTES = 12
 GIVEN = re.compile(r"[!-~]{6,128}", re.ASCII)
 
 
@@ -52,14 +51,9 @@ def reset_password(
         return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
 
 
-def new_password(cipher: Cipher) -> bytes:
-    """Return a new random password, encrypted."""
-    return cipher.encrypt(random_text(PASSWORD_BYTES))
-
-
 def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: str | None) -> Mapping[str, Any]:
     """Give a locked VM a password, the one given or a new one; the VM as the result of its job has it."""
-    encrypted = new_password(cipher) if given is None else cipher.encrypt(given)
+    encrypted = new_guest_password(cipher) if given is None else cipher.encrypt(given)
     update_vm(connection, vm.id, {"password_encrypted": encrypted})
     return {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
 
