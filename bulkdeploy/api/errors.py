@@ -19,6 +19,13 @@ from bulkdeploy.domain.login_delays import LoginDelayed
 RAISED_BY_THE_API = 9999
 HIDDEN_STATUSES = frozenset({530, 533, 534})
 NEUTRAL_TEXT = str(errors.UnexpectedFailure())
+NEUTRAL_TEXTS: Mapping[int, str] = {
+    533: "There is not enough capacity for this request at the moment: ask for less, try again later, or contact"
+    " your system administrator",
+    534: "A resource that this request needs is unavailable at the moment: try again later, or contact your system"
+    " administrator",
+}
+"""Texts for callers below root admin, by status. Other hidden statuses have NEUTRAL_TEXT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +91,13 @@ def numbers_of(error: errors.BulkDeployError) -> Numbers:
 def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
     """What the caller is told.
 
-    Who is not a root admin is not told about the inside: capacity, unavailability and failures have
-    one neutral text (reference section 1.7), unless the API layer raised them itself.
+    A caller who is not a root admin reads a neutral text for capacity, unavailability and failures, unless the API
+    layer raised the error itself. The text names no host, pool or number of the inside.
     """
     numbers = numbers_of(error)
     inside = numbers.status in HIDDEN_STATUSES and numbers.cserrorcode != RAISED_BY_THE_API
     if inside and caller is not None and not caller.is_root_admin:
-        return NEUTRAL_TEXT
+        return NEUTRAL_TEXTS.get(numbers.status, NEUTRAL_TEXT)
     return str(error)
 
 

@@ -1,11 +1,24 @@
 """Addresses of networks that are given by gateway and netmask."""
 
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from uuid import UUID
 
 from bulkdeploy.domain.errors import InvalidParameter
 
 GENERATED_MACS = "1e:"
 """How every generated MAC address begins: locally administered, unicast."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenNic:
+    """The addresses that a cloud gave to a nic of a VM."""
+
+    network_uuid: UUID
+    mac_address: str
+    ip_address: str | None = None
+    gateway: str | None = None
+    netmask: str | None = None
 
 
 def subnet_of(gateway: str, netmask: str) -> IPv4Network:

@@ -79,6 +79,8 @@ class VolumeSpec:
 class NicSpec:
     """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
 
+    ``has_requested_ip`` and ``has_requested_mac``: a caller named the address. Other addresses were chosen here; a
+    cloud that chooses addresses itself may replace them.
     ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
     ``parameters``: as those of a volume.
     """
@@ -95,6 +97,8 @@ class NicSpec:
     mtu: int | None = None
     is_default: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    has_requested_ip: bool = False
+    has_requested_mac: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +200,22 @@ class DriverError(Exception):
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
             not, is tried on other hosts unless it is pinned.
         unanswered: True when the hypervisor may have done it all the same.
+        on_any_host: True when every other host would reject the call for the same reason. The VM is not tried on
+            other hosts then.
     """
 
-    def __init__(self, step: str, host: str, reason: str, *, transient: bool, unanswered: bool = False) -> None:
+    def __init__(
+        self,
+        step: str,
+        host: str,
+        reason: str,
+        *,
+        transient: bool,
+        unanswered: bool = False,
+        on_any_host: bool = False,
+    ) -> None:
         self.step, self.host, self.reason = step, host, reason
-        self.transient, self.unanswered = transient, unanswered
+        self.transient, self.unanswered, self.on_any_host = transient, unanswered, on_any_host
         super().__init__(f"{step} failed on host {host}: {reason}")
 
     @property
@@ -210,11 +225,21 @@ class DriverError(Exception):
 
     def at(self, host: str) -> "DriverError":
         """The same error, at another host: of a batch that failed as a whole each call fails at its own."""
-        return type(self)(self.step, host, self.reason, transient=self.transient, unanswered=self.unanswered)
+        return self._copy(host, self.reason)
 
     def reported(self, reason: str) -> "DriverError":
         """The same error, in other words."""
-        return type(self)(self.step, self.host, reason, transient=self.transient, unanswered=self.unanswered)
+        return self._copy(self.host, reason)
+
+    def _copy(self, host: str, reason: str) -> "DriverError":
+        return type(self)(
+            self.step,
+            host,
+            reason,
+            transient=self.transient,
+            unanswered=self.unanswered,
+            on_any_host=self.on_any_host,
+        )
 
 
 class StaleFence(DriverError):
@@ -706,6 +731,27 @@ class HypervisorDriver(ABC):
     @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """Every volume: (uuid, pool uuid, size in bytes)."""
+
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """List every guest that can be seen now, and add to ``unseen`` what cannot, with the reason.
+
+        A key of ``unseen`` is the uuid of a host, whose guests may be missing from the list, or of a single guest.
+        Drivers that ask hosts one by one override this: here one silent host hides all hosts.
+        """
+        try:
+            yield from self.list_guests()
+        except DriverError as error:
+            unseen.update((host.uuid, str(error)) for host in self._records.directory.hosts())
+
+    def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
+        """List every volume that can be seen now, and add the pools to ``unseen`` that may have others.
+
+        A key of ``unseen`` is the uuid of a pool, and the value is the reason.
+        """
+        try:
+            yield from self.list_volumes()
+        except DriverError as error:
+            unseen.update((pool.uuid, str(error)) for pool in self._records.directory.pools())
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
         """What these guests, as ``list_guests`` told of them, were started with.

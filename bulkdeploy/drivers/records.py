@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from bulkdeploy.domain.addresses import GivenNic
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.guarded_fetch import Fetcher
@@ -243,6 +244,7 @@ class GuestOrder:
         owner, domain_uuid, project_uuid: the account, or the project, that owns it.
         key_pairs: public keys by the names of the owner's key pairs.
         disk_offerings: of its data volumes, by their uuids.
+        custom_disks: uuids of the data volumes whose offering leaves the size to the call that creates them.
     """
 
     zone_uuid: UUID
@@ -258,6 +260,7 @@ class GuestOrder:
     security_group_uuids: tuple[UUID, ...] = ()
     key_pairs: Mapping[str, str] = field(default_factory=dict)
     disk_offerings: Mapping[UUID, UUID] = field(default_factory=dict)
+    custom_disks: Collection[UUID] = frozenset()
 
 
 class Orders(Protocol):
@@ -296,6 +299,12 @@ class Counterparts(Protocol):
 
     def spend(self, uuid: UUID, attempt: int) -> None:
         """The id of this attempt is used up: go on to the next attempt, unless that was done already."""
+
+    def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
+        """Write the addresses that the cloud gave to the nics of a VM of ours into the rows of these nics.
+
+        A nic of another VM of the cloud loses an address that is written: the cloud decides who has it.
+        """
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
         """The VM that was noted with this root volume."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from bulkdeploy.store.audit import Finding
 
 
+BROKEN, UNKNOWN = 1, 3
+"""Exit codes."""
+
+
 @click.command("audit")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.option("--explain", "host", metavar="HOST", help="Check nothing: say who holds what of a host (name or id).")
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
 def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
     """Check every invariant, and the rows against what the hypervisors really run.
 
-    Safe while everything works. Exit code 1 where something is not as promised.
+    Safe while everything works. Exit code 1: something is not as promised. Exit code 3: all that can be seen is as
+    promised, and the VMs and volumes of hosts that do not answer are listed as unknown.
     """
     settings = service_settings(ctx, "database_url")
     if host is not None:
@@ -29,17 +34,28 @@ def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
     findings = check(settings)
     if as_json:
         found = [
-            {"name": one.name, "promise": one.promise, "compared": one.compared, "breaches": list(one.breaches)}
+            {
+                "name": one.name,
+                "promise": one.promise,
+                "compared": one.compared,
+                "breaches": list(one.breaches),
+                "unknown": list(one.unknown),
+            }
             for one in findings
         ]
-        click.echo(json.dumps({"intact": not any(one.breaches for one in findings), "findings": found}))
+        intact = not any(one.breaches or one.unknown for one in findings)
+        click.echo(json.dumps({"intact": intact, "findings": found}))
     else:
         for one in findings:
             click.echo(f"{'BROKEN' if one.breaches else 'true  '}  {one.promise} ({one.compared} checked)")
             for breach in one.breaches:
                 click.echo(f"        {breach}")
+            for unknown in one.unknown:
+                click.echo(f"UNKNOWN {unknown}")
     if any(one.breaches for one in findings):
-        sys.exit(1)
+        sys.exit(BROKEN)
+    if any(one.unknown for one in findings):
+        sys.exit(UNKNOWN)
 
 
 def explain(settings: Settings, host: str, *, as_json: bool) -> None:

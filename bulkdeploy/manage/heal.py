@@ -106,12 +106,12 @@ def run(
         if drivers is not None:
             drivers.close()
         engine.dispose()
-    lines = [f"mended  {name}: {count}" for name, count in mended.items()]
-    lines += repairs.report(begun, ended)
-    lines += [f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left]
+    lines = [*(f"mended  {name}: {count}" for name, count in mended.items()), *repairs.report(begun, ended)]
+    unseen = [] if found is None else repairs.unknown(found)
+    lines += [*(f"BROKEN  {breach}\n        {remedy}" for breach, remedy in left), *unseen]
     if lines:
         click.echo("\n".join(lines))
-    if left or ended.failed or ended.unfinished:
+    if left or unseen or ended.failed or ended.unfinished:
         return FOUND if dry_run else LEFT
     return HEALED if mended or begun.jobs or begun.volumes else NOTHING
 

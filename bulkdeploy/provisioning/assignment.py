@@ -230,4 +230,6 @@ def _nic(row: Row[Any], of_devices: Mapping[str, str]) -> NicSpec:
         mtu=row.mtu,
         is_default=row.is_default,
         parameters=parameters_of(Device.NIC, of_devices),
+        has_requested_ip=row.has_requested_ip,
+        has_requested_mac=row.has_requested_mac,
     )

@@ -32,6 +32,7 @@ from bulkdeploy.provisioning.held_leases import HeldLeases
 from bulkdeploy.provisioning.job_kind import JobSteps, StepTools
 from bulkdeploy.provisioning.job_writer import Entry, JobWriter
 from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.last_look import with_seen_state
 from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
 from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Paused, Requeued
 from bulkdeploy.provisioning.progress import LAST_TRIES, OVERDUE, pause
@@ -101,6 +102,7 @@ class JobRunner:
             self._write_errors, pace_s=ERRORS_PACE_S, enough=sys.maxsize, name="driver-errors"
         )
         calls = DriverCalls(drivers, options.driver_timeout_s, decrypt, self._errors.put)
+        self._calls = calls
         tools = StepTools(engine, calls, options.lease_seconds)
         self._steps: Mapping[str, JobSteps[Any]] = {
             name: kind.steps(kind, tools) for name, kind in job_kinds().items()
@@ -249,7 +251,8 @@ class JobRunner:
         try:
             if isinstance(work, Assignment) and self._cancels.stops(work.job):
                 return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
-            return self._bounded(steps, work, steps.run(work))
+            outcome = self._bounded(steps, work, steps.run(work))
+            return with_seen_state(self._engine, self._calls, work, outcome)
         except LeaseLost as lost:
             log.warning("lease_lost", why=str(lost), **work.names)
             return None

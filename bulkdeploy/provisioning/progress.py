@@ -61,6 +61,7 @@ def as_progress(failure: DriverError) -> dict[str, Any]:
         "host": failure.host,
         "reason": failure.reason,
         "transient": failure.transient,
+        "on_any_host": failure.on_any_host,
     }
 
 
@@ -69,7 +70,13 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
     noted = progress.get(FAILURE)
     if noted is None:
         return None
-    return DriverError(noted["step"], noted["host"], noted["reason"], transient=noted["transient"])
+    return DriverError(
+        noted["step"],
+        noted["host"],
+        noted["reason"],
+        transient=noted["transient"],
+        on_any_host=noted.get("on_any_host", False),
+    )
 
 
 def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:

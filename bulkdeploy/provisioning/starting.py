@@ -104,6 +104,9 @@ class Starter:
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
+        if failure.on_any_host:
+            why = f"{failure}; no other host was tried, since the reason is the same on all of them"
+            return self._failure(work, RESOURCE_UNAVAILABLE, why)
         move = partial(self._move, work=work, failure=failure, began=began)
         return run_transaction(self._tools.engine, move, REPLACE_COMMIT, during=self._tools.planning)
 

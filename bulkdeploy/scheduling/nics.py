@@ -64,7 +64,17 @@ def add_nic(
     chosen = take_mac_addresses(connection, 1)[0] if mac is None else checked_mac(connection, "macaddress", mac)
     taken = {nic.device_id for nic in there}
     device_id = next(number for number in range(len(there) + 1) if number not in taken)
-    made = store.insert_nic(connection, vm_id, network.id, address, chosen, device_id, default=not there)
+    made = store.insert_nic(
+        connection,
+        vm_id,
+        network.id,
+        address,
+        chosen,
+        device_id,
+        default=not there,
+        has_requested_ip=ip_address is not None,
+        has_requested_mac=mac is not None,
+    )
     return AddedNic(made.id, made.uuid, vm)
 
 

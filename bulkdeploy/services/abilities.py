@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping
 
+from sqlalchemy import Connection
+
 from bulkdeploy.domain.device_parameters import Device, parameters_of
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers, NoDriverFor
+from bulkdeploy.store.learnt_entities import has_learnt_clusters
+
+CLOUDSTACK = "cloudstack"
+"""The driver for hosts that a CloudStack has."""
 
 
 def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: object) -> ConfiguredDriver:
@@ -18,6 +24,26 @@ def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: obj
         return drivers.configured_for(hypervisor)
     except NoDriverFor as error:
         raise InvalidParameter(parameter, value, str(error)) from error
+
+
+def require_driver_of_cloud(
+    connection: Connection, drivers: Drivers, zone_id: int, hypervisor: str, parameter: str, value: object
+) -> None:
+    """Check that VMs for clusters that were imported from a CloudStack are deployed through that CloudStack.
+
+    Raises:
+        InvalidParameter: the settings name another driver; the error contains the setting to add.
+    """
+    driver = drivers.find(hypervisor)
+    if (driver is None or driver.name != CLOUDSTACK) and has_learnt_clusters(connection, zone_id, hypervisor):
+        raise InvalidParameter(
+            parameter,
+            value,
+            f"the zone's clusters of hypervisor {hypervisor} were imported from a CloudStack, but the settings name"
+            f" {'no driver' if driver is None else f'the driver {driver.name!r}'} for it: add"
+            f' {hypervisor} = "{CLOUDSTACK}" to [drivers], and the url, apikey and secretkey of that CloudStack to'
+            f" [driver.{CLOUDSTACK}], in the configuration of all programs",
+        )
 
 
 def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:

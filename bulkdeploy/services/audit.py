@@ -1,4 +1,4 @@
-"""The audit: rows against rows, and rows against what the hypervisors really have.
+"""The audit: rows against rows, and against what the hypervisors really have (one file: one comparison, whole).
 
 Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
 does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,
@@ -6,7 +6,7 @@ whether the job was there before or after the guests were listed; so is what the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 from uuid import UUID
@@ -59,6 +59,7 @@ class Comparison:
         compared: how many of each were compared, in this order.
         seen: of what was not right at first sight, the guests there are, by uuid.
         pools: the same, the pools that have each volume.
+        unknown_guests, unknown_volumes: what no comparison can decide while a host or a pool does not answer.
     """
 
     guests: Mapping[UUID, str]
@@ -67,14 +68,19 @@ class Comparison:
     compared: tuple[int, int, int]
     seen: Mapping[UUID, Sequence[Guest]]
     pools: Mapping[UUID, Sequence[UUID]]
+    unknown_guests: Mapping[UUID, str] = field(default_factory=dict)
+    unknown_volumes: Mapping[UUID, str] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
         """As the audit shows it."""
         promises = (("guests", GUESTS_PROMISE), ("devices", DEVICES_PROMISE), ("pools", VOLUMES_PROMISE))
         breaches = (self.guests, self.devices, self.volumes)
+        unknown: tuple[Mapping[UUID, str], ...] = (self.unknown_guests, {}, self.unknown_volumes)
         return [
-            Finding(name, promise, compared, tuple(broken.values()))
-            for (name, promise), compared, broken in zip(promises, self.compared, breaches, strict=True)
+            Finding(name, promise, compared, tuple(broken.values()), tuple(unseen.values()))
+            for (name, promise), compared, broken, unseen in zip(
+                promises, self.compared, breaches, unknown, strict=True
+            )
         ]
 
 
@@ -114,7 +120,8 @@ def _look_at_guests(
     engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: set[UUID]
 ) -> _Look:
     look, seen = _Look(set()), set[UUID]()
-    for part in _parts(guest for driver in drivers for guest in driver.list_guests()):
+    unseen: dict[UUID, str] = {}  # what is missing for this reason is doubtful, and looked at again
+    for part in _parts(guest for driver in drivers for guest in driver.list_seen_guests(unseen)):
         with read_only(engine) as connection:
             rows = {row.uuid: row for row in expected_guests(connection, [guest.uuid for guest in part])}
         for guest in part:
@@ -138,7 +145,8 @@ def _look_at_volumes(
     engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: frozenset[UUID]
 ) -> _Look:
     look, seen = _Look(set()), set[UUID]()
-    for part in _parts(volume for driver in drivers for volume in driver.list_volumes()):
+    unseen: dict[UUID, str] = {}
+    for part in _parts(volume for driver in drivers for volume in driver.list_seen_volumes(unseen)):
         with read_only(engine) as connection:
             rows = {row.uuid: row for row in expected_volumes(connection, [volume[0] for volume in part])}
         for volume in part:
@@ -168,19 +176,25 @@ def _look_again(
     before = _expectation(engine, guest_uuids, volume_uuids)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
+    silent: dict[UUID, str] = {}
+    silent_pools: dict[UUID, str] = {}
     for driver in drivers:
-        for guest in driver.list_guests():
+        for guest in driver.list_seen_guests(silent):
             if guest.uuid in guest_uuids:
                 guests.setdefault(guest.uuid, []).append(guest)
-        for volume in driver.list_volumes():
+        for volume in driver.list_seen_volumes(silent_pools):
             if volume[0] in volume_uuids:
                 volumes.setdefault(volume[0], []).append(volume)
     after = _expectation(engine, guest_uuids, volume_uuids)
     stable = _stable_guests(before, after, guests)
+    unknown = _unknown_guests(before, stable, silent)
+    stable = [uuid for uuid in stable if uuid not in unknown]
     running = {
         uuid: found for uuid in stable if uuid in before.guests and (found := _running(guests.get(uuid, ())))
     }
     still = sorted(_stable_volumes(before, after, volumes))
+    unknown_volumes = _unknown_volumes(before, still, volumes, silent_pools)
+    still = [uuid for uuid in still if uuid not in unknown_volumes]
     return Comparison(
         _breaches({uuid: _compare_guest(uuid, before.guests.get(uuid), guests.get(uuid, ())) for uuid in stable}),
         _breaches({uuid: _compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()}),
@@ -188,7 +202,36 @@ def _look_again(
         compared,
         guests,
         {uuid: [pool for _, pool, _ in found] for uuid, found in volumes.items()},
+        unknown,
+        unknown_volumes,
     )
+
+
+def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mapping[UUID, str]) -> dict[UUID, str]:
+    """Return the VMs of which nobody can tell whether their guests run, each with the reason."""
+    found = {}
+    for uuid in uuids:
+        row = expected.guests.get(uuid)
+        reason = None if row is None else unseen.get(uuid) or unseen.get(row.host_uuid)
+        if row is not None and reason is not None:
+            found[uuid] = f"VM {uuid} is Running on host {row.host_uuid} by its row, and cannot be seen: {reason}"
+    return found
+
+
+def _unknown_volumes(
+    expected: Expectation,
+    uuids: Sequence[UUID],
+    real: Mapping[UUID, Sequence[RealVolume]],
+    unseen: Mapping[UUID, str],
+) -> dict[UUID, str]:
+    """Return the volumes that were not found and may be where nobody can look, each with the reason."""
+    found = {}
+    for uuid in uuids:
+        row = expected.volumes.get(uuid)
+        reason = None if row is None or row.pool_uuid is None else unseen.get(row.pool_uuid)
+        if row is not None and reason is not None and not real.get(uuid):
+            found[uuid] = f"volume {uuid} is in pool {row.pool_uuid} by its row, and cannot be seen: {reason}"
+    return found
 
 
 def _parts(items: Iterator[T]) -> Iterator[list[T]]:

@@ -23,6 +23,7 @@ from bulkdeploy.store.jobs.jobs import insert_jobs
 BY_A_JOB = "heal repairs it, by a job"
 BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it belongs to another system"
 LOST = "restoreVirtualMachine makes a root disk anew; a data volume comes from a backup, or is detached"
+UNSEEN = "nothing is repaired before it can be seen: bring its host back, or declare the host off (evacuateHost)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,12 @@ def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
         remedy = BY_HAND if uuid in found.pools else LOST
         listed.append((breach, "heal has it removed" if uuid in known else remedy))
     return listed
+
+
+def unknown(found: Comparison) -> list[str]:
+    """Return what cannot be seen now, in lines. Nothing of it is repaired."""
+    unseen = [*found.unknown_guests.values(), *found.unknown_volumes.values()]
+    return [f"UNKNOWN {text}\n        {UNSEEN}" for text in unseen]
 
 
 def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:

@@ -36,12 +36,13 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check of one invariant found: how many things were compared, and what was wrong."""
+    """What the check of one invariant found: how many things were compared, what was wrong, and what is unknown."""
 
     name: str
     promise: str
     compared: int
     breaches: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
 
 
 SECTION = re.compile(

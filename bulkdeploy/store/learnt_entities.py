@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.entities import Entity
@@ -25,6 +25,15 @@ def learnt_among(connection: Connection, entity: Entity, uuids: Collection[UUID]
     learnt = learnt_entities.c
     query = select(learnt.uuid).where(learnt.entity == entity.value, learnt.uuid.in_(uuids))
     return set(connection.execute(query).scalars())
+
+
+def has_learnt_clusters(connection: Connection, zone_id: int, hypervisor: str) -> bool:
+    """Return whether a zone has clusters of a hypervisor type that were learnt."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM clusters c JOIN learnt_entities l ON l.uuid = c.uuid WHERE c.zone_id = :zone"
+        " AND lower(c.hypervisor) = lower(:hypervisor) AND c.removed IS NULL)"
+    )
+    return bool(connection.execute(query, {"zone": zone_id, "hypervisor": hypervisor}).scalar_one())
 
 
 def remember_learnt(connection: Connection, uuids: Mapping[Entity, Collection[UUID]]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.addresses import GivenNic
 from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
@@ -49,7 +50,7 @@ def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher |
         _Fences(engine),
         _TemplateCopies(engine),
         _Orders(engine),
-        _Counterparts(engine),
+        _Counterparts(engine, serves),
         _SecurityRules(engine),
         _ClusterTurns(engine),
         fetcher or Fetcher(FetchRules()),
@@ -249,6 +250,7 @@ class _Orders:
             tuple(row.security_group_uuids),
             row.key_pairs,
             {UUID(volume): UUID(offering) for volume, offering in row.disk_offerings.items()},
+            frozenset(row.custom_disks),
         )
 
     def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:
@@ -261,8 +263,8 @@ class _Orders:
 
 
 class _Counterparts:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, serves: Callable[[str], bool]) -> None:
+        self._engine, self._serves = engine, serves
 
     def find(self, uuid: UUID) -> Counterpart | None:
         with read_only(self._engine) as connection:
@@ -275,6 +277,11 @@ class _Counterparts:
 
     def spend(self, uuid: UUID, attempt: int) -> None:
         run_transaction(self._engine, lambda connection: counterparts.spend(connection, uuid, attempt))
+
+    def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
+        run_transaction(
+            self._engine, lambda connection: counterparts.write_addresses(connection, uuid, nics, self._serves)
+        )
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
         with read_only(self._engine) as connection:

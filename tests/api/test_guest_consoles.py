@@ -253,7 +253,8 @@ def test_strangers_occupy_no_places_of_calls(viewer: Viewer, url: str) -> None:
             held[-1].sendall(upgrade)
         assert [viewer.client.get("listZones").status for _ in range(20)] == [200] * 20
         answers = {stranger.recv(64)[:12] for stranger in held}
-        assert answers == {b"HTTP/1.1 403"}
+        # On a busy machine the oldest of those that still wait are closed without an answer.
+        assert b"HTTP/1.1 403" in answers <= {b"HTTP/1.1 403", b""}
         assert viewer.client.get("listZones").status == 200
     finally:
         for stranger in held:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy import Engine, delete, func, insert, select, update
 
 from bulkdeploy.domain.login_delays import OF_A_USER, OF_AN_ADDRESS
 from bulkdeploy.store.tables.accounts import domains, login_attempts, users
@@ -32,6 +32,25 @@ def test_login_answers_all_fields(browser: Browser) -> None:
     expected = {"username": "admin", "account": "admin", "type": "1", "registered": "false"}
     assert expected.items() <= content.items()
     assert {"userid", "domainid", "firstname", "lastname", "sessionkey"} <= content.keys()
+
+
+@pytest.mark.parametrize(
+    ("kept", "timezone", "offset"),
+    [
+        (None, "UTC", "0.0"),
+        ("", "UTC", "0.0"),
+        ("Nowhere/Atlantis", "UTC", "0.0"),
+        ("Asia/Kolkata", "Asia/Kolkata", "5.5"),
+    ],
+)
+def test_every_login_has_a_time_zone(
+    browser: Browser, engine: Engine, kept: str | None, timezone: str, offset: str
+) -> None:
+    """CloudStack's UI keeps both fields and does not get past its login page without them."""
+    with engine.begin() as connection:
+        connection.execute(update(users).where(users.c.username == "admin").values(timezone=kept))
+    content = browser.login("admin", ADMIN_PASSWORD).json()["loginresponse"]
+    assert (content["timezone"], content["timezoneoffset"]) == (timezone, offset)
 
 
 def test_cookies(browser: Browser) -> None:

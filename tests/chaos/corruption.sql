@@ -97,6 +97,14 @@ INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, 
 UPDATE async_jobs SET lease_until = now()
   WHERE id = (SELECT id FROM async_jobs WHERE status <> 0 ORDER BY id DESC LIMIT 1);
 
+-- breaks: copies_are_made
+WITH copy AS (INSERT INTO template_copies (template_uuid, pool_uuid, file_bytes, renewed)
+  SELECT t.uuid, p.uuid, 8, now() - interval '2 hours' FROM templates t, storage_pools p
+  ORDER BY md5(t.id::text || p.id || :dice) LIMIT 1 ON CONFLICT DO NOTHING RETURNING uuid, pool_uuid),
+  claim AS (INSERT INTO storage_claims (consumer, pool_id, size_bytes)
+  SELECT c.uuid, p.id, 8 FROM copy c JOIN storage_pools p ON p.uuid = c.pool_uuid)
+UPDATE storage_pools SET allocated_bytes = allocated_bytes + 8 WHERE uuid IN (SELECT pool_uuid FROM copy);
+
 -- breaks: no_orphans
 INSERT INTO vm_affinity_groups SELECT -1 - ('x' || left(md5(:dice), 6))::bit(24)::int, min(id) FROM affinity_groups
   ON CONFLICT DO NOTHING;

@@ -32,7 +32,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.cloudstack.driven import driver_of
-from tests.cloudstack.orders import AnyOffering
+from tests.cloudstack.orders import AnyOffering, EveryVolume
 from tests.cloudstack.stacks import Upstream, options_for, upstream_stack
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api.api_client import ApiClient
@@ -136,6 +136,7 @@ def made_of(upstream: Upstream) -> tuple[Subjects, GuestOrder]:
         owner="admin",
         domain_uuid=uuid_of(fleet, "domains", "ROOT"),
         disk_offerings=AnyOffering(uuid_of(fleet, "disk_offerings", "Custom")),
+        custom_disks=EveryVolume(),
     )
     return subjects, order
 

@@ -13,7 +13,7 @@ from bulkdeploy.drivers.contract import Subjects
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import GuestOrder
 from bulkdeploy.wiring.driver_records import records_in
-from tests.cloudstack.orders import AnyOffering, FixedOrders
+from tests.cloudstack.orders import AnyOffering, EveryVolume, FixedOrders
 from tests.cloudstack.upstream import API_KEY, GIB, SECRET_KEY, Upstream, serving
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 
@@ -29,6 +29,7 @@ ORDER = GuestOrder(
     owner="acme",
     domain_uuid=uuid4(),
     disk_offerings=AnyOffering(uuid4()),
+    custom_disks=EveryVolume(),
 )
 
 

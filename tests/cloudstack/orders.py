@@ -23,6 +23,13 @@ class AnyOffering(Mapping[UUID, UUID]):
         return 0
 
 
+class EveryVolume(frozenset[UUID]):
+    """All volumes: the size of each one is left to the call that creates it."""
+
+    def __contains__(self, volume_uuid: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class FixedOrders:
     """The same order for every guest."""

@@ -19,7 +19,7 @@ LEFT, RIGHT = HOSTS
 NEWER = {("deployVirtualMachine", "password"): "4.19", ("resetPasswordForVirtualMachine", "password"): "4.19"}
 """Parameters that 4.18 does not have, with the version that brought them; docs/cloudstack-driver.md names them."""
 
-READING = ("listCapabilities", "listHosts", "listVirtualMachines", "listVolumes")
+READING = ("listCapabilities", "listClusters", "listHosts", "listVirtualMachines", "listVolumes")
 
 
 def live(driver: CloudStackDriver) -> None:

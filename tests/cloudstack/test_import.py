@@ -4,11 +4,13 @@ The other cloud is bulkdeploy itself, behind a real server, with things of every
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from bulkdeploy.api.app import create_app
 from bulkdeploy.cloudstack.client import Access
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.importing import ImportReport, import_cloudstack
@@ -16,7 +18,9 @@ from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import System
 from tests.cloudstack.described_client import DescribedClient
 from tests.inventory.support import all_rows
-from tests.support.api.api_client import ApiClient
+from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.api.api_server import serving
+from tests.support.hypervisors.drivers import SIMULATED
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World, open_world
 
@@ -123,6 +127,10 @@ def test_what_changed_there_changes_here(system: System, upstream: World, client
     new = deployed_vm(upstream, "new")
     upstream.change("UPDATE hosts SET resource_state = 'Maintenance' WHERE name = 'a-2-1'")
     upstream.change("UPDATE hosts SET memory_mib = memory_mib * 2 WHERE name = 'b-1-1'")
+    upstream.change(
+        "UPDATE host_capacity SET memory_mib_limit = memory_mib_limit * 2 WHERE host_id ="
+        " (SELECT id FROM hosts WHERE name = 'b-1-1')"
+    )
     upstream.change("UPDATE virtual_machines SET state = 'Stopped', host_id = NULL WHERE name = 'moved'")
     upstream.change(
         "UPDATE virtual_machines SET state = 'Expunging', removed = now() WHERE name IN ('gone', 'busy')"
@@ -170,3 +178,87 @@ def test_the_zones_that_were_named_before_stay(system: System, upstream: World, 
     assert said(client, "listVirtualMachines").items() >= vms.items()
     assert hosts != {}
     assert vms != {}
+
+
+def test_an_address_that_is_promised_here_is_of_the_vm_that_has_it_there(
+    system: System, upstream: World, client: ApiClient
+) -> None:
+    """The import ends, the VM there has the address, and the VM here waits for another one."""
+    there = deployed_vm(upstream, "there")
+    imported(system, upstream)
+    network = nics_of(client, there)[0]["networkid"]
+    deployed = deploy_here(client, "promised", networkids=network)
+    promised = nics_of(client, deployed)[0]
+    late = deployed_vm(upstream, "late", ipaddress=promised["ipaddress"])
+    imported(system, upstream)
+    assert nics_of(client, late)[0]["ipaddress"] == promised["ipaddress"]
+    (waiting,) = nics_of(client, deployed)
+    assert waiting.get("ipaddress") is None
+    before = all_rows(system.engine)
+    imported(system, upstream)
+    assert all_rows(system.engine) == before
+    assert audit_breaches(system) == []
+
+
+def test_limits_are_those_of_the_cloud_behind(system: System, upstream: World, client: ApiClient) -> None:
+    """A limit that is unlimited there is not the default limit here, whoever has it; a number is that number."""
+    client.call("updateConfiguration", name="max.account.user.vms", value=1)
+    accounts = upstream.client().call("listAccounts", listall="true")["account"]
+    account = next(row for row in accounts if row["name"] == "acme")
+    named = {"account": "acme", "domainid": account["domainid"]}
+    upstream.client().call("updateResourceLimit", resourcetype=0, max=-1, **named)
+    upstream.client().call("updateResourceLimit", resourcetype=2, max=7, **named)
+    imported(system, upstream)
+    limits = {
+        row["resourcetypename"]: row["max"] for row in client.call("listResourceLimits", **named)["resourcelimit"]
+    }
+    assert (limits["user_vm"], limits["volume"]) == (-1, 7)
+    assert limits == {
+        row["resourcetypename"]: row["max"]
+        for row in upstream.client().call("listResourceLimits", **named)["resourcelimit"]
+    }
+
+
+def test_a_driver_that_is_missing_is_an_error_that_contains_the_setting(
+    system: System, upstream: World, client: ApiClient
+) -> None:
+    """Before anything is imported; and at a deployment, where the settings lost the driver later."""
+    bare = all_rows(system.engine)
+    with pytest.raises(InvalidParameter, match=r'in \[drivers\] KVM = "cloudstack".*\[driver\.cloudstack\]'):
+        imported(replace(system, drivers=SIMULATED), upstream)
+    assert all_rows(system.engine) == bare
+    there = deployed_vm(upstream, "there")
+    imported(system, upstream)
+    network = nics_of(client, there)[0]["networkid"]
+    with serving(create_app(replace(system, drivers=SIMULATED))) as url:
+        without = ApiClient(url, client.api_key, client.secret_key)
+        with pytest.raises(ApiFailure, match=r'add KVM = \\?"cloudstack\\?" to \[drivers\]'):
+            deploy_here(without, "hanging", networkids=network)
+
+
+def deploy_here(client: ApiClient, name: str, **more: object) -> str:
+    """Deploy a VM of acme by a call to the installation in front, whose jobs nobody runs; its id."""
+    zone = next(row for row in client.call("listZones")["zone"] if row["name"] == "small")
+    offering = next(
+        row for row in client.call("listServiceOfferings")["serviceoffering"] if not row.get("iscustomized")
+    )
+    template = client.call("listTemplates", templatefilter="all")["template"][0]
+    account = next(row for row in client.call("listAccounts", listall="true")["account"] if row["name"] == "acme")
+    answer = client.call(
+        "deployVirtualMachine",
+        name=name,
+        zoneid=zone["id"],
+        serviceofferingid=offering["id"],
+        templateid=template["id"],
+        account="acme",
+        domainid=account["domainid"],
+        **more,
+    )
+    return str(answer["id"])
+
+
+def nics_of(client: ApiClient, vm: str) -> list[dict[str, Any]]:
+    """The nics of a VM."""
+    (row,) = client.call("listVirtualMachines", id=vm)["virtualmachine"]
+    nics: list[dict[str, Any]] = row["nic"]
+    return nics

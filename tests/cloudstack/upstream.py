@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, quote
 from uuid import uuid4
@@ -22,6 +23,7 @@ from uuid import uuid4
 from tests.cloudstack.apis import why_refused
 
 API_KEY, SECRET_KEY = "upstream-api-key", "upstream-secret-key"
+CLUSTER = "00000000-0000-4000-8000-0000000000c0"
 POOL = "00000000-0000-4000-8000-0000000000f0"
 GIB = 1 << 30
 MOVING = ("Starting", "Stopping", "Migrating")
@@ -89,6 +91,8 @@ class Upstream:
         passwords: what guests' passwords were set to, by VM.
         most_ids: the most VMs that one list call named.
         named: the parameters that were given, by command.
+        fixed_disks: sizes in GiB of the disk offerings that have one, by id; other offerings are customized.
+        used_ips: addresses of its routers and system VMs.
     """
 
     def __init__(self, hosts: Mapping[str, str], *, job_threads: int = 16) -> None:
@@ -103,10 +107,13 @@ class Upstream:
         self.vms: dict[str, dict[str, Any]] = {}
         self.volumes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
+        self.fixed_disks: dict[str, int] = {}
+        self.used_ips: set[str] = set()
         self._used: set[str] = set()
         self._lock = threading.RLock()
         self._placing = threading.Lock()
         self._pool = ThreadPoolExecutor(job_threads)
+        self._macs = 0
         self._second = (0, 0)
         self._epoch = 0
 
@@ -197,12 +204,19 @@ class Upstream:
                 "cpusockets": 2,
                 "cpunumber": 16,
                 "cpuspeed": 2000,
-                "memorytotal": 64 * GIB,
+                "memorytotal": 128 * GIB,
+                "memorywithoverprovisioning": str(128 * GIB),
+                "cpuwithoverprovisioning": str(float(4 * 16 * 2000)),
+                "clusterid": CLUSTER,
             }
             for one, name in self.hosts.items()
             if requested.get("id") in (None, one)
         ]
         return _listed("host", rows, requested)
+
+    def _listClusters(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        row = {"id": CLUSTER, "cpuovercommitratio": "4.0", "memoryovercommitratio": "2.0"}
+        return _listed("cluster", [row], requested)
 
     def _listVirtualMachines(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         wanted = (
@@ -264,7 +278,11 @@ class Upstream:
             "wanted": requested.get("hostid"),
             **_sizes(requested),
             "nic": [
-                _nic(requested[f"iptonetworklist[{at}].networkid"], requested.get(f"iptonetworklist[{at}].mac"))
+                self._nic(
+                    requested[f"iptonetworklist[{at}].networkid"],
+                    requested.get(f"iptonetworklist[{at}].mac"),
+                    requested.get(f"iptonetworklist[{at}].ip"),
+                )
                 for at in range(8)
                 if f"iptonetworklist[{at}].networkid" in requested
             ],
@@ -401,7 +419,9 @@ class Upstream:
 
         def add() -> dict[str, Any]:
             with self._lock:
-                vm["nic"].append(_nic(requested["networkid"], requested.get("macaddress")))
+                vm["nic"].append(
+                    self._nic(requested["networkid"], requested.get("macaddress"), requested.get("ipaddress"))
+                )
             return {"virtualmachine": vm}
 
         return self._job("addNicToVirtualMachine", add)
@@ -423,7 +443,14 @@ class Upstream:
         if volume_id in self._used:
             raise Refusal(431, f"UUID: {volume_id} already exists so can't create/update with custom id")
         self._used.add(volume_id)
-        size = int(requested["size"]) * GIB
+        fixed_gib = self.fixed_disks.get(requested["diskofferingid"])
+        if fixed_gib is None and "size" not in requested:
+            # VolumeApiServiceImpl.java:787 of 4.20.1.0.
+            raise Refusal(431, "This disk offering requires a custom size specified")
+        if fixed_gib is not None and "size" in requested:
+            # VolumeApiServiceImpl.java:793 of 4.20.1.0.
+            raise Refusal(431, "This disk offering does not allow custom size")
+        size = (fixed_gib or int(requested.get("size", 0))) * GIB
         volume = {
             "id": volume_id,
             "name": requested["name"],
@@ -480,6 +507,25 @@ class Upstream:
         return self._job("resizeVolume", resize)
 
     # --- parts ---------------------------------------------------------------------------------
+
+    def _nic(self, network_id: str, mac: str | None, ip: str | None) -> dict[str, Any]:
+        """Give a nic the addresses that were named, or else the first that are free."""
+        if ip is not None and ip in self.used_ips:
+            # IpAddressManagerImpl.java:1026 of 4.20.1.0; DeployVMCmd.create makes it a 533 of the call itself.
+            raise Refusal(533, f"Insufficient address capacity in network {network_id}: {ip} is not available")
+        chosen = ip or next(
+            one for number in count(10) if (one := f"10.0.{number // 256}.{number % 256}") not in self.used_ips
+        )
+        self.used_ips.add(chosen)
+        self._macs += 1
+        return {
+            "id": str(uuid4()),
+            "networkid": network_id,
+            "macaddress": mac or f"1e:00:00:00:{self._macs // 256:02x}:{self._macs % 256:02x}",
+            "ipaddress": chosen,
+            "gateway": "10.0.0.1",
+            "netmask": "255.255.0.0",
+        }
 
     def _vm(self, vm_id: str) -> dict[str, Any]:
         if vm_id not in self._used:
@@ -616,7 +662,3 @@ def _sizes(requested: Mapping[str, str]) -> dict[str, int]:
         for field, name in names.items()
         if f"details[0].{name}" in requested
     }
-
-
-def _nic(network_id: str, mac: str | None) -> dict[str, Any]:
-    return {"id": str(uuid4()), "networkid": network_id, "macaddress": mac or "02:00:00:00:00:00"}

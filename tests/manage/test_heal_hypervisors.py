@@ -8,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.manage.heal import FOUND, HEALED, LEFT, NOTHING, run
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
+from bulkdeploy.services.audit import audit
 from tests.support.zones.fleet import Fleet, OneDriver, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
@@ -157,3 +159,23 @@ def test_hypervisors_are_not_asked_where_only_rows_are_to_be_mended(fleet: Fleet
     fleet.run()
     break_by(fleet, GONE, fleet.vms()[0].uuid)
     assert run(fleet.settings, **{**ALL, "rows_only": True}) == NOTHING
+
+
+def test_what_cannot_be_seen_is_not_repaired(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    """VMs of a silent host are unknown, one by one; heal makes no job for them, and mends the rest."""
+    fleet.deploy(4)
+    fleet.run()
+    silent, *others = fleet.vms()
+    gone = next(vm for vm in others if vm.host_id != silent.host_id)
+    host = fleet.zone.rows("SELECT name FROM hosts WHERE id = :id", id=silent.host_id)[0].name
+    cut_off(fleet.control, host)
+    break_by(fleet, GONE, gone.uuid)
+    assert heal(fleet) == LEFT
+    shown = capsys.readouterr().out
+    unseen = [vm for vm in fleet.vms() if vm.host_id == silent.host_id]
+    assert all(f"UNKNOWN VM {vm.uuid} is Running on host" in shown for vm in unseen)
+    assert [job.instance_id for job in fleet.jobs() if job.kind == "repair_virtual_machine"] == [gone.id]
+    assert [finding.unknown for finding in audit(fleet.engine, [fleet.driver]) if finding.unknown]
+    join_again(fleet.control, host)
+    assert heal(fleet) == NOTHING
+    fleet.assert_intact()

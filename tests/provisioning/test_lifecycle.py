@@ -195,6 +195,25 @@ def test_a_guest_that_can_not_be_seen_may_run(running: Fleet, kind: JobKind) -> 
     running.assert_intact()
 
 
+def test_a_stop_that_is_given_up_on_leaves_what_is_seen(running: Fleet) -> None:
+    """A hypervisor that answers no stop is asked a last time what the guest does, and the row says that."""
+    running.fault(Step.STOP, FaultKind.HANG, effect=HangEffect.UNDONE, remaining=None)
+    job = running.make_job(STOP, running.vms()[0].id, forced=False)
+    impatient = replace(OPTIONS, driver_timeout_s=1)
+    for _ in range(2):
+        with running.runner(options=impatient) as runner:
+            runner.accept(job)
+        running.zone.change(
+            "UPDATE async_jobs SET retry_at = now(), created = created - interval '3 h',"
+            " started = started - interval '3 h' WHERE phase = 'waiting'"
+        )
+        running.sweeper().end_late()
+    assert running.job(job).status == JobStatus.FAILED
+    assert "Its guest runs on host" in running.results()[-1]["errortext"]
+    assert running.vms()[0].state == "Running"
+    running.assert_intact()
+
+
 def test_destroying_gives_back_compute_and_keeps_the_rest(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A destroyed VM counts as no VM, cpu or memory; its volumes and addresses stay until it is expunged."""
     assert do(DESTROY) is JobStatus.SUCCEEDED

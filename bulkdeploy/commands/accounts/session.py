@@ -1,7 +1,7 @@
 """login and logout."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +16,8 @@ from bulkdeploy.domain.login_delays import LoginDelayed
 from bulkdeploy.services.accounts import sessions
 from bulkdeploy.services.accounts.sessions import CheckedLogin, LoginRequest, NewSession
 from bulkdeploy.store.accounts.sessions import delete_session
+
+UTC = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def logout(call: OpenCall) -> SessionEnded:
 
 def _answer(session: NewSession) -> dict[str, Any]:
     user, owner = session.user, session.user.caller.owner
+    timezone = _known_timezone(user.timezone)
     return {
         "username": user.caller.username,
         "userid": user.caller.user_uuid,
@@ -81,8 +84,8 @@ def _answer(session: NewSession) -> dict[str, Any]:
         "firstname": user.firstname,
         "lastname": user.lastname,
         "type": owner.account_type,
-        "timezone": user.timezone,
-        "timezoneoffset": _hours_east(user.timezone),
+        "timezone": timezone.key,
+        "timezoneoffset": _hours_east(timezone),
         "registered": "false",
         "sessionkey": session.session_key,
         "is2faenabled": "false",
@@ -90,13 +93,21 @@ def _answer(session: NewSession) -> dict[str, Any]:
     }
 
 
-def _hours_east(timezone: str | None) -> str | None:
-    """The present offset of a time zone from UTC in hours, ``5.5``; None where there is no such zone."""
+def _known_timezone(name: str | None) -> ZoneInfo:
+    """Return the time zone of a user; UTC if the user has none, or one that this machine does not know.
+
+    CloudStack's UI keeps the time zone of each login and cannot start without one.
+    """
     try:
-        offset = None if timezone is None else datetime.now(ZoneInfo(timezone)).utcoffset()
+        return ZoneInfo(name or UTC)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
-    return None if offset is None else str(offset.total_seconds() / 3600)
+        return ZoneInfo(UTC)
+
+
+def _hours_east(timezone: ZoneInfo) -> str:
+    """Return the present offset of a time zone from UTC in hours, such as ``5.5``."""
+    offset = datetime.now(timezone).utcoffset() or timedelta(0)
+    return str(offset.total_seconds() / 3600)
 
 
 COMMANDS = (
@@ -117,7 +128,7 @@ COMMANDS = (
                 text("firstname", "the user's first name"),
                 text("lastname", "the user's last name"),
                 text("type", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
-                text("timezone", "the user's time zone"),
+                text("timezone", "the user's time zone; UTC if the user has none"),
                 text("timezoneoffset", "hours that the time zone is ahead of UTC"),
                 text("registered", "whether the user registered by itself"),
                 text("sessionkey", "what every later call gives as its parameter sessionkey"),

@@ -14,6 +14,9 @@ from bulkdeploy.cloudstack.client import INVALID, CallRefused, Client, NotAnswer
 from bulkdeploy.drivers.driver import DriverError
 
 RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 429, 533, 534
+OF_HOST = "hostid"
+"""In the text of a refusal of the host that a call names."""
+
 SURPRISED = 530
 TRANSIENT = frozenset({RATE_LIMITED, SURPRISED, NO_CAPACITY, UNAVAILABLE})
 """Codes of refusals that may be gone later, or elsewhere."""
@@ -29,6 +32,11 @@ FIRST_WITH_PASSWORDS = (4, 19)
 """The version from which on calls say what password a guest gets; those before pass over it without a word."""
 
 LONGEST_TEXT = 500
+SEEN = ("min", "nics")
+"""Details of VMs that are waited for: their states, and the addresses that CloudStack gave to them."""
+
+NOT_OF_A_HOST = frozenset({401, 431, 432, 531, 533, 535})
+"""Codes of answers to a call itself, before its job began: no host has had a part in them."""
 DEPLOY = "deploy"
 
 
@@ -65,7 +73,8 @@ def failure(step: str, host: str, problem: Problem) -> DriverError:
         text = f"{text[:LONGEST_TEXT]}..."
     if isinstance(problem, NotAnswered):
         return DriverError(step, host, text, transient=True, unanswered=True)
-    return DriverError(step, host, text, transient=problem.code in TRANSIENT)
+    on_any_host = isinstance(problem, CallRefused) and problem.code in NOT_OF_A_HOST and OF_HOST not in text
+    return DriverError(step, host, text, transient=problem.code in TRANSIENT, on_any_host=on_any_host)
 
 
 class Calls:
@@ -105,7 +114,7 @@ class Calls:
         Raises:
             CallRefused, NotAnswered: it can not be seen.
         """
-        wanted = {"id": vm_id, "listall": "true", "details": ",".join(details or ("min",))}
+        wanted = {"id": vm_id, "listall": "true", "details": ",".join(details or SEEN)}
         try:
             rows = rows_in(self.call("listVirtualMachines", wanted, timeout_s=timeout_s))
         except CallRefused as error:
@@ -262,7 +271,7 @@ class _Watch:
                 keys = list(self._wanted)
             for project in (False, True):
                 ids = [vm_id for of_project, vm_id in keys if of_project == project]
-                wanted = {"listall": "true", "details": "min", **({"projectid": "-1"} if project else {})}
+                wanted = {"listall": "true", "details": ",".join(SEEN), **({"projectid": "-1"} if project else {})}
                 rows |= {str(row["id"]): row for row in self._client.by_ids("listVirtualMachines", ids, wanted)}
         except (CallRefused, NotAnswered) as error:
             problem = error

@@ -24,9 +24,10 @@ from bulkdeploy.cloudstack.client import (
     is_not_there,
     rows_in,
 )
-from bulkdeploy.domain.addresses import GENERATED_MACS
+from bulkdeploy.cloudstack.host_capacity import cores_of, memory_mib_of, overcommit_of
+from bulkdeploy.domain.addresses import GivenNic
 from bulkdeploy.domain.topology import HostState
-from bulkdeploy.domain.units import GIB, MIB
+from bulkdeploy.domain.units import GIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
     TAKEN,
@@ -119,13 +120,18 @@ class CloudStackDriver(HypervisorDriver):
         row = next(iter(rows_in(answer)), None)
         if row is None:
             raise DriverError("connect", parts.hostname, "CloudStack has no such host", transient=False)
+        try:
+            found = self._calls.call("listClusters", {"id": row["clusterid"]}, timeout_s=timeout_s)
+        except (CallRefused, NotAnswered) as error:
+            raise failure("connect", parts.hostname, error) from error
+        cpu_factor, memory_factor = overcommit_of(row, rows_in(found))
         return HostModel(
             name=row["name"],
             ip_address=row["ipaddress"],
             cpu_sockets=row.get("cpusockets") or 1,
-            cpu_cores=row["cpunumber"],
+            cpu_cores=cores_of(row, cpu_factor),
             cpu_mhz=row["cpuspeed"],
-            memory_mib=row["memorytotal"] // MIB,
+            memory_mib=memory_mib_of(row, memory_factor),
             local_disk_bytes=0,
             hypervisor_version=row.get("hypervisorversion"),
         )
@@ -590,6 +596,8 @@ class _Call(FencedCall):
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
         self.records.counterparts.note(volume.uuid)
+        # VolumeApiServiceImpl.allocVolume rejects a size unless the offering is customized.
+        size = {"size": str(-(-volume.size_bytes // GIB))} if volume.uuid in order.custom_disks else {}
         made = self.request(
             step,
             "createVolume",
@@ -597,7 +605,7 @@ class _Call(FencedCall):
             name=volume.name,
             zoneid=str(order.zone_uuid),
             diskofferingid=str(offering),
-            size=str(-(-volume.size_bytes // GIB)),
+            **size,
             **_owner(order),
         )
         row = made.get("volume")
@@ -607,7 +615,7 @@ class _Call(FencedCall):
         """Give the VM nics in the guest's networks and in no others."""
         left = list(vm.get("nic", ()))
         missing = []
-        for nic in sorted(nics, key=lambda one: _chosen_mac(one) == {}):
+        for nic in sorted(nics, key=lambda one: not (one.has_requested_mac or one.has_requested_ip)):
             found = next((there for there in left if _is_nic(there, nic)), None)
             if found is None:
                 missing.append(nic)
@@ -621,8 +629,29 @@ class _Call(FencedCall):
                 "addNicToVirtualMachine",
                 virtualmachineid=vm["id"],
                 networkid=str(nic.network_uuid),
-                **{f"{name}address": value for name, value in (_chosen_mac(nic) | _ip(nic)).items()},
+                **{f"{name}address": value for name, value in _requested_addresses(nic).items()},
             )
+        if missing:
+            self.write_addresses(self.look(step, "nics"))
+
+    def write_addresses(self, vm: Row | None) -> None:
+        """Write the addresses that CloudStack gave to the VM's nics."""
+        if vm is None or not vm.get("nic"):
+            return
+        nics = sorted(vm["nic"], key=lambda nic: int(nic.get("deviceid") or 0))
+        self.records.counterparts.write_addresses(
+            self.guest,
+            [
+                GivenNic(
+                    UUID(nic["networkid"]),
+                    nic["macaddress"].lower(),
+                    nic.get("ipaddress") or None,
+                    nic.get("gateway") or None,
+                    nic.get("netmask") or None,
+                )
+                for nic in nics
+            ],
+        )
 
 
 class _Start:
@@ -647,6 +676,7 @@ class _Start:
                 raise call.error("boot", f"VM {call.vm_id} does not run in time", transient=True)
             row = self._next(row)
         call.check_place("boot", row)
+        call.write_addresses(row)
         if not call.records.fences.is_highest(call.guest, call.fence):
             if self._made:
                 call.destroy()
@@ -824,7 +854,7 @@ class _Start:
             parameters["rootdisksize"] = str(-(-root.size_bytes // GIB))
         for at, nic in enumerate(guest.nics):
             parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
-            for name, value in (_chosen_mac(nic) | _ip(nic)).items():
+            for name, value in _requested_addresses(nic).items():
                 parameters[f"iptonetworklist[{at}].{name}"] = value
         if order.security_group_uuids:
             parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
@@ -850,20 +880,26 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
 
 
-def _chosen_mac(nic: NicSpec) -> dict[str, str]:
-    """The MAC address of a nic, where the deploy call named one; one made here may be in use there."""
-    return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
+def _requested_addresses(nic: NicSpec) -> dict[str, str]:
+    """Return the addresses that a caller named.
 
-
-def _ip(nic: NicSpec) -> dict[str, str]:
-    return {} if nic.ip_address is None else {"ip": nic.ip_address}
+    CloudStack chooses the others: only CloudStack knows which addresses its routers, system VMs and VMs use.
+    """
+    addresses = {}
+    if nic.has_requested_mac:
+        addresses["mac"] = nic.mac_address
+    if nic.has_requested_ip and nic.ip_address is not None:
+        addresses["ip"] = nic.ip_address
+    return addresses
 
 
 def _is_nic(there: Row, nic: NicSpec) -> bool:
-    """Whether a nic there is the one that is wanted."""
-    if mac := _chosen_mac(nic):
-        return bool(there["macaddress"].lower() == mac["mac"].lower())
-    return there["networkid"] == str(nic.network_uuid) and nic.ip_address in (None, there.get("ipaddress"))
+    """Return whether a nic in CloudStack is in the network and has the addresses that a caller named."""
+    requested = _requested_addresses(nic)
+    if "mac" in requested and there["macaddress"].lower() != requested["mac"].lower():
+        return False
+    is_in_network: bool = there["networkid"] == str(nic.network_uuid)
+    return is_in_network and requested.get("ip") in (None, there.get("ipaddress"))
 
 
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import UUID
 
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -78,6 +79,26 @@ class OutageContract:
             assert guest.uuid in {one.uuid for one in rig.driver.find_guest(guest.uuid)}
         with suppress(DriverError):
             assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_what_cannot_be_seen_is_unknown(self, rig: Rig, caller: Caller, outage: Outage) -> None:
+        """The audit's lists have every guest and volume that can be seen; what they lack is named as unseen."""
+        guests = [rig.new_guest(), rig.new_guest()]
+        for host, guest in zip(rig.hosts, guests, strict=False):
+            caller.run(host, guest)
+        outage.cut_off(rig.hosts[0])
+        unseen: dict[UUID, str] = {}
+        seen = {guest.uuid for guest in rig.driver.list_seen_guests(unseen)}
+        assert guests[0].uuid in seen or unseen.keys() & {guests[0].uuid, rig.hosts[0].uuid}
+        assert guests[1].uuid in seen or unseen.keys() & {guests[1].uuid, rig.hosts[1].uuid}
+        pools: dict[UUID, str] = {}
+        volumes = {uuid for uuid, _, _ in rig.driver.list_seen_volumes(pools)}
+        assert rig.subjects.pool_uuid in pools or volumes >= {
+            volume.uuid for guest in guests for volume in guest.volumes
+        }
+        outage.bring_back(rig.hosts[0])
+        unseen.clear()
+        assert {guest.uuid for guest in rig.driver.list_seen_guests(unseen)} == {guest.uuid for guest in guests}
+        assert unseen == {}
 
     def test_a_host_that_comes_back_with_guests_loses_them(self, rig: Rig, caller: Caller, outage: Outage) -> None:
         """A guest that was declared off ends on its old host; on its new host it runs once."""

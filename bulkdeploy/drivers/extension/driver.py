@@ -261,6 +261,21 @@ class ExtensionDriver(HypervisorDriver):
                     raise DriverError("list", host.name, reason, transient=True)
                 yield guest
 
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """See HypervisorDriver."""
+        kept = self._kept_by_host()
+        for host in self._records.directory.hosts():
+            try:
+                found = self._guests(host, kept[host.uuid], LOOK_SECONDS)
+            except DriverError as error:
+                unseen[host.uuid] = str(error)
+                continue
+            for guest, state in found:
+                if state == UNKNOWN:
+                    unseen[guest.uuid] = "the extension does not know its state"
+                else:
+                    yield guest
+
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver: root disks, as long as their guests exist."""
         for _, kept in self._kept():

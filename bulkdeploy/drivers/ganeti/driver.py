@@ -74,6 +74,7 @@ class _Instance:
     secondary: str | None
     runs: bool
     wanted: bool
+    is_seen: bool
     vcpus: int
     memory: int
     mhz: int
@@ -382,6 +383,30 @@ class GanetiDriver(BatchDriver):
                 power = PowerState.RUNNING if one.runs else PowerState.STOPPED
                 sizes = (one.vcpus, one.mhz, one.memory)
                 yield Guest(one.uuid, hosts[one.node], power, *sizes, frozenset(one.volumes))
+
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """See HypervisorDriver: of instances on a node that does not answer Ganeti knows no state."""
+        silent = {one.uuid: one for one in self._silent_instances(unseen)}
+        unseen.update((uuid, f"node {one.node} does not tell its state") for uuid, one in silent.items())
+        yield from (guest for guest in super().list_seen_guests(unseen) if guest.uuid not in silent)
+
+    def _silent_instances(self, unseen: dict[UUID, str]) -> list[_Instance]:
+        """Return instances whose state is unknown; if Ganeti does not answer, all hosts are ``unseen``."""
+        try:
+            return [one for one in self._instances(LOOK_SECONDS) if not one.is_seen]
+        except DriverError as error:
+            unseen.update((host.uuid, str(error)) for host in self._records.directory.hosts())
+            return []
+
+    def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
+        """See HypervisorDriver."""
+        unseen: dict[UUID, str] = {}
+        found = [guest for guest in self.list_seen_guests(unseen) if guest.uuid == guest_uuid]
+        hosts = {host.uuid for host in self._records.directory.hosts()}
+        for uuid, reason in unseen.items():
+            if uuid == guest_uuid or uuid in hosts:
+                raise DriverError("look", ANY_HOST, reason, transient=True)
+        return found
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -792,6 +817,7 @@ def _read(row: dict[str, Any]) -> _Instance:
         node=row["pnode"],
         secondary=next(iter(row["snodes"]), None),
         runs=bool(row["oper_state"]),
+        is_seen=row["oper_state"] is not None,
         wanted=row["admin_state"] == "up",
         vcpus=int(row["beparams"]["vcpus"]),
         memory=int(row["beparams"]["maxmem"]),

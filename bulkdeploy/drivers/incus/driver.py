@@ -533,18 +533,64 @@ class IncusDriver(HypervisorDriver):
             for volume in call.volumes("list", pool):
                 yield volume.uuid, volume.pool_uuid, volume.size_bytes
 
-    def _instances(self, step: str, timeout_s: float, *, whole: bool = False) -> list[Instance]:
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """See HypervisorDriver."""
+        call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        addresses = self._records.directory.hosts()
+        try:
+            hosts = {call.target(member_of(host)): host.uuid for host in addresses}
+            silent = call.silent_members("list", hosts)
+            unseen.update((hosts[member], reason) for member, reason in silent.items())
+            for one in self._instances("list", LOOK_SECONDS, unseen=unseen):
+                if one.member not in hosts or one.member in silent:
+                    continue
+                if not one.is_seen:
+                    unseen[one.uuid] = f"Incus does not know its state ({one.status})"
+                elif one.runs or not one.is_gated:
+                    yield one.guest(hosts[one.member])
+        except DriverError as error:
+            unseen.update((host.uuid, str(error)) for host in addresses)
+
+    def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver: a silent member may have volumes of each pool."""
+        call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        pools = self._records.directory.pools()
+        try:
+            silent = call.silent_members(
+                "list", {call.target(member_of(host)) for host in self._records.directory.hosts()}
+            )
+            names = dict[UUID, str]()
+            instances = self._instances("list", LOOK_SECONDS, unseen=names)
+            for reason in (*silent.values(), *names.values()):
+                unseen.update((pool.uuid, reason) for pool in pools)
+            for one in instances:
+                if one.root is not None:
+                    yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
+            for pool in sorted({self._incus_pool(pool) for pool in pools}):
+                for volume in call.volumes("list", pool):
+                    yield volume.uuid, volume.pool_uuid, volume.size_bytes
+        except DriverError as error:
+            unseen.update((pool.uuid, str(error)) for pool in pools)
+
+    def _instances(
+        self, step: str, timeout_s: float, *, whole: bool = False, unseen: dict[UUID, str] | None = None
+    ) -> list[Instance]:
         """Return our instances. Of those of a member that just fell silent Incus tells the names alone.
+
+        Such instances are left out, and added to ``unseen`` by their guest.
 
         Raises:
             DriverError: no answer; or ``whole`` is true and the list would lack such instances.
         """
         call = _Call(self, None, UUID(int=0), 0, timeout_s)
         rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
-        for row in rows if whole else ():
-            if row["status"] in UNSEEN and guest_of(row["name"]) is not None:
+        for row in rows if whole or unseen is not None else ():
+            guest_uuid = guest_of(row["name"]) if row["status"] in UNSEEN else None
+            if guest_uuid is not None:
                 reason = f"instance {row['name']} is not seen: its member does not answer"
-                raise DriverError(step, row.get("location") or ANY_HOST, reason, transient=True)
+                if unseen is None:
+                    raise DriverError(step, row.get("location") or ANY_HOST, reason, transient=True)
+                unseen[guest_uuid] = reason
         return [one for row in rows if (one := _read(step, call.host_name, row)) is not None]
 
     # Pools
@@ -657,13 +703,19 @@ class _Call(FencedCall):
         Raises:
             DriverError: a member is silent, so that a list would not be whole.
         """
+        for member, reason in self.silent_members(step, names).items():
+            raise DriverError(step, member, reason, transient=True)
+
+    def silent_members(self, step: str, names: Collection[str | None]) -> dict[str, str]:
+        """Return those of these members that are not online, each with the reason why a list lacks what it has."""
         if not set(names) - {None}:
-            return
+            return {}
         members = self.send(step, "GET", path_of("cluster", "members"), recursion=1).value or ()
-        for member in members:
-            if member["server_name"] in names and member["status"] != "Online":
-                reason = f"member {member['server_name']} is {member['status']}: what it has is unknown"
-                raise DriverError(step, member["server_name"], reason, transient=True)
+        return {
+            name: f"member {name} is {member['status']}: what it has is unknown"
+            for member in members
+            if (name := member["server_name"]) in names and member["status"] != "Online"
+        }
 
     def server(self) -> dict[str, Any]:
         """What the server says of itself."""

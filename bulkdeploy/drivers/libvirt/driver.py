@@ -28,6 +28,7 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     StaleFence,
     VolumeSpec,
+    call_each,
 )
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -516,6 +517,16 @@ class LibvirtDriver(HypervisorDriver):
 
         yield from _each(self._records.directory.hosts(), listed)
 
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """See HypervisorDriver."""
+        hosts = self._records.directory.hosts()
+        found = call_each(hosts, lambda host: self._links.run("list", host, Deadline(LISTING_S), _list_guests))
+        for host, guests in zip(hosts, found, strict=True):
+            if isinstance(guests, DriverError):
+                unseen[host.uuid] = str(guests)
+            else:
+                yield from guests
+
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
         """See HypervisorDriver. Of a nic that was plugged into a running guest, the network is not known."""
         wanted: dict[UUID, set[UUID]] = {}
@@ -530,18 +541,27 @@ class LibvirtDriver(HypervisorDriver):
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
+        yield from _each(self._usable_pools(), self._volumes_of_pool)
 
-        def listed(pool: Pool) -> list[tuple[UUID, UUID, int]]:
-            def volumes(call: HostCall) -> list[tuple[UUID, UUID, int]]:
-                return [(uuid, pool.uuid, size) for uuid, size in self._calls.pool(call, pool.uuid).volumes()]
+    def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver."""
+        pools = self._usable_pools()
+        for pool, volumes in zip(pools, call_each(pools, self._volumes_of_pool), strict=True):
+            if isinstance(volumes, DriverError):
+                unseen[pool.uuid] = str(volumes)
+            else:
+                yield from volumes
 
-            deadline = Deadline(LISTING_S)
-            return in_time(
-                "list", ANY_HOST, deadline, lambda: self._calls.at_any_host("list", pool.uuid, deadline, volumes)
-            )
+    def _usable_pools(self) -> list[Pool]:
+        return [pool for pool in self._records.directory.pools() if _is_usable(pool, self._options)]
 
-        yield from _each(
-            [pool for pool in self._records.directory.pools() if _is_usable(pool, self._options)], listed
+    def _volumes_of_pool(self, pool: Pool) -> list[tuple[UUID, UUID, int]]:
+        def volumes(call: HostCall) -> list[tuple[UUID, UUID, int]]:
+            return [(uuid, pool.uuid, size) for uuid, size in self._calls.pool(call, pool.uuid).volumes()]
+
+        deadline = Deadline(LISTING_S)
+        return in_time(
+            "list", ANY_HOST, deadline, lambda: self._calls.at_any_host("list", pool.uuid, deadline, volumes)
         )
 
     # What these share

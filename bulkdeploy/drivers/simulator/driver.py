@@ -351,6 +351,15 @@ class SimulatorDriver(BatchDriver):
         for row in self._link.pages(f"{GUESTS} AND uuid > %s ORDER BY uuid LIMIT %s"):
             yield _guest(row)
 
+    def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
+        """See HypervisorDriver: guests of hosts that are off or cut off are not seen."""
+        query = "SELECT uuid, name FROM simulator.hosts WHERE is_off OR is_cut_off"
+        rows = self._link.request("list", ANY_HOST, lambda link: link.execute(query).fetchall())
+        unseen.update((uuid, f"host {name} does not answer") for uuid, name in rows)
+        for guest in self.list_guests():
+            if guest.host_uuid not in unseen:
+                yield guest
+
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
         """See HypervisorDriver. Guests that were running when it learnt to keep nics are left out."""
         query = (

@@ -6,6 +6,7 @@ It is made, changed and removed by what calls use.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from bulkdeploy.declare.noun import Noun
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.dry_run import run_or_try
+from bulkdeploy.manage.upstream.needed_drivers import is_driven_by_cloudstack, require_drivers
 from bulkdeploy.manage.upstream.nouns import ADOPTED, nouns_of_imports
 from bulkdeploy.manage.upstream.reading import VIRTUAL_MACHINES as VMS
 from bulkdeploy.manage.upstream.reading import VOLUMES, Rows, Upstream
@@ -77,7 +79,7 @@ def import_cloudstack(
 
     Raises:
         CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
-        InvalidParameter: it has no such zone.
+        InvalidParameter: it has no such zone, or the settings name another driver for a hypervisor type of its.
     """
     reading = read_upstream(system, Upstream(client, zones))
     return run_or_try(system.engine, lambda connection: write_reading(connection, system, reading), dry_run=dry_run)
@@ -96,10 +98,12 @@ def read_upstream(system: System, upstream: Upstream) -> Reading:
 
     Raises:
         CallRefused, NotAnswered: see the client.
+        InvalidParameter: the settings do not name the cloudstack driver for the hypervisor types that were read.
     """
     with read_only(system.engine) as connection:
         began = database_time(connection)
     upstream.read()
+    require_drivers(system, upstream.rows.get("listClusters", ()))
     return Reading(upstream, began)
 
 
@@ -154,7 +158,14 @@ class _Import:
                 ),
                 is_all=wanted is None,
             )
-            self._add_vms(follow_virtual_machines(self._connection, self._caller, machines, self._began))
+            learnt = follow_virtual_machines(
+                self._connection,
+                self._caller,
+                machines,
+                self._began,
+                partial(is_driven_by_cloudstack, self._system),
+            )
+            self._add_vms(learnt)
         self._remove(nouns)
         remember_learnt(self._connection, self._refs(entries))
         self._report.left_out += problems.texts()

@@ -58,6 +58,7 @@ def nouns_of_imports() -> Mapping[str, Noun]:
         "storagepools": _pools(known["storagepools"]),
         "poolfactors": replace(known["configuration"], section="poolfactors"),
         "accountlimits": replace(known["limits"], section="accountlimits"),
+        "projectlimits": replace(known["limits"], section="projectlimits"),
     }
     return {section: {**known, **own}[section] for section in SECTIONS}
 
@@ -66,7 +67,7 @@ SECTIONS = (
     *("domains", "roles", "accounts", "users", "projects", "zones", "physicalnetworks", "pods", "clusters"),
     *("configuration", "serviceofferings", "diskofferings", "networkofferings", "templates", "isos"),
     *("securitygroups", "ingressrules", "egressrules", "affinitygroups", "networks", "vlanipranges", "hosts"),
-    *("storagepools", "poolfactors", "limits", "accountlimits"),
+    *("storagepools", "poolfactors", "limits", "accountlimits", "projectlimits"),
 )
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from bulkdeploy.cloudstack.client import Row
+from bulkdeploy.cloudstack.host_capacity import cores_of, memory_mib_of, overcommit_of
+from bulkdeploy.declare.value_rules import UNLIMITED as NO_LIMIT
 
 Texts: TypeAlias = dict[str, Any]
 """Values of an entry: texts, lists of texts, or mappings of texts."""
-
-MIB, GIB = 1 << 20, 1 << 30
 
 
 class NotRepresented(Exception):
@@ -123,8 +123,13 @@ def _pods(row: Row, _: Rows) -> Iterator[Texts]:
 
 def _clusters(row: Row, _: Rows) -> Iterator[Texts]:
     entry = taken(row, "zoneid", "podid", "clustertype", "allocationstate", "managedstate", clustername="name")
-    entry["hypervisor"] = HYPERVISORS.get(str(row["hypervisortype"]).lower(), str(row["hypervisortype"]))
+    entry["hypervisor"] = hypervisor_of(row, "hypervisortype")
     yield entry
+
+
+def hypervisor_of(row: Row, field_name: str = "hypervisor") -> str:
+    """Return the hypervisor type of a row, spelled as parameters of calls spell it."""
+    return HYPERVISORS.get(str(row[field_name]).lower(), str(row[field_name]))
 
 
 HYPERVISORS = {
@@ -142,15 +147,16 @@ def _overcommit(row: Row, _: Rows) -> Iterator[Texts]:
             yield {"name": name, "value": str(float(row[field_name])), "clusterid": str(row["id"])}
 
 
-def _hosts(row: Row, _: Rows) -> Iterator[Texts]:
+def _hosts(row: Row, rows: Rows) -> Iterator[Texts]:
+    cpu_factor, memory_factor = overcommit_of(row, rows["listClusters"])
     entry = taken(row, "name", "zoneid", "podid", "clusterid", "ipaddress", "hypervisorversion", "hosttags")
     entry |= {
-        "hypervisor": HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"])),
+        "hypervisor": hypervisor_of(row),
         "url": f"cloudstack://{row['id']}",
         "cpusockets": str(row.get("cpusockets") or 1),
-        "cpucores": str(row["cpunumber"]),
+        "cpucores": str(cores_of(row, cpu_factor)),
         "cpumhz": str(row["cpuspeed"]),
-        "memorymib": str(int(row["memorytotal"]) // MIB),
+        "memorymib": str(memory_mib_of(row, memory_factor)),
         "state": "Up" if row.get("state") == "Up" else str(row.get("state") or "Down"),
         "resourcestate": str(row.get("resourcestate") or "Enabled"),
     }
@@ -168,7 +174,7 @@ def _pools(row: Row, rows: Rows) -> Iterator[Texts]:
         entry["hostid"] = str(of_host[0]["id"])
     entry |= {"server": str(row.get("ipaddress") or ""), "capacitybytes": str(int(row["disksizetotal"]))}
     if row.get("hypervisor"):
-        entry["hypervisor"] = HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"]))
+        entry["hypervisor"] = hypervisor_of(row)
     yield entry
 
 
@@ -342,20 +348,44 @@ def _affinity_groups(row: Row, _: Rows) -> Iterator[Texts]:
     yield {**taken(row, "name", "type", "description"), **owner(row)}
 
 
-def _limits(of_domains: bool) -> Callable[[Row, Rows], Iterator[Texts]]:
+UNLIMITED = "Unlimited"
+UNITS = {"memory": " MiB", "primary_storage": " GiB", "secondary_storage": " GiB"}
+
+
+def _limits(holder: Callable[[Row], Texts]) -> Callable[[Row, Rows], Iterator[Texts]]:
     def entries(row: Row, _: Rows) -> Iterator[Texts]:
+        if _is_never_limited(row):
+            return
         for field_name, resource in LIMITS.items():
             value = row.get(f"{field_name}limit")
-            if value in (None, "", "Unlimited") or int(value) < 0:
+            if value in (None, ""):
                 continue
-            unit = {"memory": " MiB", "primary_storage": " GiB", "secondary_storage": " GiB"}.get(resource, "")
-            entry = {"resourcetype": resource, "max": f"{value}{unit}"}
-            if of_domains:
-                yield {**entry, "domainid": str(row["id"])}
-            else:
-                yield {**entry, "account": str(row["name"]), "domainid": str(row["domainid"])}
+            is_unlimited = value == UNLIMITED or int(value) < 0
+            most = NO_LIMIT if is_unlimited else f"{value}{UNITS.get(resource, '')}"
+            yield {"resourcetype": resource, "max": most, **holder(row)}
 
     return entries
+
+
+def _is_never_limited(row: Row) -> bool:
+    """Return whether a row is of the ROOT domain or of a root admin account: these have no limits here either."""
+    is_root_domain = "accounttype" not in row and row.get("path") == "ROOT"
+    return is_root_domain or str(row.get("accounttype")) == ROOT_ADMIN
+
+
+ROOT_ADMIN = "1"
+
+
+def _as_domain(row: Row) -> Texts:
+    return {"domainid": str(row["id"])}
+
+
+def _as_account(row: Row) -> Texts:
+    return {"account": str(row["name"]), "domainid": str(row["domainid"])}
+
+
+def _as_project(row: Row) -> Texts:
+    return {"projectid": str(row["id"])}
 
 
 LIMITS = {
@@ -398,7 +428,8 @@ SOURCES = (
     Source("hosts", "listHosts", _hosts, {"type": "Routing"}),
     Source("storagepools", "listStoragePools", _pools),
     Source("poolfactors", "listStoragePools", _pool_factors),
-    Source("limits", "listDomains", _limits(True), OWNED),
-    Source("accountlimits", "listAccounts", _limits(False), OWNED),
+    Source("limits", "listDomains", _limits(_as_domain), OWNED),
+    Source("accountlimits", "listAccounts", _limits(_as_account), OWNED),
+    Source("projectlimits", "listProjects", _limits(_as_project), OWNED),
 )
 """In the order in which things are made: what is named comes before what names it."""

@@ -6,7 +6,7 @@ from uuid import UUID
 from bulkdeploy.cloudstack.client import Row
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.manage.upstream.reading import Rows
-from bulkdeploy.manage.upstream.sections import HYPERVISORS
+from bulkdeploy.manage.upstream.sections import hypervisor_of
 from bulkdeploy.services.virtual_machines.learnt_vms import (
     LearntMachines,
     LearntNic,
@@ -61,7 +61,7 @@ def _vm(row: Row) -> LearntVm:
         owner=_owner(row),
         zone=str(row["zoneid"]),
         host=str(UUID(str(row["hostid"]))) if row.get("hostid") else None,
-        hypervisor=HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"])),
+        hypervisor=hypervisor_of(row),
         offering=str(row["serviceofferingid"]),
         offering_name=str(row.get("serviceofferingname") or row["serviceofferingid"]),
         template=str(row.get("templateid") or row.get("isoid") or NO_TEMPLATE),

@@ -46,6 +46,7 @@ from bulkdeploy.services.abilities import (
     require_ability,
     require_device_parameters,
     require_driver,
+    require_driver_of_cloud,
 )
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
 from bulkdeploy.services.deployments.deployment_checks import KnownSpecs, check_deployments
@@ -251,7 +252,7 @@ def _checked(
     for number, call in enumerate(calls):
         with refusals.of(number):
             specs = check_deployments(connection, configuration, call.origin.caller, call.batch, known)
-            _check_drivers(system, specs)
+            _check_drivers(connection, system, specs)
             needs = [placement_need(configuration, spec) for spec in specs]
             every.append(_Deploying(call, Wanted.of(call.batch, specs, needs)))
     refusals.check()
@@ -337,10 +338,13 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
-def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
+def _check_drivers(connection: Connection, system: System, specs: Sequence[DeploySpec]) -> None:
     """Every hypervisor has a driver, and one that knows all that guests shall have."""
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
+        require_driver_of_cloud(
+            connection, system.drivers, spec.zone.id, spec.hypervisor, *_chosen_by(spec.request)
+        )
         if len(spec.disks) > 1:
             data_disk = _data_disk_of(spec.request)
             require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)

@@ -90,7 +90,7 @@ def change_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address
     """
     held, vm, _, network = _lock(connection, caller, "nicid", nic, nic.id, {VmState.STOPPED})
     address = _take(connection, vm, network, nic, ip_address)
-    store.change_address(connection, held, address)
+    store.change_address(connection, held, address, is_requested=ip_address is not None)
     text = f"gave nic {nic.uuid} of Vm {vm.name} the address {address.ip}"
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
     return done(connection, caller, of_vm, EventType.NIC_UPDATE, f"{COMMANDS}.UpdateVmNicIpCmd", text)

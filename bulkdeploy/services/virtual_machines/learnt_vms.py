@@ -3,7 +3,7 @@
 They were placed there: no plan, no limit and no driver has a say, and capacity is booked as it is used.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import IPv4Address
@@ -23,6 +23,11 @@ from bulkdeploy.store.ledger.ledger import release_hosts_of, release_pools_of
 from bulkdeploy.store.ledger.release import release_vms
 from bulkdeploy.store.ledger.seen_claims import book_hosts, book_pools
 from bulkdeploy.store.live_rows import change_rows
+from bulkdeploy.store.networks.given_addresses import (
+    GivenAddress,
+    free_given_addresses,
+    write_given_addresses,
+)
 from bulkdeploy.store.virtual_machines import learnt_vms as store
 
 Row = Mapping[str, Any]
@@ -122,7 +127,11 @@ class Learnt:
 
 
 def follow_virtual_machines(
-    connection: Connection, caller: Caller, machines: LearntMachines, read: datetime
+    connection: Connection,
+    caller: Caller,
+    machines: LearntMachines,
+    read: datetime,
+    is_of_cloud: Callable[[str], bool],
 ) -> Learnt:
     """Make true here what another cloud says of its VMs, with volumes and nics.
 
@@ -133,13 +142,22 @@ def follow_virtual_machines(
         caller: in whose name.
         machines: what it says.
         read: when the reading of it began, by the database's clock.
+        is_of_cloud: whether VMs of a hypervisor type are made there; then that cloud decides on their addresses.
     """
-    return _Following(connection, caller, machines, read).run()
+    return _Following(connection, caller, machines, read, is_of_cloud).run()
 
 
 class _Following:
-    def __init__(self, connection: Connection, caller: Caller, machines: LearntMachines, read: datetime) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        caller: Caller,
+        machines: LearntMachines,
+        read: datetime,
+        is_of_cloud: Callable[[str], bool],
+    ) -> None:
         self._connection, self._caller, self._machines = connection, caller, machines
+        self._is_of_cloud = is_of_cloud
         self._learnt = Learnt()
         self._ids = store.ids_by_uuid(connection)
         self._accounts = store.accounts_by_name(connection)
@@ -382,10 +400,13 @@ class _Following:
         ranges = _Ranges(store.ranges_of_networks(self._connection))
         held = {(row["network_id"], row["vm_name"]) for row in there.values() if row["vm_name"] is not None}
         new: list[dict[str, Any]] = []
+        changed: list[GivenAddress] = []
         seen: set[UUID] = set()
         gone: list[int] = []
         learnt: set[int] = set()
         for vm in self._machines.vms:
+            if self._is_ours(vm.uuid) and vm.uuid not in self._busy:
+                changed += self._addresses_of_ours(vm, there)
             if not self._is_followed(vm.uuid):
                 continue
             learnt.add(self._vms[vm.uuid]["id"])
@@ -394,20 +415,39 @@ class _Following:
                 row = there.get(nic.uuid)
                 if columns is None:
                     continue
-                seen.add(nic.uuid)
-                if row is None:
+                if row is None or row["network_id"] != columns["network_id"]:
                     new.append(columns)
-                elif _different({name: columns[name] for name in ADDRESSED}, row):
-                    gone.append(row["id"])
-                    self._learnt.left_out.append(
-                        f"nics {nic.uuid}: it has another address; the next import takes it"
-                    )
+                    continue
+                seen.add(nic.uuid)
+                if _different({name: columns[name] for name in ADDRESSED}, row):
+                    changed.append(_given(columns, row["id"]))
         gone += [row["id"] for uuid, row in there.items() if uuid not in seen and row["vm_id"] in learnt]
         store.remove_nics(self._connection, gone)
-        store.insert_many(self._connection, Entity.NIC, new)
-        store.forget_released(
-            self._connection, [(row["ip_range_id"], row["ip_address"]) for row in new if row["ip_range_id"]]
+        kept = free_given_addresses(
+            self._connection, [*(_given(columns, None) for columns in new), *changed], self._is_of_cloud
         )
+        outside = {(one.network_id, one.ip) for one in kept}
+        for columns in new:
+            if (columns["network_id"], columns["ip_address"]) in outside:
+                columns |= {"ip_address": None, "ip_range_id": None}
+        write_given_addresses(self._connection, changed, self._is_of_cloud)
+        store.insert_many(self._connection, Entity.NIC, new)
+        self._learnt.left_out += [
+            f"nics: VM {one.vm_name}, which is not a VM of the other cloud, has the address {one.ip}, too"
+            for one in kept
+        ]
+
+    def _addresses_of_ours(self, vm: LearntVm, there: Mapping[UUID, dict[str, Any]]) -> Iterator[GivenAddress]:
+        """Yield what the other cloud gave to the nics of a VM that we had made there, where rows say otherwise."""
+        vm_id = self._vms[vm.uuid]["id"]
+        rows = sorted((row for row in there.values() if row["vm_id"] == vm_id), key=lambda row: row["device_id"])
+        for nic in sorted(vm.nics, key=lambda one: one.device):
+            network_id = self._ids["networks"].get(nic.network)
+            row = next((row for row in rows if row["network_id"] == network_id), None)
+            if row is not None:
+                rows.remove(row)
+                if (row["ip_address"], row["mac_address"]) != (nic.ip, nic.mac):
+                    yield GivenAddress(row["id"], row["network_id"], nic.mac, nic.ip, nic.gateway, nic.netmask)
 
     def _nic(
         self, vm: LearntVm, nic: LearntNic, ranges: "_Ranges", held: set[tuple[int, str]]
@@ -491,8 +531,19 @@ WHEREABOUTS = ("state", "host_id", "cluster_id", "pod_id")
 CLAIMED = frozenset({"host_id", "cpu_number", "cpu_mhz", "memory_mib", "account_id"})
 """What a claim is made of."""
 
-ADDRESSED = ("network_id", "ip_address", "mac_address")
-"""What makes a nic another one."""
+ADDRESSED = ("ip_address", "mac_address")
+"""Columns of nics that the other cloud may change."""
+
+
+def _given(columns: Mapping[str, Any], nic_id: int | None) -> GivenAddress:
+    return GivenAddress(
+        nic_id,
+        columns["network_id"],
+        columns["mac_address"],
+        columns["ip_address"],
+        columns["gateway"],
+        columns["netmask"],
+    )
 
 
 class _Ranges:

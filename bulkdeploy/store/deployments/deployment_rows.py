@@ -311,7 +311,8 @@ def _nics(part: NewPart, macs: Iterator[str]) -> Iterator[tuple[int, dict[str, o
     spec, new = part.spec, part.new
     is_given = spec.request.has_given_names
     for position, network in enumerate(spec.networks):
-        taken, mac = part.addresses[position], spec.request.nic_in(position, network.id).mac_address
+        taken, requested = part.addresses[position], spec.request.nic_in(position, network.id)
+        mac = requested.mac_address
         yield (
             new.count,
             {
@@ -326,6 +327,8 @@ def _nics(part: NewPart, macs: Iterator[str]) -> Iterator[tuple[int, dict[str, o
                 "device_id": position,
                 "is_default": position == 0,
                 "vm_name": PerRow([name.lower() for name in new.names]) if is_given else None,
+                "has_requested_ip": requested.ip_address is not None,
+                "has_requested_mac": mac is not None,
             },
         )
 

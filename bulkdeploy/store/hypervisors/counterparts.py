@@ -1,10 +1,13 @@
 """What a cloud behind this one was told to make for VMs and volumes, by attempts; rows stay for ever."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.addresses import GivenNic
+from bulkdeploy.store.networks.given_addresses import GivenAddress, nics_of, write_given_addresses
 
 _FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")
 
@@ -34,6 +37,23 @@ _SPEND = text(
 def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
     """The next attempt counts, and knows no root volume yet; nothing happens where a later one counts."""
     connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
+
+
+def write_addresses(
+    connection: Connection, uuid: UUID, given: Sequence[GivenNic], is_of_cloud: Callable[[str], bool]
+) -> None:
+    """Write what the cloud gave to the nics of a VM; of several nics in a network the first gets the first."""
+    rows = list(nics_of(connection, uuid))
+    addresses: list[GivenAddress] = []
+    for one in given:
+        row = next((row for row in rows if row.network_uuid == one.network_uuid), None)
+        if row is not None:
+            rows.remove(row)
+            if (row.ip, row.mac) != (one.ip_address, one.mac_address):
+                addresses.append(
+                    GivenAddress(row.id, row.network_id, one.mac_address, one.ip_address, one.gateway, one.netmask)
+                )
+    write_given_addresses(connection, addresses, is_of_cloud)
 
 
 _OF_ROOT = text("SELECT uuid FROM counterparts WHERE root_uuid = :root")

@@ -76,8 +76,11 @@ def insert_nic(
     mac: str,
     device_id: int,
     default: bool,
+    *,
+    has_requested_ip: bool = False,
+    has_requested_mac: bool = False,
 ) -> Row[Any]:
-    """Write a nic; its internal id and its uuid."""
+    """Write a nic; its internal id and its uuid. The last two say whether a caller named its addresses."""
     made = insert(nics).values(
         vm_id=vm_id,
         network_id=network_id,
@@ -88,6 +91,8 @@ def insert_nic(
         mac_address=mac,
         device_id=device_id,
         is_default=default,
+        has_requested_ip=has_requested_ip,
+        has_requested_mac=has_requested_mac,
         vm_name=select(func.lower(virtual_machines.c.name)).where(virtual_machines.c.id == vm_id).scalar_subquery(),
     )
     return connection.execute(made.returning(nics.c.id, nics.c.uuid)).one()

@@ -41,13 +41,14 @@ def delete_secondary_ip(connection: Connection, ip: Row[Any]) -> None:
     give_back(connection, ip.ip_range_id, str(ip.ip_address))
 
 
-def change_address(connection: Connection, nic: Row[Any], address: Address) -> None:
-    """Give a nic another first address, and its old one back."""
+def change_address(connection: Connection, nic: Row[Any], address: Address, *, is_requested: bool) -> None:
+    """Give a nic another first address, and its old one back; ``is_requested``: a caller named the new one."""
     values = {
         "ip_range_id": address.range_id,
         "ip_address": address.ip,
         "gateway": address.gateway,
         "netmask": address.netmask,
+        "has_requested_ip": is_requested,
     }
     connection.execute(update(nics).where(nics.c.id == nic.id).values(**values))
     if nic.ip_address is not None:

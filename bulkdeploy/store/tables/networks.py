@@ -199,6 +199,20 @@ nics = Table(
         comment="its VM's name in lower case, which no other VM gets in the network;"
         " NULL: a generated name, or the VM is destroyed",
     ),
+    Column(
+        "has_requested_ip",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="a caller named ip_address",
+    ),
+    Column(
+        "has_requested_mac",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="a caller named mac_address",
+    ),
     created(),
     removed(),
     # One live nic per device of a VM; not partial, so that a VM's nics are found by it whatever the planner knows.

@@ -39,7 +39,8 @@ _VOLUMES = text(
 
 _NICS = text(
     "SELECT n.vm_id, n.uuid, n.mac_address, host(n.ip_address) AS ip_address, w.uuid AS network_uuid,"
-    " coalesce(r.vlan, w.vlan) AS vlan, n.netmask, n.gateway, n.is_default, w.private_mtu AS mtu,"
+    " coalesce(r.vlan, w.vlan) AS vlan, n.netmask, n.gateway, n.is_default, n.has_requested_ip,"
+    " n.has_requested_mac, w.private_mtu AS mtu,"
     " array_remove(ARRAY[coalesce(w.dns1, z.dns1), CASE WHEN w.dns1 IS NULL THEN z.dns2 ELSE w.dns2 END], NULL)"
     "   AS dns, y.labels ->> (lower(v.hypervisor) || 'networklabel') AS label"
     " FROM nics n JOIN networks w ON w.id = n.network_id JOIN zones z ON z.id = w.zone_id"

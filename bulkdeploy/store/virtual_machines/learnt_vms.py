@@ -182,18 +182,6 @@ def write_memberships(
             copy_rows(connection, table, len(rows), columns_from(rows))
 
 
-def forget_released(connection: Connection, addresses: Sequence[tuple[int, str]]) -> None:
-    """These addresses (of a range) are not free."""
-    if addresses:
-        connection.execute(
-            text(
-                "DELETE FROM released_addresses r USING unnest(CAST(:ranges AS bigint[]), CAST(:ips AS inet[]))"
-                " AS t(range_id, ip) WHERE r.ip_range_id = t.range_id AND r.ip_address = t.ip"
-            ),
-            {"ranges": [one for one, _ in addresses], "ips": [ip for _, ip in addresses]},
-        )
-
-
 def remove_nics(connection: Connection, nic_ids: Sequence[int]) -> None:
     """Remove nics; their addresses are free."""
     if not nic_ids:

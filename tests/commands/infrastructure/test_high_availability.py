@@ -183,8 +183,9 @@ def test_a_fenced_host_stays_down_until_it_is_taken_back(
 def test_without_a_fence_guests_may_run_twice(fleet: Fleet, client: ApiClient, host: str, watch: HostWatch) -> None:
     """A host that was only cut off runs its guests on, and they write the disks of those started elsewhere.
 
-    The driver cannot fence, so the call is refused without ``force``; who gives it without knowing that the host is
-    off gets a split brain, which the audit names. Where the driver fences there is none.
+    The driver cannot fence, so the call is refused without ``force``. A caller who gives it while the
+    host runs on gets a split brain, which the audit names once the host answers again. A driver that fences
+    prevents that.
     """
     fall_silent(fleet, watch, "a-1-1")
     failure = refused(client, "evacuateHost", id=host)
@@ -193,6 +194,7 @@ def test_without_a_fence_guests_may_run_twice(fleet: Fleet, client: ApiClient, h
     running = sorted(guest.uuid for guest in fleet.driver.list_guests())
     vms = sorted(vm.uuid for vm in fleet.vms())
     assert (len(vms), running) == (VMS, sorted(2 * vms))
+    join_again(fleet.control, "a-1-1")
     breaches = [text for finding in audit(fleet.engine, [fleet.driver]) for text in finding.breaches]
     assert all(any(str(uuid) in text for text in breaches) for uuid in vms)
     row = fleet.zone.rows("SELECT uuid, name, ip_address, hypervisor FROM hosts WHERE name = 'a-1-1'")[0]

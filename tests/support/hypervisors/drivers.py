@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
@@ -48,3 +49,13 @@ SIMULATED = Drivers(
     }
 )
 """Every hypervisor type has a driver that can do everything, behind which there is none."""
+
+
+OF_CLOUDSTACK = Drivers(
+    {
+        DEFAULT: ConfiguredDriver(
+            "cloudstack", CloudStackDriver.abilities, lambda: cast("HypervisorDriver", _Nowhere())
+        )
+    }
+)
+"""Every hypervisor type is driven through a CloudStack, behind which there is none."""

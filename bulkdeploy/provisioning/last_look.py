@@ -1,0 +1,36 @@
+"""The last look of a job that fails and does not know whether its guest runs: the hypervisor is asked once more."""
+
+from dataclasses import replace
+
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.provisioning.assignment import Assignment, Work, read_assignment
+from bulkdeploy.provisioning.driver_calls import DriverCalls
+from bulkdeploy.provisioning.outcome import Failed, Outcome
+from bulkdeploy.provisioning.starting import RUNNING
+from bulkdeploy.provisioning.stopping import MAY_STILL_RUN, STOPPED
+from bulkdeploy.store.database.engine import read_only
+
+
+def with_seen_state(engine: Engine, calls: DriverCalls, work: Work, outcome: Outcome) -> Outcome:
+    """Return the outcome; if it would leave the VM Unknown, with the state that the hypervisor reports.
+
+    The VM stays Unknown, and keeps what it holds, if the hypervisor cannot tell, or has a guest that does not run:
+    an earlier call may still start such a guest.
+
+    Raises:
+        LeaseLost: the hypervisor has seen a newer lease of this VM.
+    """
+    if not isinstance(outcome, Failed) or outcome.final != MAY_STILL_RUN or not isinstance(work, Assignment):
+        return outcome
+    with read_only(engine) as connection:
+        now = read_assignment(connection, work.job)
+    if now.host is None or now.host_is_off:
+        return outcome
+    seen = calls.look(now, now.host)
+    if seen is PowerState.RUNNING:
+        return replace(outcome, final=RUNNING, text=f"{outcome.text}. Its guest runs on host {now.host.name}")
+    if seen is None:
+        return replace(outcome, final=STOPPED, text=f"{outcome.text}. Its guest is not on host {now.host.name}")
+    return outcome
