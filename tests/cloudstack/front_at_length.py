@@ -188,6 +188,8 @@ def test_both_sides_die_and_what_is_between_them_breaks(
     Meanwhile connections break. Every VM is made once, and the front's picture equals what is there.
     """
     settings, log = front_settings(front), tmp_path / "front.log"
+    for side in (front, upstream.fleet):
+        side.set_value("job.lost.worker.max", 1000)  # the test kills the worker of a job more often than 5 times
     slow_boots(upstream.fleet, 300)
     front.deploy(VMS)
     with program(settings, log, *BULKDEPLOY, "sweeper"), breaking(between):
