@@ -153,7 +153,7 @@ NOT_OF_MANY = {
     "macaddress": "each VM gets a MAC address of its own",
     "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
     "customid": NO_CUSTOM_IDS,
-    "injectedjobid": "each VM has a job of its own",
+    "customjobid": "each VM has a job of its own",
     "hostid": "many VMs are dispersed; podid or clusterid say where",
 }
 """Why the bulk call refuses what only one VM can have."""

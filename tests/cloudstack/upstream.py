@@ -257,7 +257,7 @@ class Upstream:
     # --- VMs -----------------------------------------------------------------------------------
 
     def _deployVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm_id, job_id = requested.get("customid") or str(uuid4()), requested.get("injectedjobid") or str(uuid4())
+        vm_id, job_id = requested.get("customid") or str(uuid4()), requested.get("customjobid") or str(uuid4())
         for one in (vm_id, job_id):
             if one in self._used:
                 raise Refusal(431, f"UUID: {one} already exists so can't create/update with custom id")

@@ -837,7 +837,7 @@ class _Start:
         guest, order = self._guest, self._order
         parameters = {
             "customid": self._call.vm_id,
-            "injectedjobid": job_id_of(self._call.vm_id),
+            "customjobid": job_id_of(self._call.vm_id),
             "zoneid": str(order.zone_uuid),
             "serviceofferingid": str(order.offering_uuid),
             "templateid": str(order.template_uuid),
