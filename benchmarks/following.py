@@ -41,7 +41,7 @@ def main() -> None:
         try:
             assert cloud.stdout is not None
             url = f"http://127.0.0.1:{cloud.stdout.readline().strip()}/client/api"
-            settings = prepared(servers.settings("followed"))
+            settings = prepared(servers.settings("followed"), url)
             zone = BenchmarkZone(settings, build_engine(settings), servers)
             with zone.programs:
                 follower = start(zone, url, servers.directory)

@@ -35,7 +35,7 @@ def main() -> None:
     with ground() as servers, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cloud:
         assert cloud.stdout is not None
         url = f"http://127.0.0.1:{cloud.stdout.readline().strip()}/client/api"
-        system = build_system(prepared(servers.settings("imported")))
+        system = build_system(prepared(servers.settings("imported"), url))
         try:
             for name in ("first import", "import of nothing new"):
                 print(json.dumps({"name": name, "hosts": hosts, "vms": vms, **measured(system, url)}), flush=True)
@@ -49,14 +49,15 @@ def main() -> None:
             cloud.terminate()
 
 
-def prepared(settings: Settings) -> Settings:
-    """The settings, of a database with an installation that has nothing yet."""
+def prepared(settings: Settings, cloud: str) -> Settings:
+    """The settings, of a database with an installation that has nothing yet, before the CloudStack at a URL."""
     url = make_url(settings.require_database_url())
     admin = url.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{url.database}"'.encode())
     database.prepare(settings)
-    return settings
+    given = {"url": cloud, "apikey": "key", "secretkey": "secret"}
+    return settings.model_copy(update={"drivers": {"default": "cloudstack"}, "driver": {"cloudstack": given}})
 
 
 def measured(system: System, url: str) -> dict[str, object]:

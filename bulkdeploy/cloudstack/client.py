@@ -47,6 +47,9 @@ NOT_THERE = ("does not exist", "Unable to find")
 """In the text of a refusal of a call that names what is not there."""
 
 
+NO_RESULT = "the job failed and gave no result, as after a restart of its management server"
+
+
 class CallRefused(Exception):
     """CloudStack answered with an error.
 
@@ -241,9 +244,10 @@ class Client:
         held = result if isinstance(result, dict) else {}
         if status in (0, 1):
             return Job(status == 1, 0, "", held)
-        # A restart of the management server leaves plain text instead of an object.
+        # A restart of the management server leaves plain text, which 4.18 to 4.22 then leave out of the answer:
+        # AsyncJobManagerImpl.cleanupLeftOverJobs, ApiSerializerHelper.fromSerializedString.
         code = int(held.get("errorcode") or answer.get("jobresultcode") or 530)
-        return Job(True, code, str(held.get("errortext") or result or "the job failed and said nothing"), held)
+        return Job(True, code, str(held.get("errortext") or result or NO_RESULT), held)
 
     def close(self) -> None:
         """Give back connections."""

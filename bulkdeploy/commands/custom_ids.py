@@ -1,4 +1,4 @@
-"""Ids that root admins choose for what a call makes: ``customid``, and ``injectedjobid`` for its job.
+"""Ids that root admins choose for what a call makes: ``customid``, and ``customjobid`` for its job.
 
 A caller that never heard the answer finds what it made by them. CloudStack's rules and texts: UUIDManagerImpl.
 """
@@ -13,7 +13,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.store.entities import is_taken
 
-CUSTOM_ID, JOB_ID = "customid", "injectedjobid"
+CUSTOM_ID, JOB_ID = "customid", "customjobid"
 
 CUSTOM_ID_PARAMETER = string(
     CUSTOM_ID, "the id that it is to have, a uuid in lower case that none ever had; root admins"

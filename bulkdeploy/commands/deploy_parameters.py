@@ -39,6 +39,11 @@ from bulkdeploy.scheduling.catalog import planners
 DATA_DISK = (("diskofferingid", Entity.DISK_OFFERING), ("size", None))
 """Fields of a data disk among several: its offering, and its size in GiB where that is custom."""
 
+NUMBERED_DATA_DISK = (*DATA_DISK, ("deviceid", None), ("miniops", None), ("maxiops", None))
+"""The same, with its number in the VM. IOPS are for offerings with custom IOPS, which do not exist here."""
+
+KEYBOARDS = ("de", "de-ch", "es", "fi", "fr", "fr-be", "fr-ch", "is", "it", "jp", "nl-be", "no", "pt", "uk", "us")
+
 NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None))
 """Fields of a nic among several: its network, and the addresses that it is to have."""
 
@@ -87,7 +92,12 @@ OF_ANY_VM: tuple[Parameter, ...] = (
         "the disk offering of the root disk, instead of what the service offering says",
     ),
     mapping("datadiskofferinglist", "data disks, instead of diskofferingid: one per index", DATA_DISK),
-    mapping("datadisksdetails", "the same under its newer name; not with datadiskofferinglist", DATA_DISK),
+    mapping(
+        "datadisksdetails",
+        "the same under its newer name, with deviceid: the disk's number in the VM, from 1; not with"
+        " datadiskofferinglist. miniops and maxiops are ignored, because no disk offering has custom IOPS",
+        NUMBERED_DATA_DISK,
+    ),
     uuids(
         "securitygroupids",
         Entity.SECURITY_GROUP,
@@ -100,7 +110,8 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     mapping(
         "details",
         "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
-        " parameters that the hypervisor's driver knows, and others",
+        " parameters that the hypervisor's driver knows, and others; rootdisksize (GiB) takes precedence over the"
+        " parameter rootdisksize",
     ),
     string("templatevariant", "the variant of the template to make the VMs from", rule=VARIANT_NAME),
     boolean("forcetemplatevariant", "take a variant that the template does not declare"),
@@ -112,7 +123,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
         choices=tuple(BootType),
     ),
     string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),
-    string("keyboard", "accepted and without effect: guests have no consoles here"),
+    string("keyboard", "the keyboard's layout; has no effect on guests", choices=KEYBOARDS),
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
     deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
@@ -142,7 +153,7 @@ NOT_OF_MANY = {
     "macaddress": "each VM gets a MAC address of its own",
     "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
     "customid": NO_CUSTOM_IDS,
-    "injectedjobid": "each VM has a job of its own",
+    "customjobid": "each VM has a job of its own",
     "hostid": "many VMs are dispersed; podid or clusterid say where",
 }
 """Why the bulk call refuses what only one VM can have."""

@@ -11,7 +11,7 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.store.followed_clouds import picture_age_s
 
-NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+NOT_FINGERPRINTED = frozenset({"requesttoken", "customjobid"})
 NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
 """What a call that applies a plan may have otherwise than the dry run that showed it."""
 

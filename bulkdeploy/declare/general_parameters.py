@@ -6,7 +6,7 @@ OF_THE_PROTOCOL = frozenset(
 """Who calls what, and how it is to be answered; ``_`` keeps caches of browsers and proxies from answering."""
 
 OF_THE_SERVER = frozenset(
-    {"ctxuserid", "ctxaccountid", "ctxdetails", "ctxstarteventid", "injectedjobid", "httpmethod"}
+    {"ctxuserid", "ctxaccountid", "ctxdetails", "ctxstarteventid", "customjobid", "httpmethod"}
 )
 """What CloudStack's server adds to calls itself, and clients that replay its logs send along."""
 

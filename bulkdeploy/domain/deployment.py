@@ -18,11 +18,15 @@ from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, T
 
 @dataclass(frozen=True, slots=True)
 class NamedDisk:
-    """A disk that a call asks for by ``parameter``; ``size_gib`` where its offering is custom."""
+    """A disk that a call asks for by ``parameter``; ``size_gib`` where its offering is custom.
+
+    ``device_id`` is its number in the VM, from 1; None leaves the choice to the service.
+    """
 
     parameter: str
     offering_id: int
     size_gib: int | None = None
+    device_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class DeployRequest:
     affinity_group_ids: tuple[int, ...] | None = None
     affinity_group_names: tuple[str, ...] | None = None
     keypairs: tuple[str, ...] = ()
+    keypairs_parameter: str = "keypairs"
     user_data: str | None = None
     registered_user_data: EntityRef | None = None
     user_data_details: Mapping[str, str] = field(default_factory=dict)
@@ -305,6 +310,7 @@ class DiskSpec:
     size_bytes: int
     storage_type: StorageType
     tags: frozenset[str]
+    device_id: int = 0
     template_id: int | None = None
     disk_offering_id: int | None = None
     details: Mapping[str, str] = field(default_factory=dict, hash=False)

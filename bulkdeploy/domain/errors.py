@@ -6,6 +6,7 @@ what would be accepted; texts that clients match literally are kept to the lette
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from uuid import UUID
 
 from bulkdeploy.domain.urls import redact_url
@@ -106,17 +107,23 @@ class InvalidParameter(ParameterError):
     """A well-formed value that breaks a rule of the command (431 / 4350)."""
 
     def __init__(self, parameter: str, value: object, rule: str) -> None:
-        value = shown_value(parameter, value)
+        value = shown_value(parameter, value.value if isinstance(value, Enum) else value)
         self.parameter, self.value, self.rule = parameter, value, rule
-        super().__init__(f"Invalid value {value!r} for parameter {parameter}: {rule}")
+        missing = f"Parameter {parameter} is missing"
+        what = missing if value is None else f"Invalid value {value!r} for parameter {parameter}"
+        super().__init__(f"{what}: {rule}")
 
 
 class InvalidCombination(ParameterError):
-    """Parameters that are fine alone and not together (431 / 4350)."""
+    """Parameters that are fine alone and not together (431 / 4350).
+
+    The text names the parameters if ``rule`` names none of them.
+    """
 
     def __init__(self, parameters: Sequence[str], rule: str) -> None:
         self.parameters, self.rule = tuple(parameters), rule
-        super().__init__(rule)
+        names = ", ".join(self.parameters)
+        super().__init__(rule if any(name in rule for name in parameters) else f"{rule} (parameters: {names})")
 
 
 class PagingError(ParameterError):

@@ -244,6 +244,7 @@ class GuestOrder:
         owner, domain_uuid, project_uuid: the account, or the project, that owns it.
         key_pairs: public keys by the names of the owner's key pairs.
         disk_offerings: of its data volumes, by their uuids.
+        affinity_group_uuids: its affinity groups that came with the cloud; the cloud does not know others.
         custom_disks: uuids of the data volumes whose offering leaves the size to the call that creates them.
     """
 
@@ -261,6 +262,7 @@ class GuestOrder:
     key_pairs: Mapping[str, str] = field(default_factory=dict)
     disk_offerings: Mapping[UUID, UUID] = field(default_factory=dict)
     custom_disks: Collection[UUID] = frozenset()
+    affinity_group_uuids: tuple[UUID, ...] = ()
 
 
 class Orders(Protocol):

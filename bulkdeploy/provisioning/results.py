@@ -8,14 +8,16 @@ import orjson
 from sqlalchemy import Connection
 
 from bulkdeploy.provisioning.job_kind import JobResult
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import Failed
 from bulkdeploy.scheduling.reasons import excluded_rows
 from bulkdeploy.store.infrastructure.host_migration import host_migration_rows
 from bulkdeploy.store.infrastructure.hosts import host_rows
-from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
+from bulkdeploy.store.jobs.job_results import ENCRYPTED_PASSWORD, SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.ledger.balance_rows import balancing_rows
+from bulkdeploy.store.virtual_machines.guests import encrypted_passwords
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 from bulkdeploy.store.virtual_machines.vm_snapshots import vm_snapshot_rows
 from bulkdeploy.store.volumes.snapshots import snapshot_rows
@@ -58,9 +60,14 @@ def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[i
         else:
             shown[result][job.id] = job.params[NAMED[result]] if result in NAMED else job.instance_id
     results = {job.id: SUCCESS_RESULT for job in jobs}
+    deployed = [job.instance_id for job in jobs if job.kind == DEPLOY.name]
+    passwords = encrypted_passwords(connection, deployed) if deployed else {}
     for result, instances in shown.items():
         rows = READERS[result](connection, list(instances.values())) if result in READERS else {}
         for job_id, instance_id in instances.items():
             if instance_id in rows:
-                results[job_id] = object_result(result.value, rows[instance_id])
+                row = rows[instance_id]
+                if result is JobResult.VIRTUAL_MACHINE and instance_id in passwords:
+                    row = {**row, ENCRYPTED_PASSWORD: passwords[instance_id].decode()}
+                results[job_id] = object_result(result.value, row)
     return results

@@ -7,8 +7,21 @@ from bulkdeploy.domain.device_parameters import VARIANT, is_device_parameter
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import UEFI
 
+EXTRA_CONFIG = "extraconfig"
 _PARAMETERS_OF_DEPLOYMENT = {UEFI: "boottype and bootmode", VARIANT: VARIANT}
 """Details of a VM that are written when it is deployed, and the parameters of the deploy call that say them."""
+
+
+def check_no_extra_config(details: Mapping[str, str], parameter: str) -> None:
+    """Reject details whose names begin with ``extraconfig``, as CloudStack does.
+
+    Raises:
+        InvalidParameter: there is such a detail.
+    """
+    for name in details:
+        if name.lower().startswith(EXTRA_CONFIG):
+            rule = f"the name of a detail must not begin with {EXTRA_CONFIG}"
+            raise InvalidParameter(f"{parameter}[0].{name}", details[name], rule)
 
 
 def check_given_details(caller: Caller, details: Mapping[str, str], parameter: str) -> None:
@@ -17,9 +30,10 @@ def check_given_details(caller: Caller, details: Mapping[str, str], parameter: s
     Those of disks and nics are for root admins: a nic's may name any bridge of a host.
 
     Raises:
-        InvalidParameter: one is said by parameters of deploy calls.
+        InvalidParameter: one is said by parameters of deploy calls, or is extra configuration.
         PermissionDenied: one is of disks or nics, and the caller is not a root admin.
     """
+    check_no_extra_config(details, parameter)
     for name, parameters in _PARAMETERS_OF_DEPLOYMENT.items():
         if name in details:
             rule = f"it must be given to deploy calls as {parameters}, not as a detail"

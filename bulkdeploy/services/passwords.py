@@ -1,8 +1,15 @@
-"""Passwords: argon2id hashes, checked in a time that does not tell whether the user exists."""
+"""Passwords of users, which are hashed, and new passwords of guests, which are encrypted.
+
+Hashes are argon2id. They are checked in a time that does not tell whether the user exists.
+"""
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from bulkdeploy.random_texts import random_text
+from bulkdeploy.services.system import Cipher
+
+GUEST_PASSWORD_BYTES = 12
 NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$7sRvQW4Yw4pSmB8lPq6cWg$8oF7J1pWcXcW9b1yP3sJ6lKJ2rQYt0m3xV5nH4dZqkE"
 """A hash that no password has; checked in place of one that is not there."""
 
@@ -32,3 +39,8 @@ class KeptPassword:
         return isinstance(other, str) and (other == "" or password_matches(other, self._hash))
 
     __hash__ = None  # type: ignore[assignment]  # its texts would need the same one
+
+
+def new_guest_password(cipher: Cipher) -> bytes:
+    """Return a new random password for a guest, encrypted."""
+    return cipher.encrypt(random_text(GUEST_PASSWORD_BYTES))

@@ -251,6 +251,7 @@ class _Orders:
             row.key_pairs,
             {UUID(volume): UUID(offering) for volume, offering in row.disk_offerings.items()},
             frozenset(row.custom_disks),
+            tuple(row.affinity_group_uuids),
         )
 
     def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:

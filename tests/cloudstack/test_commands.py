@@ -106,6 +106,9 @@ def test_an_import_says_what_it_did(world: World, settings: Settings, tmp_path: 
     (tmp_path / "secret").write_text(client.secret_key)
     keys = ("--apikey", f"@{tmp_path / 'api'}", "--secretkey", f"@{tmp_path / 'secret'}")
     url = f"{client.url}/client/api"
+    given = {"url": url, "apikey": client.api_key, "secretkey": client.secret_key}
+    driven = {"drivers": {"default": "cloudstack"}, "driver": {"cloudstack": given}}
+    settings = settings.model_copy(update=driven)
     ended = bulkdeploy(settings, "import", "cloudstack", "--url", url, *keys, "--calls-per-second", "1000")
     assert ended.returncode == 0, ended.stderr
     created, *others, calls = ended.stdout.splitlines()

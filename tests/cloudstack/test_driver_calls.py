@@ -68,7 +68,7 @@ def test_all_that_is_called_is_described(engine: Engine, regular: bool) -> None:
         upstream.habits.regular_envelopes = regular
         live(driver)
         assert (upstream.vms, upstream.volumes) == ({}, {})
-        assert set(upstream.named) == {*CHANGING, *READING}
+        assert set(upstream.named) == {*CHANGING, *READING} - {"expungeVirtualMachine"}
         newer = {
             (command, name): APIS[command][name][1]
             for command, names in upstream.named.items()

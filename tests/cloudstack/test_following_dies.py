@@ -47,6 +47,8 @@ def following(settings: Settings, upstream: World, tmp_path: Path) -> Following:
     for name, value in files.items():
         (tmp_path / name).write_text(value)
         options.append(f"--{name}=@{tmp_path / name}")
+    given = {"url": f"{upstream.url}/client/api", **files}
+    settings = settings.model_copy(update={"drivers": {"default": "cloudstack"}, "driver": {"cloudstack": given}})
     return lambda: program(settings, tmp_path / "follow.log", *BULKDEPLOY, "follow", "cloudstack", *options)
 
 

@@ -16,6 +16,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.importing import ImportReport, import_cloudstack
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import System
+from bulkdeploy.store.ledger.addresses import format_mac, take_mac_addresses
 from tests.cloudstack.described_client import DescribedClient
 from tests.inventory.support import all_rows
 from tests.support.api.api_client import ApiClient, ApiFailure
@@ -262,3 +263,21 @@ def nics_of(client: ApiClient, vm: str) -> list[dict[str, Any]]:
     (row,) = client.call("listVirtualMachines", id=vm)["virtualmachine"]
     nics: list[dict[str, Any]] = row["nic"]
     return nics
+
+
+def test_mac_addresses_that_imported_nics_have_are_passed_over(system: System, upstream: World) -> None:
+    """The next MAC addresses of this installation are in use in the other cloud, which makes them alike."""
+    with system.engine.connect() as connection:
+        first = connection.execute(text("SELECT last_value FROM mac_address_numbers")).scalar_one()
+    upstream.change(
+        "UPDATE nics SET mac_address = n.mac FROM (SELECT id, :prefix || lpad(to_hex("
+        "CAST(:first AS bigint) + row_number() OVER (ORDER BY id)), 10, '0') AS digits FROM nics) d,"
+        " LATERAL (SELECT regexp_replace(d.digits, '(..)(?!$)', '\\1:', 'g') AS mac) n WHERE d.id = nics.id",
+        prefix="1e",
+        first=first,
+    )
+    imported(system, upstream)
+    with system.engine.begin() as connection:
+        used = connection.execute(text("SELECT mac_address FROM nics WHERE removed IS NULL")).scalars().all()
+        assert format_mac(first + 1) in used
+        assert set(take_mac_addresses(connection, 3)).isdisjoint(used)

@@ -123,7 +123,9 @@ class Upstream:
             self._epoch += 1
             for job in self.jobs.values():
                 if job["jobstatus"] == 0:
-                    job.update(jobstatus=2, jobresultcode=530, jobresult=CUT_OFF)
+                    # AsyncJobManagerImpl.java:1115 of 4.20.1.0 stores plain text, and ApiSerializerHelper.java:54
+                    # leaves plain text out of the answer.
+                    job.update(jobstatus=2, jobresultcode=530)
             for vm in self.vms.values():
                 if vm["state"] in MOVING:
                     vm["state"] = "Running" if vm["state"] != "Starting" else "Stopped"
@@ -255,7 +257,7 @@ class Upstream:
     # --- VMs -----------------------------------------------------------------------------------
 
     def _deployVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm_id, job_id = requested.get("customid") or str(uuid4()), requested.get("injectedjobid") or str(uuid4())
+        vm_id, job_id = requested.get("customid") or str(uuid4()), requested.get("customjobid") or str(uuid4())
         for one in (vm_id, job_id):
             if one in self._used:
                 raise Refusal(431, f"UUID: {one} already exists so can't create/update with custom id")
@@ -366,9 +368,12 @@ class Upstream:
         return self._job("stopVirtualMachine", stop)
 
     def _destroyVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(requested["id"])
+        vm = self._destroyed_vm(requested["id"])
 
         def destroy() -> dict[str, Any]:
+            if vm is None or vm["id"] not in self.vms:
+                # UserVmManagerImpl.java:3418 of 4.20.1.0, which runs in the job.
+                raise Refusal(431, f"unable to find a virtual machine with id {requested['id']}")
             with self._lock:
                 self.vms.pop(vm["id"], None)
                 for volume in list(self.volumes.values()):
@@ -533,6 +538,12 @@ class Upstream:
         if vm_id not in self.vms:
             raise Refusal(431, "Unable to find a virtual machine with specified vmId")
         return self.vms[vm_id]
+
+    def _destroyed_vm(self, vm_id: str) -> dict[str, Any] | None:
+        """Return a VM that is to be destroyed, or None if it was expunged."""
+        if vm_id not in self._used:
+            raise _unknown("id", vm_id)
+        return self.vms.get(vm_id)
 
     def _password(self, vm_id: str, requested: dict[str, str]) -> dict[str, str]:
         """Give a guest its password; only the job's result tells it."""

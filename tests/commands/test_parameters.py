@@ -36,7 +36,7 @@ BESIDES = {
     ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
-    ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
+    ("deployVirtualMachine", "customjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("deployVirtualMachine", "templatevariant"),
     ("deployVirtualMachine", "forcetemplatevariant"),

@@ -19,7 +19,7 @@ RESTRICTED = {
     "listDomains": {A, R, D},
     "listHosts": {A, R},
     "listPods": {A, R},
-    "listRoles": {A},
+    "listRoles": {A, R, D},
     "listAllocations": {A},
     "listRolePermissions": {A},
     **dict.fromkeys(("createRole", "updateRole", "deleteRole", "updateDomain"), frozenset({A})),

@@ -17,7 +17,7 @@ from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, s
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import API_PATTERN, NAME
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, Caller, RoleType
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import roles as service
@@ -53,8 +53,8 @@ RULE = Response(
 
 
 def list_roles(call: Call) -> Page:
-    """The roles that accounts may have."""
-    return roles.list_roles(call.connection, call.arguments, paging(call))
+    """Return the roles that accounts may have. Callers who are not root admins do not see Admin roles."""
+    return roles.list_roles(call.connection, call.arguments, paging(call), with_admins=call.caller.is_root_admin)
 
 
 def list_role_permissions(call: Call) -> Page:
@@ -167,12 +167,12 @@ CREATE_RULE = Command(
 COMMANDS = (
     Command(
         name="listRoles",
-        description="Lists the roles that accounts may have",
+        description="Lists the roles that accounts may have; Admin roles only to root admins",
         handler=list_roles,
         shape=Shape.LIST,
         response=ROLE,
-        roles=ROOT_ADMIN_ONLY,
-        authorized=ROOT_ADMIN_ONLY,
+        roles=ADMINS,
+        authorized=ADMINS,
         parameters=(
             uuid("id", Entity.ROLE, "only this role"),
             string("name", "only roles of this name"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
+from bulkdeploy.commands.deployments.disk_parameters import data_disks, merge_details, read_root_disk_gib
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
@@ -14,18 +15,16 @@ from bulkdeploy.declare.command import Instead, Sharing
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedDisk, NamedNic, Variant
+from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import BootMode, BootType
-from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_together
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
-DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
 """Parameters that are flags, true unless they are false, and their columns."""
@@ -187,9 +186,9 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         hypervisor=call.text("hypervisor"),
         disk_offering_id=call.ref_id("diskofferingid"),
         disk_size_gib=arguments.get("size"),
-        root_disk_gib=arguments.get("rootdisksize"),
+        root_disk_gib=read_root_disk_gib(arguments),
         root_disk_offering_id=call.ref_id("overridediskofferingid"),
-        data_disks=_data_disks(arguments),
+        data_disks=data_disks(arguments),
         pod_id=call.ref_id("podid"),
         cluster_id=call.ref_id("clusterid"),
         network_ids=_network_ids(arguments),
@@ -197,12 +196,12 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         security_group_names=arguments.get("securitygroupnames") or None,
         affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
         affinity_group_names=arguments.get("affinitygroupnames") or None,
-        keypairs=key_pair_names(call),
+        **_key_pairs(call),
         user_data=call.text("userdata"),
         registered_user_data=call.ref("userdataid"),
         user_data_details=_variables(arguments),
         group=call.text("group"),
-        details=_merged(arguments, "details"),
+        details=merge_details(arguments, "details"),
         **_of_image(call),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
@@ -213,6 +212,12 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         uuids=_uuids(arguments),
         **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
+
+
+def _key_pairs(call: Call) -> dict[str, Any]:
+    """The names of key pairs, and the parameter that gave them."""
+    parameter = "keypairs" if "keypairs" in call.arguments else "keypair"
+    return {"keypairs": key_pair_names(call), "keypairs_parameter": parameter}
 
 
 def _of_image(call: Call) -> dict[str, Any]:
@@ -229,11 +234,6 @@ def _network_ids(arguments: Mapping[str, Any]) -> tuple[int, ...]:
     return _ids(arguments, "networkids") or tuple(entry["networkid"].id for entry in arguments.get(NICS, ()))
 
 
-def _merged(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    """All sub-maps of a map parameter as one, as CloudStack reads them."""
-    return {key: value for part in arguments.get(name, ()) for key, value in part.items()}
-
-
 def _variables(arguments: Mapping[str, Any]) -> Mapping[str, str]:
     """``userdatadetails`` by variable: written as CloudStack reads them, or as keys and values (cloudstack-go).
 
@@ -244,30 +244,6 @@ def _variables(arguments: Mapping[str, Any]) -> Mapping[str, str]:
         for entry in arguments.get("userdatadetails", ())
     ]
     return {REPEATED.sub("", name): value for entry in entries for name, value in entry.items()}
-
-
-def _data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
-    return tuple(
-        NamedDisk(name, _offering_of(name, entry).id, _size_of(name, entry))
-        for name in DATA_DISKS
-        for entry in arguments.get(name, ())
-    )
-
-
-def _offering_of(name: str, entry: Mapping[str, Any]) -> EntityRef:
-    if "diskofferingid" not in entry:
-        raise InvalidParameter(name, entry.get("size"), "each entry must name a disk offering by diskofferingid")
-    ref: EntityRef = entry["diskofferingid"]
-    return ref
-
-
-def _size_of(name: str, entry: Mapping[str, Any]) -> int | None:
-    text = entry.get("size")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_DISK_GIB))):
-        raise InvalidParameter(name, text[:80], f"size must be a whole number of GiB, at most {MOST_DISK_GIB}")
-    return int(text)
 
 
 def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:

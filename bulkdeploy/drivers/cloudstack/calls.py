@@ -10,7 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from uuid import UUID, uuid5
 
-from bulkdeploy.cloudstack.client import INVALID, CallRefused, Client, NotAnswered, Row, is_not_there, rows_in
+from bulkdeploy.cloudstack.client import (
+    INVALID,
+    NO_RESULT,
+    CallRefused,
+    Client,
+    NotAnswered,
+    Row,
+    is_not_there,
+    rows_in,
+)
 from bulkdeploy.drivers.driver import DriverError
 
 RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 429, 533, 534
@@ -49,7 +58,7 @@ class JobFailed(Exception):
 
     def __init__(self, command: str, code: int, text: str) -> None:
         self.command, self.code, self.text = command, code, text
-        self.was_cut_off = CUT_OFF in text
+        self.was_cut_off = CUT_OFF in text or text == NO_RESULT
         super().__init__(f"{command}: {code} {text}")
 
 

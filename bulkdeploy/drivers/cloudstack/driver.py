@@ -508,10 +508,11 @@ class _Call(FencedCall):
         parameters = {"id": self.vm_id, "expunge": "true"}
         try:
             self.calls.run("destroyVirtualMachine", parameters, end=self.end)
-        except CallRefused as error:
+        except (CallRefused, JobFailed) as error:
+            # UserVmManagerImpl.destroyVm runs in the job: an expunged VM fails there, with code 431.
             if error.code != INVALID or self.look("delete") is not None:
                 raise failure("delete", self.host_name, error) from error
-        except (NotAnswered, JobFailed) as error:
+        except NotAnswered as error:
             raise failure("delete", self.host_name, error) from error
 
     def _await_deployment(self) -> None:
@@ -836,7 +837,7 @@ class _Start:
         guest, order = self._guest, self._order
         parameters = {
             "customid": self._call.vm_id,
-            "injectedjobid": job_id_of(self._call.vm_id),
+            "customjobid": job_id_of(self._call.vm_id),
             "zoneid": str(order.zone_uuid),
             "serviceofferingid": str(order.offering_uuid),
             "templateid": str(order.template_uuid),
@@ -856,10 +857,12 @@ class _Start:
             parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
             for name, value in _requested_addresses(nic).items():
                 parameters[f"iptonetworklist[{at}].{name}"] = value
-        if order.security_group_uuids:
-            parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
-        if order.key_pairs:
-            parameters["keypairs"] = ",".join(sorted(order.key_pairs))
+        lists = {
+            "affinitygroupids": list(map(str, order.affinity_group_uuids)),
+            "securitygroupids": list(map(str, order.security_group_uuids)),
+            "keypairs": sorted(order.key_pairs),
+        }
+        parameters |= {name: ",".join(values) for name, values in lists.items() if values}
         if guest.user_data is not None:
             parameters["userdata"] = guest.user_data
             for at, (name, value) in enumerate(sorted(guest.user_data_details.items())):

@@ -17,11 +17,16 @@ AN_API = (
 )
 CHANGING = (
     *("deployVirtualMachine", "startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"),
+    "expungeVirtualMachine",
     *("migrateVirtualMachine", "scaleVirtualMachine", "createVolume", "attachVolume", "detachVolume"),
     *("resizeVolume", "deleteVolume", "addNicToVirtualMachine", "removeNicFromVirtualMachine"),
     *("resetPasswordForVirtualMachine", "resetSSHKeyForVirtualMachine", "queryAsyncJobResult"),
 )
-"""What the driver calls: looked up in listApis, never tried."""
+"""What the driver calls: looked up in listApis, never tried.
+
+``destroyVirtualMachine`` with ``expunge`` needs the permission of ``expungeVirtualMachine``
+(UserVmManagerImpl.checkExpungeVmPermission).
+"""
 
 
 def check_cloudstack(client: Client) -> Iterator[Need]:
@@ -46,7 +51,30 @@ def _needs(client: Client) -> Iterator[Need]:
     yield version
     if version.remedy is None:
         yield from _lists(client)
+        yield from _settings(client)
         yield _apis(client)
+
+
+SETTINGS = {
+    "allow.deploy.vm.if.deploy.on.given.host.fails": (
+        "false",
+        "With true CloudStack deploys VMs on other hosts than planned; these are removed and planned again",
+    ),
+}
+"""Global settings of CloudStack that bulkdeploy assumes to have these values, and what happens otherwise."""
+
+
+def _settings(client: Client) -> Iterator[Need]:
+    """Compare settings with what is assumed. A setting that a release does not have is as assumed."""
+    for name, (assumed, otherwise) in SETTINGS.items():
+        try:
+            rows = rows_in(client.call("listConfigurations", {"name": name}))
+        except CallRefused as error:
+            yield Need("listConfigurations", f"{error.code} {error.text}", ROOT_ADMIN)
+            return
+        value = next((str(row.get("value")) for row in rows if row.get("name") == name), assumed)
+        remedy = None if value == assumed else f"Set {name} to {assumed} in CloudStack. {otherwise}"
+        yield Need(name, f"is {value}", remedy)
 
 
 def _version(capability: Row) -> Need:

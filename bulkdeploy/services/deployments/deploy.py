@@ -42,6 +42,7 @@ from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.services.abilities import (
+    has_ability,
     require_ability,
     require_device_parameters,
     require_driver,
@@ -53,6 +54,7 @@ from bulkdeploy.services.deployments.deployment_names import virtual_machine_nam
 from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
 from bulkdeploy.services.deployments.list_entries import entry_of
 from bulkdeploy.services.deployments.shown_plans import places_of, shown_plan
+from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.resource_counts import add_amounts_of, check_limits, most_within_limits
@@ -688,7 +690,9 @@ def _write(
     written, lists = [], []
     for each in every:
         more = list_config(each.wanted) if each.call.batch.listed else {}
-        parts = [_new_part(configuration, each, at, more if at == 0 else {}) for at in range(len(each.parts))]
+        parts = [
+            _new_part(system, configuration, each, at, more if at == 0 else {}) for at in range(len(each.parts))
+        ]
         if not parts:
             raise TypeError("a call that makes no VM is refused before")
         queue = bulk_queue(each.new.count) if each.call.batch.shared.bulk else INTERACTIVE
@@ -705,12 +709,23 @@ def _write(
     return deployed
 
 
+def _passwords(system: System, spec: DeploySpec, count: int) -> list[bytes] | None:
+    """Return a new password for each guest; None if the template or the hypervisor takes no passwords."""
+    if not spec.template.password_enabled:
+        return None
+    if not has_ability(system.drivers, spec.hypervisor, Ability.GUEST_PASSWORDS):
+        return None
+    return [new_guest_password(system.cipher) for _ in range(count)]
+
+
 def _tell(origin: rows.Origin, deployment: str, vms: int, _: object) -> None:
     with working_for(origin.request_id):
         log.info("deployed", deployment=deployment, vms=vms)
 
 
-def _new_part(configuration: Configuration, each: _Deploying, at: int, more: Mapping[str, Any]) -> rows.NewPart:
+def _new_part(
+    system: System, configuration: Configuration, each: _Deploying, at: int, more: Mapping[str, Any]
+) -> rows.NewPart:
     """VMs that are configured alike; the first part's row is the call's, with its plan and ``more``."""
     part, new, is_first = each.parts[at], each.of_parts[at], at == 0
     names = (
@@ -724,6 +739,7 @@ def _new_part(configuration: Configuration, each: _Deploying, at: int, more: Map
         display_names=names or new.names,
         instance_suffix=configuration.text("instance.name"),
         addresses=each.addresses[at],
+        passwords_encrypted=_passwords(system, part.spec, new.count),
         record={
             "vm_count": each.new.count if is_first else part.count,
             "asked_count": each.call.batch.count if is_first else part.count,

@@ -113,7 +113,7 @@ def _check_request(
     networks = choose_networks(connection, request, owner, zone)
     security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, request, owner)
-    check_key_pairs(connection, request.keypairs, owner)
+    check_key_pairs(connection, request.keypairs, owner, request.keypairs_parameter)
     user_data = _user_data(connection, configuration, caller, request)
     if networks:
         _check_user_data_service(request, template, networks[0].name, served=networks[0].has_user_data)

@@ -42,8 +42,10 @@ def check_affinity_groups(
     return tuple(groups)
 
 
-def check_key_pairs(connection: Connection, keypairs: Sequence[str], owner: Owner) -> None:
-    """The owner has key pairs of all these names.
+def check_key_pairs(
+    connection: Connection, keypairs: Sequence[str], owner: Owner, parameter: str = "keypairs"
+) -> None:
+    """The owner has key pairs of all these names, which ``parameter`` gave.
 
     Raises:
         InvalidParameter: some are missing.
@@ -51,7 +53,7 @@ def check_key_pairs(connection: Connection, keypairs: Sequence[str], owner: Owne
     names = set(keypairs)
     if names and facts.count_key_pairs(connection, owner, sorted(names)) != len(names):
         raise InvalidParameter(
-            "keypair",
+            parameter,
             ",".join(keypairs),
             f"Not all specified keypairs exist for account {owner.account_name}",
         )

@@ -163,7 +163,7 @@ def choose_security_groups(
     enabled = zone.network_type is NetworkType.BASIC or zone.security_groups_enabled
     if requested and not enabled:
         raise InvalidCombination(
-            ("securitygroupids", "securitygroupnames", "zoneid"),
+            ("securitygroupids" if request.security_group_names is None else "securitygroupnames", "zoneid"),
             f"Can't create VM with security groups; security group feature is not enabled for zone {zone.name}",
         )
     if not networks[0].has_security_groups and not requested:

@@ -1,7 +1,9 @@
 """How large each VM of a deployment is: cores, MHz, MiB and its volumes in bytes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
+from operator import attrgetter
 
 from bulkdeploy.domain.deployment import (
     DeployRequest,
@@ -12,7 +14,7 @@ from bulkdeploy.domain.deployment import (
     TemplateFacts,
 )
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.sizes import MOST_CORES, MOST_MHZ, MOST_MIB
+from bulkdeploy.domain.sizes import MOST_CORES, MOST_DEVICE_ID, MOST_MHZ, MOST_MIB
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.store.configuration.configuration import Configuration
@@ -122,12 +124,40 @@ def vm_disks(
         )
     return (
         _root_disk(configuration, request, offering, root_offering, template),
-        *(_data_disk(configuration, disk, disk_offerings[disk.offering_id]) for disk in data),
+        *sorted(
+            (
+                _data_disk(configuration, disk, disk_offerings[disk.offering_id], device_id)
+                for disk, device_id in zip(data, _device_ids(data), strict=True)
+            ),
+            key=attrgetter("device_id"),
+        ),
     )
 
 
-def _data_disk(configuration: Configuration, disk: NamedDisk, offering: DiskOfferingFacts) -> DiskSpec:
+def _device_ids(disks: Sequence[NamedDisk]) -> list[int]:
+    """Return the number of each data disk in its VM: the number that the call gives, else the lowest free one.
+
+    Raises:
+        InvalidParameter: a number is out of bounds, or is given twice.
+    """
+    given: set[int] = set()
+    for disk in disks:
+        if disk.device_id is None:
+            continue
+        if not 1 <= disk.device_id <= MOST_DEVICE_ID:
+            raise InvalidParameter(disk.parameter, disk.device_id, f"deviceid must be from 1 to {MOST_DEVICE_ID}")
+        if disk.device_id in given:
+            raise InvalidParameter(disk.parameter, disk.device_id, "each deviceid can be given once")
+        given.add(disk.device_id)
+    free = (number for number in count(1) if number not in given)
+    return [next(free) if disk.device_id is None else disk.device_id for disk in disks]
+
+
+def _data_disk(
+    configuration: Configuration, disk: NamedDisk, offering: DiskOfferingFacts, device_id: int
+) -> DiskSpec:
     return DiskSpec(
+        device_id=device_id,
         volume_type=VolumeType.DATADISK,
         size_bytes=gib_to_bytes(disk_gib(configuration, disk.size_gib, offering)),
         storage_type=offering.storage_type,

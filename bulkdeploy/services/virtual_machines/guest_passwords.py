@@ -17,17 +17,17 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
+from bulkdeploy.store.jobs.job_results import ENCRYPTED_PASSWORD
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import takes_passwords, update_vm
 
 RESET = Change(EventType.VM_RESET_PASSWORD, "reset the password of", frozenset({VmState.STOPPED}))
 COMMAND = "org.apache.cloudstack.api.command.user.vm.ResetVMPasswordCmd"
-VM_KEY, PASSWORD, ENCRYPTED = "virtualmachine", "password", "encryptedpassword"
-PASSWORD_BYTES = 12
+VM_KEY, PASSWORD, ENCRYPTED = "virtualmachine", "password", ENCRYPTED_PASSWORD
 GIVEN = re.compile(r"[!-~]{6,128}", re.ASCII)
 
 
@@ -53,7 +53,7 @@ def reset_password(
 
 def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: str | None) -> Mapping[str, Any]:
     """Give a locked VM a password, the one given or a new one; the VM as the result of its job has it."""
-    encrypted = cipher.encrypt(given if given is not None else random_text(PASSWORD_BYTES))
+    encrypted = new_guest_password(cipher) if given is None else cipher.encrypt(given)
     update_vm(connection, vm.id, {"password_encrypted": encrypted})
     return {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
 

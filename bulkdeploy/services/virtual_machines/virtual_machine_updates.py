@@ -23,6 +23,7 @@ from bulkdeploy.services.deployments.deployment_names import require_host_name
 from bulkdeploy.services.deployments.deployment_networks import requested_security_groups
 from bulkdeploy.services.deployments.registered_user_data import registered_content
 from bulkdeploy.services.deployments.user_data import check_user_data
+from bulkdeploy.services.given_details import check_no_extra_config
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
 from bulkdeploy.services.system import System
@@ -164,6 +165,7 @@ def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
         raise InvalidCombination(
             ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
         )
+    check_no_extra_config(given.details or {}, "details")
     kept = {name: value for name, value in row.details.items() if _is_of_deployment(name)}
     for name, value in (given.details or {}).items():
         if name in SIZE_DETAILS and kept.get(name) != value:

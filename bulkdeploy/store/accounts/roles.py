@@ -33,9 +33,11 @@ Rule = Mapping[str, str | None]
 """One rule of a role: ``rule``, ``permission`` and ``description``."""
 
 
-def list_roles(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of roles by id."""
+def list_roles(connection: Connection, arguments: Arguments, paging: Paging, *, with_admins: bool) -> Page:
+    """Return one page of roles by id, without those of type Admin unless ``with_admins`` is true."""
     query = select(*_columns()).where(roles.c.removed.is_(None)).order_by(roles.c.id)
+    if not with_admins:
+        query = query.where(roles.c.role_type != RoleType.ADMIN.value)
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
 
 

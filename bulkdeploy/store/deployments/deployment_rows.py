@@ -134,7 +134,8 @@ class NewPart:
     """VMs of a call that are configured alike, as they are written.
 
     ``placed``: their claimed places, None where they are not to be started. ``addresses``: per network those of the
-    VMs, None where it has none. ``record``: what the row of the deployment says besides.
+    VMs, None where it has none. ``record``: what the row of the deployment says besides. ``passwords_encrypted``:
+    the password of each guest, None where guests get none.
     """
 
     origin: Origin
@@ -145,6 +146,7 @@ class NewPart:
     instance_suffix: str
     addresses: Sequence[Sequence[Address] | None]
     record: Mapping[str, Any]
+    passwords_encrypted: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,9 @@ def _vms(part: NewPart, deployment_id: int, group_id: int | None) -> tuple[int, 
         "group_id": group_id,
         "deployment_id": deployment_id,
         "details": orjson.dumps(_details_of(spec)).decode(),
+        "password_encrypted": None
+        if part.passwords_encrypted is None
+        else PerRow([f"\\x{password.hex()}" for password in part.passwords_encrypted], plain=False),
         **spec.request.flags,
     }
 
@@ -286,7 +291,7 @@ def _volumes(part: NewPart) -> Iterator[tuple[int, dict[str, object]]]:
                 "vm_id": PerRow(new.ids),
                 "pool_id": None if placed is None else PerRow(placed.pool_ids[:, position].tolist()),
                 "volume_type": disk.volume_type,
-                "device_id": position,
+                "device_id": disk.device_id,
                 "size_bytes": disk.size_bytes,
                 "template_id": disk.template_id,
                 "disk_offering_id": disk.disk_offering_id,

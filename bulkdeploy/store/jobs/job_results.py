@@ -11,6 +11,10 @@ RESULT_FORM = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
 """Names of columns are a kind of text of their own, which orjson takes only when told to."""
 
 
+ENCRYPTED_PASSWORD = "encryptedpassword"  # noqa: S105 - a name
+"""Where a VM in a result has the password of its guest, which only readers of the job itself see decrypted."""
+
+
 def object_result(key: str, row: Mapping[str, Any]) -> str:
     """A success: one object by wire names under its key; absent values are left out."""
     present = {str(name): value for name, value in row.items() if value is not None}  # labels of columns are more

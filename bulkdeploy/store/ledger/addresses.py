@@ -246,11 +246,30 @@ def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def take_mac_addresses(connection: Connection, count: int) -> list[str]:
-    """``count`` MAC addresses that were never handed out before."""
-    rows = connection.execute(
-        text("SELECT nextval('mac_address_numbers') FROM generate_series(1, :count)"), {"count": count}
-    ).all()
-    return [format_mac(number) for (number,) in rows]
+    """Return ``count`` MAC addresses that were never handed out here before and that no live nic has.
+
+    Nics of another cloud can have addresses that begin as those of this installation do.
+    """
+    free: list[str] = []
+    drawn = count
+    while len(free) < count:
+        numbers = connection.execute(
+            text("SELECT nextval('mac_address_numbers') FROM generate_series(1, :count)"), {"count": drawn}
+        ).scalars()
+        macs = [format_mac(number) for number in numbers]
+        free += _without_used(connection, macs)
+        drawn = min(2 * drawn, MOST_DRAWN)
+    return free[:count]
+
+
+MOST_DRAWN = 100_000
+"""MAC addresses that are drawn at a time where those before were in use."""
+
+
+def _without_used(connection: Connection, macs: list[str]) -> list[str]:
+    query = text("SELECT mac_address FROM nics WHERE mac_address = ANY(:macs) AND removed IS NULL")
+    used = set(connection.execute(query, {"macs": macs}).scalars())
+    return [mac for mac in macs if mac not in used]
 
 
 def will_be_generated(connection: Connection, mac: str) -> bool:

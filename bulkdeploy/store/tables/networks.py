@@ -33,7 +33,10 @@ from bulkdeploy.store.tables.schema import (
 )
 
 mac_address_numbers = Sequence("mac_address_numbers", metadata=metadata)
-"""Numbers that MAC addresses are made of: each is handed out once and never again."""
+"""Numbers that MAC addresses are made of: each is handed out once and never again.
+
+They begin at a random multiple of 2^28, so that two installations rarely make the same MAC addresses.
+"""
 
 network_offerings = Table(
     "network_offerings",

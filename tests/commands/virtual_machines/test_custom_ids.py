@@ -1,4 +1,4 @@
-"""customid and injectedjobid: root admins choose the ids of VMs, volumes and jobs, each of them once for ever."""
+"""customid and customjobid: root admins choose the ids of VMs, volumes and jobs, each of them once for ever."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,7 +27,7 @@ def one_vm(zone: Zone, **more: object) -> dict[str, Any]:
 def test_a_vm_and_its_job_have_the_ids_that_were_chosen(client: ApiClient, fleet: Fleet) -> None:
     """The answer names them, both are found by them, and the VM that runs has its id."""
     vm, job = str(uuid4()), str(uuid4())
-    made = client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, injectedjobid=job))
+    made = client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, customjobid=job))
     assert made == {"id": vm, "jobid": job}
     fleet.run()
     done = client.call("queryAsyncJobResult", jobid=job)
@@ -40,12 +40,12 @@ def test_a_vm_and_its_job_have_the_ids_that_were_chosen(client: ApiClient, fleet
 def test_an_id_is_never_given_twice(client: ApiClient, fleet: Fleet) -> None:
     """While the first lives and after it is gone; CloudStack's text says so, and nothing is made."""
     vm, job = str(uuid4()), str(uuid4())
-    client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, injectedjobid=job))
+    client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, customjobid=job))
     fleet.run()
     client.call("destroyVirtualMachine", id=vm, expunge="true")
     fleet.run()
     assert client.call("listVirtualMachines", listall="true") == {}
-    for chosen in ({"customid": vm}, {"injectedjobid": job}):
+    for chosen in ({"customid": vm}, {"customjobid": job}):
         (value,) = chosen.values()
         failure = refused(client, "deployVirtualMachine", **one_vm(fleet.zone, **chosen))
         text = f"UUID: {value} already exists so can't create/update with custom id"
@@ -55,7 +55,7 @@ def test_an_id_is_never_given_twice(client: ApiClient, fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["vm-1", "3F0C2B66-0000-4000-8000-000000000001", "3f0c2b6600004000800000000001"])
-@pytest.mark.parametrize("parameter", ["customid", "injectedjobid"])
+@pytest.mark.parametrize("parameter", ["customid", "customjobid"])
 def test_what_is_no_uuid_in_lower_case_is_refused(
     client: ApiClient, fleet: Fleet, parameter: str, wrong: str
 ) -> None:
@@ -67,7 +67,7 @@ def test_what_is_no_uuid_in_lower_case_is_refused(
 
 
 def test_only_root_admins_choose(api_url: str, fleet: Fleet) -> None:
-    """Users are refused a customid, and an injectedjobid of theirs has no effect, as it always had."""
+    """Users are refused a customid, and an customjobid of theirs has no effect, as it always had."""
     user, chosen = ApiClient(api_url, *ACME), str(uuid4())
     failure = refused(user, "deployVirtualMachine", **one_vm(fleet.zone, customid=chosen))
     assert (failure.status, failure.errortext) == (531, NOT_ALLOWED)
@@ -79,7 +79,7 @@ def test_only_root_admins_choose(api_url: str, fleet: Fleet) -> None:
         customid=chosen,
     )
     assert (failure.status, failure.errortext) == (531, NOT_ALLOWED)
-    assert user.call("deployVirtualMachine", **one_vm(fleet.zone, injectedjobid=chosen))["jobid"] != chosen
+    assert user.call("deployVirtualMachine", **one_vm(fleet.zone, customjobid=chosen))["jobid"] != chosen
 
 
 def test_many_vms_have_no_chosen_ids(client: ApiClient, fleet: Fleet) -> None:
@@ -109,7 +109,7 @@ def test_of_four_calls_with_one_id_one_makes_a_vm(client: ApiClient, fleet: Flee
 
     def deploy(_: int) -> int:
         try:
-            client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, injectedjobid=job))
+            client.call("deployVirtualMachine", **one_vm(fleet.zone, customid=vm, customjobid=job))
         except ApiFailure as failure:
             return failure.status
         return 200
