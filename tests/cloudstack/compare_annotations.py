@@ -1,8 +1,8 @@
 """Compares what bulkdeploy sends to a CloudStack and reads of it with the annotations of a CloudStack checkout.
 
 Run ``python -m tests.cloudstack.compare_annotations CHECKOUT VERSION`` from the root of this repository. CHECKOUT
-is a source tree of CloudStack, and VERSION is its release, such as 4.20. The script prints each difference on a line.
-It ends with exit code 1 if there is any.
+is a source tree of CloudStack, and VERSION is its release, such as 4.20. The script prints a line for each
+difference. It ends with exit code 1 if there is any.
 """
 
 import re
