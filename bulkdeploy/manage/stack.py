@@ -27,8 +27,13 @@ SERVERS, PROGRAMS = 0, 1
 STOPPING = {"postgres": (signal.SIGINT, 3.0), "valkey": (signal.SIGTERM, 2.0)}
 """How the servers are asked to end, and how long they are waited for, in seconds."""
 
-SERVER_SECONDS = 60.0
-READY_SECONDS = 90.0
+SERVER_SECONDS = 600.0
+READY_SECONDS = 900.0
+"""How long servers, and then the API, are waited for. A loaded machine takes minutes; a failure ends sooner."""
+
+NOTICE_SECONDS = 30.0
+"""A line about what is waited for is written this often."""
+
 PORT_SECONDS = 5.0
 
 
@@ -47,13 +52,32 @@ class Stack:
         self.settings = settings.with_simulator().model_copy(
             update={
                 "data_dir": settings.data_dir.absolute(),
-                "listen": _free_address(settings.listen),
+                "listen": self._address(settings, emit),
                 "monitoring_listen": None if watched is None else _free_address(watched),
             }
         )
         self.supervisor = Supervisor(emit)
+        self._emit = emit
         self._stdin = subprocess.DEVNULL
         self._holding: int | None = None
+
+    @staticmethod
+    def _address(settings: Settings, emit: Callable[[str, str], None]) -> str:
+        """Return the address of the API: the configured one, or one with a free port if none was configured.
+
+        Raises:
+            ServerFailed: the configured address cannot be used.
+        """
+        try:
+            return _free_address(settings.listen)
+        except ServerFailed as error:
+            if "listen" in settings.model_fields_set:
+                raise ServerFailed(
+                    f"{error}. --listen HOST:PORT names another address; port 0 a free one"
+                ) from error
+            host, _, _ = settings.listen.rpartition(":")
+            emit("up", f"{error}; another port is used, which --listen HOST:PORT would choose")
+            return _free_address(f"{host}:0")
 
     @property
     def url(self) -> str:
@@ -74,19 +98,27 @@ class Stack:
         if not self.supervisor.stop_requested:
             self._let_go()
 
-    def wait_until_ready(self) -> None:
-        """Supervise until /health/ready answers 200, or a stop is requested.
+    def wait_until_ready(self, is_ours: Callable[[], bool] = lambda: True) -> None:
+        """Supervise until /health/ready answers 200 and ``is_ours`` returns True, or a stop is requested.
+
+        ``is_ours`` says whether the API at the address is the API of this stack: another program may have taken the
+        port since it was found free.
 
         Raises:
             NotReady: not within READY_SECONDS.
         """
-        deadline = time.monotonic() + READY_SECONDS
+        began = noticed = time.monotonic()
         ready = f"{self.settings.api_monitoring_url}/health/ready"
 
         def done() -> bool:
-            if time.monotonic() > deadline:
-                raise NotReady(f"{ready} did not answer within {READY_SECONDS:.0f} s")
-            return _answers(ready)
+            nonlocal noticed
+            now = time.monotonic()
+            if now - began > READY_SECONDS:
+                raise NotReady(f"{ready} did not answer for this service within {READY_SECONDS:.0f} s")
+            if now - noticed > NOTICE_SECONDS:
+                noticed = now
+                self._emit("up", f"waiting for {ready}")
+            return _answers(ready) and is_ours()
 
         self.supervisor.run(until=done)
 

@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import click
@@ -10,6 +12,7 @@ from bulkdeploy.embedded.data_lock import exclusive
 from bulkdeploy.manage import database, running
 from bulkdeploy.manage.configuration import settings_of
 from bulkdeploy.manage.stack import Stack
+from bulkdeploy.signature import sign
 from bulkdeploy.wiring.settings import Settings
 
 NAME_WIDTH = 9
@@ -58,7 +61,7 @@ def run(settings: Settings, zone_file: Path | None) -> None:
     try:
         stack.start(lambda settings: prepare(settings, zone_file))
         running.announce(stack.settings)
-        stack.wait_until_ready()
+        stack.wait_until_ready(lambda: answers_our_key(stack))
         if not stack.supervisor.stop_requested:
             welcome(stack)
         stack.supervisor.run()
@@ -75,6 +78,20 @@ def prepare(settings: Settings, zone_file: Path | None) -> None:
         from bulkdeploy.manage.inventory import load_first_zone
 
         load_first_zone(settings, zone_file)
+
+
+def answers_our_key(stack: Stack) -> bool:
+    """Return whether the API at the stack's address accepts the key of the admin in the stack's database."""
+    from bulkdeploy.manage.admin import read_credentials
+
+    admin = read_credentials(stack.settings)
+    call = {"command": "listCapabilities", "response": "json", "apiKey": admin["apikey"]}
+    query = urllib.parse.urlencode({**call, "signature": sign(call, admin["secretkey"])})
+    try:
+        with urllib.request.urlopen(f"{stack.url}/client/api?{query}", timeout=10) as answer:  # noqa: S310 - http
+            return b"listcapabilitiesresponse" in answer.read()
+    except OSError:
+        return False
 
 
 def emit(name: str, line: str) -> None:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
+from bulkdeploy.embedded.processes import ServerFailed
 from bulkdeploy.manage.api import FIGURES
 from bulkdeploy.manage.stack import Stack
 from bulkdeploy.manage.up import emit
@@ -180,7 +181,22 @@ def test_an_address_in_use_is_reported(service: Service, server_folder: Path) ->
     ended = bulkdeploy(settings_on(server_folder).model_copy(update={"listen": listen}), "up")
     assert ended.returncode == 1
     assert listen in ended.stderr
+    assert "--listen" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_another_port_is_taken_where_none_was_asked_for(tmp_path: Path) -> None:
+    """The default port may be in use: the service takes a free one and says so; a configured port stays."""
+    lines: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        settings = Settings(data_dir=tmp_path, listen=taken)
+        with pytest.raises(ServerFailed, match="--listen"):
+            Stack(settings, emit)
+        settings.model_fields_set.discard("listen")  # as if it were the default
+        stack = Stack(settings, lambda _, line: lines.append(line))
+    assert stack.settings.listen != taken
+    assert any(taken in line and "--listen" in line for line in lines)
 
 
 def test_ipv6_addresses_can_be_listened_on(tmp_path: Path) -> None:

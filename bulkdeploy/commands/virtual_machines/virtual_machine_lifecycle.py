@@ -28,7 +28,7 @@ def start_virtual_machine(call: Call) -> JobTicket | Instead:
         cluster_id=call.ref_id("clusterid"),
         host_id=call.ref_id("hostid"),
         planner=call.text("deploymentplanner"),
-        consider_last_host=call.flag("considerlasthost"),
+        consider_last_host=call.flag("considerlasthost", default=True),
         plan=plan_wanted(call, "startVirtualMachine"),
     )
     return answered(call, done)
@@ -92,7 +92,11 @@ COMMANDS: tuple[Command, ...] = (
             uuid("podid", Entity.POD, "start it in this pod or nowhere", roles=ROOT_ADMIN_ONLY),
             uuid("clusterid", Entity.CLUSTER, "start it in this cluster or nowhere", roles=ROOT_ADMIN_ONLY),
             uuid("hostid", Entity.HOST, "start it on this host or nowhere", roles=ROOT_ADMIN_ONLY),
-            boolean("considerlasthost", "try the host that it was on last before others", roles=ROOT_ADMIN_ONLY),
+            boolean(
+                "considerlasthost",
+                "try the host that it was on last before others (default true)",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             deployment_planner("the planner to place it with, instead of the offering's"),
             *PLAN_PARAMETERS,
         ),
