@@ -91,23 +91,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bulkdeploy-iallocator", description="Answers an allocator request of Ganeti.")
     parser.add_argument("file", metavar="FILE", help="the request as JSON; -: standard input")
     for name, meaning in FLAGS.items():
-        # Ganeti passes --NAME for the parameter -NAME, and --NAME=yes for NAME=yes.
-        parser.add_argument(
-            f"--{name}", nargs="?", const=True, default=False, type=_flag, metavar="yes|no", help=meaning
-        )
-    return parser.parse_args(arguments)
+        parser.add_argument(f"--{name}", action="store_true", help=meaning)
+    given = sys.argv[1:] if arguments is None else arguments
+    return parser.parse_args([one for argument in given for one in _plain(parser, argument)])
 
 
-def _flag(text: str) -> bool:
-    """Return whether a flag is on.
-
-    Raises:
-        ArgumentTypeError: the value is none of FLAG_VALUES.
-    """
-    value = FLAG_VALUES.get(text.lower())
-    if value is None:
-        raise argparse.ArgumentTypeError(f"must be one of {', '.join(FLAG_VALUES)}, not {text!r}")
-    return value
+def _plain(parser: argparse.ArgumentParser, argument: str) -> list[str]:
+    """Return a flag with a value, as Ganeti passes it for NAME=yes, as a flag without one, or as nothing for no."""
+    name, is_given, value = argument.partition("=")
+    if not is_given or name.removeprefix("--") not in FLAGS or not name.startswith("--"):
+        return [argument]
+    if value.lower() not in FLAG_VALUES:
+        parser.error(f"argument {name}: must be one of {', '.join(FLAG_VALUES)}, not {value!r}")
+    return [name] if FLAG_VALUES[value.lower()] else []
 
 
 def _malformed(reason: str) -> int:

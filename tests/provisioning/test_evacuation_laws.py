@@ -73,7 +73,7 @@ class Evacuations(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.evacuations: dict[str, set[str]] = {}
+        self.evacuations: dict[str, dict[str, set[str]]] = {}
 
     @initialize(vms=st.integers(2, 4))
     def begin(self, vms: int) -> None:
@@ -157,7 +157,7 @@ class Evacuations(RuleBasedStateMachine):
         uuid = self.fleet.zone.id_of("hosts", host)
         job = self._call("evacuateHost", id=uuid, force=True)
         if job is not None:
-            self.evacuations[job["jobid"]] = holders
+            self.evacuations.setdefault(host, {})[job["jobid"]] = holders
             self.fleet.run(
                 int(self.fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :job", job=job["jobid"]))
             )
@@ -180,16 +180,19 @@ class Evacuations(RuleBasedStateMachine):
         states = {vm.state for vm in self.fleet.vms() if vm.removed is None}
         assert states <= {"Running", "Stopped", "Error", "Destroyed"}, states
         self.fleet.assert_intact()
-        for job, holders in self.evacuations.items():
-            self._names_all(job, holders)
+        for evacuations in self.evacuations.values():
+            # An evacuation of a host that is being evacuated leaves what the first one has in hand to it.
+            named = set[str]().union(*map(self._named, evacuations))
+            holders = set[str]().union(*evacuations.values())
+            assert holders <= named, holders - named
 
-    def _names_all(self, job: str, holders: set[str]) -> None:
+    def _named(self, job: str) -> set[str]:
+        """Return the VMs that the result of an evacuation names."""
         answer = self.client.call("queryAsyncJobResult", jobid=job)
         assert answer["jobstatus"] == JobStatus.SUCCEEDED, answer
         result = answer["jobresult"]["hostmigration"]
-        named = {row["virtualmachineid"] for part in ("moved", "failed") for row in result.get(part, ())}
-        assert holders <= named, holders - named
         assert all(row["errortext"] for row in result.get("failed", ()))
+        return {row["virtualmachineid"] for part in ("moved", "failed") for row in result.get(part, ())}
 
     def _end_jobs(self) -> None:
         for _ in range(MOST_ROUNDS):

@@ -38,14 +38,11 @@ FOR_ADMINS = frozenset(
 )
 ANNOTATED: Mapping[str, frozenset[str]] = {
     "Admin": FOR_EVERY_TYPE | FOR_DOMAIN_ADMINS | FOR_ADMINS,
-    "ResourceAdmin": FOR_EVERY_TYPE,
-    "DomainAdmin": FOR_EVERY_TYPE | FOR_DOMAIN_ADMINS,
+    "ResourceAdmin": FOR_EVERY_TYPE | {"listRoles"},
+    "DomainAdmin": FOR_EVERY_TYPE | FOR_DOMAIN_ADMINS | {"listRoles"},
     "User": FOR_EVERY_TYPE,
 }
-"""The commands that CloudStack 4.23 annotates with ``authorized`` for a role type, as far as they exist here.
-
-CloudStack annotates listRoles for ResourceAdmin and DomainAdmin, too; this service does not.
-"""
+"""The commands that CloudStack 4.23 annotates with ``authorized`` for a role type, as far as they exist here."""
 
 Rules = Sequence[tuple[str, str]]
 

@@ -169,7 +169,7 @@ def test_only_root_admins_pin_a_start(owned: Fleet, acme: ApiClient, client: Api
     acme.call("stopVirtualMachine", id=_vm(owned))
     owned.run()
     acme.call("startVirtualMachine", id=_vm(owned), hostid=host)
-    assert owned.jobs()[-1].params == {}
+    assert owned.jobs()[-1].params == {"consider_last_host": True}
     owned.run()
     acme.call("stopVirtualMachine", id=_vm(owned))
     owned.run()
