@@ -302,14 +302,15 @@ class _Body:
         self._response, self._connection, self._left, self._ends = response, connection, size, ends
 
     def read(self, size: int) -> bytes:
-        """Read up to so many bytes; empty at the end."""
+        """Read up to so many bytes, fewer if fewer have come; empty at the end."""
         if not self._left:
             return b""
         if self._connection.sock is not None:
             self._connection.sock.settimeout(_left(self._ends))
         try:
             _left(self._ends)
-            chunk = self._response.read(min(size, self._left))
+            # read would wait until all bytes are there, and each byte begins the timeout anew.
+            chunk = self._response.read1(min(size, self._left))
         except (OSError, http.client.HTTPException) as error:
             raise FetchFailed("the connection to the server broke, or took too long") from error
         if not chunk:

@@ -244,7 +244,14 @@ def test_sizes_are_bounded_and_files_are_whole(server: Web, path: str, error: ty
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"HTTP/1.1 200 OK\r\nX-Endless: "], ids=["nothing", "headers without an end"]
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nX-Endless: ",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n",
+    ],
+    ids=["nothing", "endless headers", "a slow body", "a slow body before the end"],
 )
 def test_a_server_that_takes_too_long_is_given_up(sent: bytes) -> None:
     """One that sends nothing, or one byte of its headers after the other: without an end, no read takes long."""
