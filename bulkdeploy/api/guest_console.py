@@ -138,7 +138,7 @@ class GuestConsoles:
     async def _check_open(self) -> None:
         """Close open consoles whose users may not see them any more, until no console is open.
 
-        While the database cannot be read, consoles stay open: nobody can be disabled during that time either.
+        While the database cannot be read, consoles stay open: no user can be disabled during that time.
         """
         loop = asyncio.get_running_loop()
         try:

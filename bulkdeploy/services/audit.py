@@ -208,7 +208,7 @@ def _look_again(
 
 
 def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mapping[UUID, str]) -> dict[UUID, str]:
-    """Return the VMs of which nobody can tell whether their guests run, each with the reason."""
+    """Return the VMs whose guests cannot be seen, running or not, each with the reason."""
     found = {}
     for uuid in uuids:
         row = expected.guests.get(uuid)
@@ -224,7 +224,7 @@ def _unknown_volumes(
     real: Mapping[UUID, Sequence[RealVolume]],
     unseen: Mapping[UUID, str],
 ) -> dict[UUID, str]:
-    """Return the volumes that were not found and may be where nobody can look, each with the reason."""
+    """Return the volumes that were not found and may be on a host that cannot be seen, each with the reason."""
     found = {}
     for uuid in uuids:
         row = expected.volumes.get(uuid)

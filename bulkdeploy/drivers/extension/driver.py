@@ -546,7 +546,7 @@ class _Call(FencedCall):
         """Return what the guest does; UNKNOWN if nothing has its identity, or what has it bears another name.
 
         Raises:
-            DriverError: ``statuses`` failed, so that nobody knows whose guest it is.
+            DriverError: ``statuses`` failed, so the owner of the guest is unknown.
         """
         found = self.find()
         return UNKNOWN if found != UNKNOWN and self._has_other_name() else found
