@@ -319,9 +319,7 @@ class _Pinned(http.client.HTTPConnection):
         self.sock.settimeout(SILENCE_S)
         if self._target.scheme == "https":
             context = ssl.create_default_context()
-            self.sock = context.wrap_socket(
-                self.sock, server_hostname=self.host, do_handshake_on_connect=False
-            )
+            self.sock = context.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
             self.limit.watch(self.sock)
             self.sock.do_handshake()
 

@@ -1,6 +1,5 @@
 """A URL of a caller leads to no address that is not public, whatever it is spelled like and redirects to."""
 
-import os
 import socket
 import threading
 import time
@@ -309,12 +308,12 @@ def test_a_handshake_that_takes_too_long_is_given_up_and_its_connection_closed(d
 
 def test_the_time_holds_over_redirects_and_no_connection_stays_open(server: Web) -> None:
     """However a fetch ends: the server sees the end of every connection that it accepted."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     server.redirects["/round"] = "/round"
     for path in ("/round", "/secret-status", "/short", "/huge", "/endless", "/image"):
         with suppress(FetchRejected, FetchFailed):
             read(Fetcher(LOOPBACK.model_copy(update={"redirects": 20})), server.url(path))
-    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    wait_for(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
 
 
 @pytest.mark.parametrize("place", ["/secret-status", "/short", "/huge", "/endless"])
