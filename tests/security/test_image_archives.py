@@ -85,7 +85,7 @@ SOUND = {
 }
 WRONG = {
     "templates in the metadata": member("metadata.yaml", METADATA + TEMPLATES) + END,
-    "templates with a quoted key": member("metadata.yaml", METADATA + b'"\\x74emplates": {a: {template: b}}\n') + END,
+    "templates, quoted": member("metadata.yaml", METADATA + b'"\\x74emplates": {a: {template: b}}\n') + END,
     "templates by a merged key": member("metadata.yaml", METADATA + b"<<: {" + TEMPLATES.strip() + b"}\n") + END,
     "a second document": member("metadata.yaml", METADATA + b"---\n" + TEMPLATES) + END,
     "two metadata": GOOD + member("metadata.yaml", METADATA) + END,
