@@ -53,7 +53,8 @@ def remove_volumes_again(connection: Connection, pools_of: Mapping[UUID, UUID]) 
 _KNOWN_VMS = text("SELECT uuid FROM virtual_machines WHERE uuid = ANY(CAST(:uuids AS uuid[]))")
 
 _KNOWN_VOLUMES = text(
-    "SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[])) AND removed IS NOT NULL AND pool_id IS NOT NULL"
+    "SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[])) AND removed IS NOT NULL"
+    "   AND pool_id IS NOT NULL"
 )
 
 
