@@ -45,14 +45,15 @@ class Repaired:
 
 def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
     """Each difference, with what helps."""
-    known = store.known(connection, [*found.guests, *found.devices, *found.volumes])
+    vms = store.known_vms(connection, [*found.guests, *found.devices])
+    volumes = store.known_volumes(connection, found.volumes)
     listed = [
-        (breach, BY_A_JOB if uuid in known else BY_HAND)
+        (breach, BY_A_JOB if uuid in vms else BY_HAND)
         for uuid, breach in (*found.guests.items(), *found.devices.items())
     ]
     for uuid, breach in found.volumes.items():
         remedy = BY_HAND if uuid in found.pools else LOST
-        listed.append((breach, "heal has it removed" if uuid in known else remedy))
+        listed.append((breach, "heal has it removed" if uuid in volumes else remedy))
     return listed
 
 

@@ -50,16 +50,22 @@ def remove_volumes_again(connection: Connection, pools_of: Mapping[UUID, UUID]) 
     return set(connection.execute(_VOLUMES_AGAIN, pairs).scalars())
 
 
-_KNOWN = text(
-    "SELECT uuid FROM virtual_machines WHERE uuid = ANY(CAST(:uuids AS uuid[]))"
-    " UNION SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[])) AND removed IS NOT NULL"
+_KNOWN_VMS = text("SELECT uuid FROM virtual_machines WHERE uuid = ANY(CAST(:uuids AS uuid[]))")
+
+_KNOWN_VOLUMES = text(
+    "SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[])) AND removed IS NOT NULL"
     "   AND pool_id IS NOT NULL"
 )
 
 
-def known(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Those of these that are, or were, VMs, or were volumes in a pool."""
-    return set(connection.execute(_KNOWN, {"uuids": list(uuids)}).scalars())
+def known_vms(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
+    """Return those of these uuids that are of VMs, expunged VMs among them."""
+    return set(connection.execute(_KNOWN_VMS, {"uuids": list(uuids)}).scalars())
+
+
+def known_volumes(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
+    """Return those of these uuids that are of deleted volumes that were in a pool."""
+    return set(connection.execute(_KNOWN_VOLUMES, {"uuids": list(uuids)}).scalars())
 
 
 _ENDS = text(

@@ -10,7 +10,9 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import TemplateImage
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
-TEMPLATE = TemplateImage(UUID("00000000-0000-4000-8000-0000000000f2"), "busybox", None, "TAR", None, 1 << 20)
+TEMPLATE = TemplateImage(
+    UUID("00000000-0000-4000-8000-0000000000f2"), "busybox", None, "TAR", None, 1 << 20, is_of_root_admin=True
+)
 ROOT = VolumeSpec(UUID("00000000-0000-4000-8000-0000000000a1"), "ROOT-1", 1 << 20, POOL, TEMPLATE.uuid)
 DATA = VolumeSpec(UUID("00000000-0000-4000-8000-0000000000a2"), "DATA-1", 1 << 20, POOL)
 NIC = NicSpec(

@@ -282,7 +282,7 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
 
 
 def test_an_operation_is_asked_for_until_it_has_ended(engine: Engine, tmp_path: Path) -> None:
-    """Incus 6.0 answers 500 when one wait is over; the operation goes on, and so does the call."""
+    """Incus answers an error when one wait is over; the operation goes on, and so does the call."""
     begun = {"id": "1", "status_code": 103, "err": ""}
     gated = {**RUNNING["devices"], "gate": {"type": "nic"}}
     config = {**RUNNING["config"], "user.bulkdeploy.fence": "2"}
@@ -291,7 +291,14 @@ def test_an_operation_is_asked_for_until_it_has_ended(engine: Engine, tmp_path: 
         [
             said(INSTANCE, {**RUNNING, "status": "Stopped"}),
             said(INSTANCE, begun, "PUT"),
-            *({**said("/1.0/operations/1/wait", {}), "status": 500, "answer": over} for _ in range(3)),
+            *(
+                exchange
+                for status in (500, 200, 500)
+                for exchange in (
+                    {**said("/1.0/operations/1/wait", {}), "status": status, "answer": over},
+                    said("/1.0/operations/1", begun),
+                )
+            ),
             said("/1.0/operations/1/wait", {**begun, "status_code": 200}),
             said(INSTANCE, {**RUNNING, "status": "Stopped", "devices": gated, "config": config}),
         ]
@@ -301,6 +308,33 @@ def test_an_operation_is_asked_for_until_it_has_ended(engine: Engine, tmp_path: 
         driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
         driver.close()
     assert (replay.unexpected, replay.is_over) == ([], True)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+@pytest.mark.parametrize("code", [404, 500])
+def test_an_operation_that_fails_while_it_is_waited_for_is_no_success(
+    engine: Engine, tmp_path: Path, code: int, is_forgotten: bool
+) -> None:
+    """Incus has begun to answer the wait with 200 and then sends the operation's error, whatever its code is."""
+    begun = {"id": "1", "status_code": 103, "err": ""}
+    error = {"type": "error", "error": "Image not provided for instance creation", "error_code": code}
+    gone = said("/1.0/operations/1", {}, type="error", error="Operation not found", error_code=404)
+    ended = said("/1.0/operations/1", {**begun, "status_code": 400, "err": error["error"]})
+    replay = Replay(
+        [
+            said(INSTANCE, {}, type="error", error="Instance not found", error_code=404),
+            said("/1.0", SERVER),
+            said("/1.0/instances", begun, "POST"),
+            {**said("/1.0/operations/1/wait", {}), "answer": error},
+            gone if is_forgotten else ended,
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match="Image not provided") as caught:
+            driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
 
 
 def test_a_guest_that_ends_while_it_is_stopped_is_stopped(engine: Engine, tmp_path: Path) -> None:

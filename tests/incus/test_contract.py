@@ -288,6 +288,24 @@ class TestIncusContract(
         driver.ensure_running(rig.hosts[0], guest, fence=1, timeout_s=PATIENCE_S)
         assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
 
+    def test_a_root_volume_that_lost_its_instance_is_listed(self, rig: Rig, caller: Caller) -> None:
+        """By its guest's uuid, and a start says what is in its way, until an operator has taken it away."""
+        host, member, guest = rig.hosts[1], Member(2), rig.new_guest()
+        caller.run(host, guest)
+        caller.stop(host, guest, forced=True)
+        name, pool = f"vm-{guest.uuid}", guest.volumes[0].pool_uuid
+        lost = (guest.uuid, pool, 0)
+        assert lost not in list(rig.driver.list_volumes())
+        member.incus("admin", "sql", "global", f"DELETE FROM instances WHERE name = '{name}'")
+        assert lost in list(rig.driver.list_volumes())
+        with pytest.raises(DriverError, match=f"root volume {name} in pool local without it"):
+            caller.run(host, guest)
+        member.incus("admin", "sql", "global", f"DELETE FROM storage_volumes WHERE name = '{name}'")
+        pools = json.dumps({"pools": [{"name": "local", "driver": "dir"}]})
+        member.incus("query", "--wait", "-X", "POST", "-d", pools, "/internal/recover/import")
+        assert lost not in list(rig.driver.list_volumes())
+        caller.run(host, guest)
+
     def test_members_without_virtual_machines_are_no_hosts_for_them(self, rig: Rig, machines: Machines) -> None:
         """Where ``vhost_vsock`` is missing, as it mostly is where this runs."""
         if Path("/dev/vhost-vsock").exists():

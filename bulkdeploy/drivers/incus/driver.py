@@ -71,6 +71,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
+from bulkdeploy.drivers.incus.root_volumes import KINDS, read_orphans
 from bulkdeploy.drivers.records import CopyState, Pool, TemplateImage
 from bulkdeploy.drivers.turns import Turns
 
@@ -526,12 +527,7 @@ class IncusDriver(HypervisorDriver):
         """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
-        for one in self._instances("list", LOOK_SECONDS, whole=True):
-            if one.root is not None:
-                yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
-        for pool in sorted({self._incus_pool(pool) for pool in self._records.directory.pools()}):
-            for volume in call.volumes("list", pool):
-                yield volume.uuid, volume.pool_uuid, volume.size_bytes
+        yield from self._volumes(call, self._instances("list", LOOK_SECONDS, whole=True))
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
         """See HypervisorDriver."""
@@ -563,14 +559,26 @@ class IncusDriver(HypervisorDriver):
             instances = self._instances("list", LOOK_SECONDS, unseen=names)
             for reason in (*silent.values(), *names.values()):
                 unseen.update((pool.uuid, reason) for pool in pools)
-            for one in instances:
-                if one.root is not None:
-                    yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
-            for pool in sorted({self._incus_pool(pool) for pool in pools}):
-                for volume in call.volumes("list", pool):
-                    yield volume.uuid, volume.pool_uuid, volume.size_bytes
+            yield from self._volumes(call, instances)
         except DriverError as error:
             unseen.update((pool.uuid, str(error)) for pool in pools)
+
+    def _volumes(self, call: "_Call", instances: Sequence[Instance]) -> Iterator[tuple[UUID, UUID, int]]:
+        """List the root volumes of these instances, all data volumes, and root volumes without an instance.
+
+        A root volume without an instance is listed by the uuid of the guest that it is named after.
+        """
+        for one in instances:
+            if one.root is not None:
+                yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
+        pools: dict[str, UUID] = {}
+        for pool in self._records.directory.pools():
+            pools.setdefault(self._incus_pool(pool), pool.uuid)
+        for incus_pool, pool_uuid in sorted(pools.items()):
+            for volume in call.volumes("list", incus_pool):
+                yield volume.uuid, volume.pool_uuid, volume.size_bytes
+            for guest_uuid, _ in call.orphans("list", incus_pool):
+                yield guest_uuid, pool_uuid, 0
 
     def _instances(
         self, step: str, timeout_s: float, *, whole: bool = False, unseen: dict[UUID, str] | None = None
@@ -813,7 +821,10 @@ class _Call(FencedCall):
         self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
         found = self.look("volume")
         if found is None:
-            raise DriverError("volume", self.host_name, "the instance was not made", transient=True)
+            reason = "the instance was not made"
+            if pool is not None and (self.guest, self.here()) in self.orphans("volume", pool):
+                reason += f": its member has a root volume {instance_name(self.guest)} in pool {pool} without it"
+            raise DriverError("volume", self.host_name, reason, transient=True)
         return found
 
     def undo(self, found: Instance) -> None:
@@ -879,9 +890,14 @@ class _Call(FencedCall):
             if (volume := read_volume(row, pool)) is not None:
                 yield volume
 
-    def _volume_rows(self, step: str, pool: str) -> list[dict[str, Any]]:
-        where = path_of("storage-pools", pool, "volumes", "custom")
+    def _volume_rows(self, step: str, pool: str, kind: str = "custom") -> list[dict[str, Any]]:
+        where = path_of("storage-pools", pool, "volumes", kind)
         return list(self.send(step, "GET", where, recursion=1).value or ())
+
+    def orphans(self, step: str, pool: str) -> list[tuple[UUID, str | None]]:
+        """Return the root volumes of a pool of Incus's that have no instance, as ``read_orphans`` does."""
+        volumes = [row for kind in KINDS for row in self._volume_rows(step, pool, kind)]
+        return list(read_orphans(volumes, self.send(step, "GET", path_of("instances"), recursion=1).value or ()))
 
     def find_volume(self, step: str, volume: VolumeSpec) -> Volume | None:
         """A data volume, as it is."""

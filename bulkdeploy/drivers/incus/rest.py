@@ -1,4 +1,6 @@
-"""Incus's REST API: requests to whichever member answers, and operations until they have ended.
+"""Incus's REST API: requests, and operations until they have ended (one file: a client of one API).
+
+A request goes to whichever member answers.
 
 Source: Incus's doc/rest-api.md and doc/rest-api.yaml, version 6.0.
 """
@@ -27,7 +29,8 @@ with the operation.
 ANSWER_S, REPEAT_S = 5.0, 0.5
 """How much later than that the answer may come, and the pause before the next request."""
 
-NOT_FOUND, CHANGED = 404, 412
+OK, NOT_FOUND, CHANGED = 200, 404, 412
+WAIT_IS_OVER = "context deadline exceeded"
 UNDER_WAY = (103, 104, 105)
 """Status codes of an operation that has not ended: Running, Cancelling, Pending."""
 
@@ -49,7 +52,10 @@ class Refused(Exception):
 
 
 class OperationFailed(Refused):
-    """An operation that was begun has failed, or was cancelled; its code (400, 401) is not HTTP's."""
+    """An operation that was begun has failed, or was cancelled.
+
+    Its code is that of the operation (400, 401), or of the error that it ended with, and not that of the request.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +242,34 @@ class Incus:
             wait_s = max(1, min(WAIT_S, int(left)))
             try:
                 operation = self.send("GET", f"{where}/wait", timeout_s=wait_s + ANSWER_S, timeout=wait_s).value
-            except (Refused, NotAnswered) as error:
-                if isinstance(error, Refused) and error.code == NOT_FOUND:
-                    return {}
-                if isinstance(error, Refused) and error.code < 500:
-                    raise
+            except NotAnswered:
                 time.sleep(min(REPEAT_S, left))
+            except Refused as error:
+                operation = self._look_after(operation, error, end)
         return operation
+
+    def _look_after(self, operation: dict[str, Any], error: Refused, end: float) -> dict[str, Any]:
+        """Return what an operation is now, after a wait for the operation was answered with ``error``.
+
+        Incus answers a wait with the error of an operation that fails, and in the same form with that of a wait
+        that is over. Only the operation itself tells one from the other. Returns ``operation`` if Incus does not
+        answer that now, and an empty dictionary if Incus forgot the operation and its error is not known.
+
+        Raises:
+            OperationFailed: the operation has failed, and Incus forgot it since.
+            Refused: see there.
+        """
+        try:
+            return dict(self.send("GET", path_of("operations", operation["id"]), timeout_s=ANSWER_S).value)
+        except (Refused, NotAnswered) as unseen:
+            if isinstance(unseen, Refused) and unseen.code == NOT_FOUND:
+                if isinstance(error, OperationFailed) and error.text != WAIT_IS_OVER:
+                    raise error from unseen
+                return {}
+            if isinstance(unseen, Refused) and unseen.code < 500:
+                raise
+            time.sleep(max(0.0, min(REPEAT_S, end - time.monotonic())))
+            return operation
 
     def close(self) -> None:
         """Give back connections."""
@@ -259,7 +286,8 @@ def _read(answer: requests.Response) -> Answer:
     except ValueError:
         raise Refused(answer.status_code, answer.text) from None
     if found.get("type") == "error":
-        raise Refused(int(found.get("error_code") or answer.status_code), str(found.get("error")))
+        kind = OperationFailed if answer.status_code == OK else Refused  # a wait begins to answer before its end
+        raise kind(int(found.get("error_code") or answer.status_code), str(found.get("error")))
     return Answer(found.get("metadata") or {}, answer.headers.get("ETag"))
 
 

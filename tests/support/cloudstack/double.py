@@ -365,7 +365,7 @@ class CloudStackDouble:
         self._used |= {vm_id, job_id}
         root = str(uuid4())
         self._used.add(root)
-        vm = {
+        vm: dict[str, Any] = {
             "id": vm_id,
             "name": requested["name"],
             "displayname": requested.get("displayname", requested["name"]),
