@@ -15,10 +15,10 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Self
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import url2pathname
 
@@ -37,6 +37,7 @@ PORTS = {"http": 80, "https": 443}
 SILENCE_S = 30.0
 """A server that sends nothing for so many seconds has failed."""
 
+TOO_LONG = "the server took too long (fetch.seconds)"
 REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -107,23 +108,18 @@ class Fetcher:
         Raises:
             FetchRejected, FetchFailed: see there; they are also raised while the stream is read.
         """
-        ends = time.monotonic() + self.rules.seconds
         if url.lower().startswith(f"{FILE}:"):
             with self._open_file(url) as stream:
                 size_bytes = os.fstat(stream.fileno()).st_size
                 self._check_size(size_bytes)
                 yield stream, size_bytes
             return
-        connection, response = self._request(url, ends)
-        try:
+        with _TimeLimit(self.rules.seconds) as limit, self._request(url, limit) as response:
             size = response.getheader("Content-Length")
             if size is None or not size.isdecimal():
                 raise FetchRejected("the server does not say how long the file is")
             self._check_size(int(size))
-            yield _Body(response, connection, int(size), ends), int(size)  # type: ignore[misc]
-        finally:
-            response.close()
-            connection.close()
+            yield _Body(response, int(size), limit), int(size)  # type: ignore[misc]
 
     def _open_file(self, url: str) -> IO[bytes]:
         path = Path(url2pathname(url.partition("://")[2])).resolve()
@@ -140,29 +136,35 @@ class Fetcher:
             rule = f"at most {self.rules.file_gib:g} GiB are allowed (fetch.file_gib)"
             raise FetchRejected(f"the file has {size_bytes} bytes; {rule}")
 
-    def _request(self, url: str, ends: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Return the connection and the response 200 that a URL leads to, over redirects."""
+    @contextmanager
+    def _request(self, url: str, limit: "_TimeLimit") -> Iterator[http.client.HTTPResponse]:
+        """Open the response 200 that a URL leads to, over redirects. Every connection is closed in any case."""
         first = target = self._target(url, secure=False)
         for _ in range(self.rules.redirects + 1):
-            connection = _connection(target, ends)
-            try:
-                with _cut_off(connection, ends):
-                    response = self._get(connection, target, first)
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                log.warning("fetch_failed", url=redact_url(url), reason=str(error), status=None)
-                raise FetchFailed("the file could not be read from its server") from error
-            if response.status == http.HTTPStatus.OK:
-                return connection, response
-            response.close()
-            connection.close()
-            location = response.getheader("Location")
-            if response.status not in REDIRECTS or location is None:
-                log.warning("fetch_failed", url=redact_url(url), reason=response.reason, status=response.status)
-                raise FetchFailed("the file could not be read from its server")
+            connection = _Pinned(target, limit)
+            with closing(connection), self._response(url, connection, target, first) as response:
+                if response.status == http.HTTPStatus.OK:
+                    yield response
+                    return
+                location = response.getheader("Location")
+                if response.status not in REDIRECTS or location is None:
+                    log.warning("fetch_failed", url=redact_url(url), reason=response.reason, status=response.status)
+                    raise FetchFailed("the file could not be read from its server")
             url = urljoin(url, location)
             target = self._target(url, secure=target.scheme == "https")
         raise FetchRejected(f"the url leads through more than {self.rules.redirects} redirects (fetch.redirects)")
+
+    def _response(
+        self, url: str, connection: "_Pinned", target: _Target, first: _Target
+    ) -> http.client.HTTPResponse:
+        try:
+            response = self._get(connection, target, first)
+        except (OSError, http.client.HTTPException) as error:
+            connection.limit.check()
+            log.warning("fetch_failed", url=redact_url(url), reason=str(error), status=None)
+            raise FetchFailed("the file could not be read from its server") from error
+        connection.limit.check()  # a connection that was cut off looks like one whose headers are complete
+        return response
 
     def _get(
         self, connection: http.client.HTTPConnection, target: _Target, first: _Target
@@ -251,76 +253,94 @@ def check_url(url: str, rules: FetchRules) -> None:
         raise FetchRejected(f"host {host} has an address that is not public (fetch.allowed_networks lists none)")
 
 
-def _connection(target: _Target, ends: float) -> http.client.HTTPConnection:
-    """Return a connection to the checked address of a target; TLS verifies the name, not the address."""
-    pinned = _Pinned(target.host, target.port, timeout=_left(ends))
-    pinned.address, pinned.is_encrypted = target.address, target.scheme == "https"
-    return pinned
+class _TimeLimit:
+    """The time that one fetch may take, over all its connections: when it is over, the open one is cut off.
 
-
-@contextmanager
-def _cut_off(connection: http.client.HTTPConnection, ends: float) -> Iterator[None]:
-    """Break a connection that is still in use when the time is over; raises FetchFailed then.
-
-    A timeout of the socket begins anew with each byte, so a server that sends its headers byte by byte would hold
-    the caller for days.
+    A timeout of a socket begins anew with each byte, so a server that sends its handshake, headers or body byte by
+    byte would hold the caller for days. Use as a context; the limit begins with the object.
     """
-    timer = threading.Timer(max(ends - time.monotonic(), 0), _break, [connection])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-    _left(ends)  # a connection that was cut off looks like one whose headers are complete
 
+    def __init__(self, seconds: float) -> None:
+        self._is_over = False
+        self._socket: socket.socket | None = None
+        self._ends = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
 
-def _break(connection: http.client.HTTPConnection) -> None:
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def watch(self, opened: socket.socket) -> None:
+        """Cut this socket off, and no longer an earlier one, when the time is over.
+
+        Raises:
+            FetchFailed: the time is over.
+        """
+        self._socket = opened
+        self.check()
+
+    def check(self) -> None:
+        """Raise FetchFailed if the time is over."""
+        if self._is_over:
+            raise FetchFailed(TOO_LONG)
+
+    def left(self) -> float:
+        """Return the seconds that one step may take; raises FetchFailed if none are left."""
+        left = min(SILENCE_S, self._ends - time.monotonic())
+        if left <= 0:
+            raise FetchFailed(TOO_LONG)
+        return left
+
+    def _end(self) -> None:
+        self._is_over = True  # first: watch sets the socket first, so that one of the two sees the other
+        if self._socket is not None:
+            with suppress(OSError):
+                # The method of an encrypted socket would also take its cipher from the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to an address that was checked before, whatever the host's name means now."""
+    """A connection to the checked address of a target, whatever its host's name means now, within a time limit.
 
-    address: str
-    is_encrypted: bool
+    TLS verifies the name, not the address.
+    """
+
+    def __init__(self, target: _Target, limit: _TimeLimit) -> None:
+        super().__init__(target.host, target.port, timeout=SILENCE_S)
+        self.limit, self._target = limit, target
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self.address, self.port), self.timeout)
-        if self.is_encrypted:
-            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = socket.create_connection((self._target.address, self.port), self.limit.left())
+        self.limit.watch(self.sock)
+        self.sock.settimeout(SILENCE_S)
+        if self._target.scheme == "https":
+            context = ssl.create_default_context()
+            self.sock = context.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+            self.limit.watch(self.sock)
+            self.sock.do_handshake()
 
 
 class _Body:
     """The body of a response: at most its declared size, in time, and whole."""
 
-    def __init__(
-        self, response: http.client.HTTPResponse, connection: http.client.HTTPConnection, size: int, ends: float
-    ) -> None:
-        self._response, self._connection, self._left, self._ends = response, connection, size, ends
+    def __init__(self, response: http.client.HTTPResponse, size: int, limit: _TimeLimit) -> None:
+        self._response, self._left, self._limit = response, size, limit
 
     def read(self, size: int) -> bytes:
         """Read up to so many bytes, fewer if fewer have come; empty at the end."""
         if not self._left:
             return b""
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(_left(self._ends))
         try:
-            _left(self._ends)
-            # read would wait until all bytes are there, and each byte begins the timeout anew.
             chunk = self._response.read1(min(size, self._left))
         except (OSError, http.client.HTTPException) as error:
-            raise FetchFailed("the connection to the server broke, or took too long") from error
+            self._limit.check()
+            raise FetchFailed("the connection to the server broke, or was silent too long") from error
+        self._limit.check()
         if not chunk:
             raise FetchFailed("the server sent less than it had announced")
         self._left -= len(chunk)
         return chunk
-
-
-def _left(ends: float) -> float:
-    left = min(SILENCE_S, ends - time.monotonic())
-    if left <= 0:
-        raise FetchFailed("the server took too long (fetch.seconds)")
-    return left

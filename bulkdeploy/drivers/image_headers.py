@@ -7,6 +7,7 @@ one format that was declared; everything that it does not know is rejected.
 Source: QEMU's docs/interop/qcow2.txt.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -54,6 +55,9 @@ MAGICS: tuple[tuple[int, bytes, str], ...] = (
 )
 """Formats that hypervisors detect by themselves: where their magic bytes are, the bytes, and the format's name."""
 
+VMDK_TEXT = re.compile(rb"(?:#[^\n]*\n| *\r?\n)*version=[12]\r?\n")
+"""A description of a VMDK as QEMU detects it: comments and empty lines, then its version."""
+
 QCOW2, RAW, ISO = "QCOW2", "RAW", "ISO"
 FILE_SYSTEM_AT, FILE_SYSTEMS = 16 * 2048 + 1, (b"CD001", b"BEA01")
 """Where discs name their file system, and the names of ISO 9660 and UDF."""
@@ -95,9 +99,11 @@ def check_image(image_format: str, head: bytes, file_bytes: int, *, most_disk_by
         disk_bytes = _check_qcow2(head, file_bytes)
     elif image_format in (RAW, ISO):
         disk_bytes = file_bytes
-        for at, magic, name in MAGICS:
-            if head.startswith(magic, at):
-                raise ImageRejected(f"it was registered as {image_format} and is of format {name}")
+        found = [name for at, magic, name in MAGICS if head.startswith(magic, at)]
+        if VMDK_TEXT.match(head):
+            found.append("VMDK")
+        if found:
+            raise ImageRejected(f"it was registered as {image_format} and is of format {found[0]}")
         if image_format == ISO and head[FILE_SYSTEM_AT : FILE_SYSTEM_AT + 5] not in FILE_SYSTEMS:
             raise ImageRejected("it was registered as ISO and has no file system of optical discs")
     else:

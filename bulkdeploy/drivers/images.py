@@ -3,16 +3,17 @@
 import hashlib
 import os
 import re
-import tarfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
-from typing import IO, Self
+from typing import IO
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.image_headers import HEAD_BYTES, QCOW2, ImageRejected, check_image
+from bulkdeploy.drivers.image_archives import check_archive
+from bulkdeploy.drivers.image_headers import HEAD_BYTES, ImageRejected, check_image
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.guarded_fetch import GIB, Fetcher, FetchFailed, FetchRejected
 
@@ -22,19 +23,6 @@ LENGTHS = {32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128:
 """Algorithm of a checksum that names none, by its digits."""
 
 ARCHIVE = "TAR"
-DISK_IN_ARCHIVE = "rootfs.img"
-"""The member of an archive that is the disk of a virtual machine, in qcow2."""
-
-MOST_MEMBERS, MOST_DESCRIBED = 2_000_000, 1 << 20
-"""Members that an archive may have, and bytes that the name and attributes of one may take."""
-
-DESCRIPTIONS = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
 CHUNK = 256 * 1024
 REPORTS_S = 2.0
 
@@ -63,7 +51,12 @@ class OpenedImage:
         """
         with _failures(self.image, self.host):
             if self.image.image_format.upper() == ARCHIVE:
-                yield from _checked_archive(self._chunks(report), self.most_disk_bytes)
+                check = partial(
+                    check_archive,
+                    most_bytes=self.most_disk_bytes,
+                    may_have_templates=self.image.is_of_root_admin,
+                )
+                yield from _checked_archive(self._chunks(report), check)
             else:
                 yield from self._chunks(report)
 
@@ -131,11 +124,11 @@ def _read_head(stream: IO[bytes]) -> bytes:
     return head
 
 
-def _checked_archive(chunks: Iterator[bytes], most_disk_bytes: int) -> Iterator[bytes]:
+def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]) -> Iterator[bytes]:
     """Pass an archive's chunks on while another thread reads the archive; it ends well only if that finds no fault.
 
     Raises:
-        ImageRejected: it is no archive, unpacks to more than is allowed, or a disk in it must not be used.
+        ImageRejected: as ``check_archive``.
     """
     reading, writing = os.pipe()
     faults: list[Exception] = []
@@ -143,9 +136,7 @@ def _checked_archive(chunks: Iterator[bytes], most_disk_bytes: int) -> Iterator[
     def read() -> None:
         with open(reading, "rb") as packed:  # noqa: PTH123 - a descriptor
             try:
-                _check_members(packed, most_disk_bytes)
-                while packed.read(CHUNK):
-                    pass
+                check(packed)
             except Exception as error:  # noqa: BLE001 - raised again in the thread that sends
                 faults.append(error)
 
@@ -164,35 +155,6 @@ def _checked_archive(chunks: Iterator[bytes], most_disk_bytes: int) -> Iterator[
     if faults:
         fault = faults[0]
         raise fault if isinstance(fault, ImageRejected) else ImageRejected("it is no archive that can be read")
-
-
-class _Member(tarfile.TarInfo):
-    """A member whose own description is small: ``tarfile`` reads descriptions into memory."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read a member's header."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type == tarfile.GNUTYPE_SPARSE or (found.type in DESCRIPTIONS and found.size > MOST_DESCRIBED):
-            raise ImageRejected("it has members that are sparse, or have names that are too long")
-        return found
-
-
-def _check_members(packed: IO[bytes], most_bytes: int) -> None:
-    unpacked = count = 0
-    with tarfile.open(fileobj=packed, mode="r|*", tarinfo=_Member) as archive:
-        for member in archive:
-            archive.members.clear()  # type: ignore[attr-defined] # a list that would grow with the archive
-            unpacked, count = unpacked + member.size, count + 1
-            if count > MOST_MEMBERS:
-                raise ImageRejected(f"it has more than {MOST_MEMBERS} members")
-            if member.size < 0 or unpacked > most_bytes:
-                raise ImageRejected(f"it unpacks to more than {most_bytes} bytes (fetch.disk_gib)")
-            if member.name.rpartition("/")[2] == DISK_IN_ARCHIVE:
-                disk = archive.extractfile(member)
-                if disk is None:
-                    raise ImageRejected(f"its {DISK_IN_ARCHIVE} is no file")
-                check_image(QCOW2, disk.read(HEAD_BYTES), member.size, most_disk_bytes=most_bytes)
 
 
 def read_checksum(text: str | None) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ import pytest
 from bulkdeploy.guarded_fetch import Fetcher, FetchFailed, FetchRejected, FetchRules, check_url
 from bulkdeploy.network_addresses import is_own, is_public
 from bulkdeploy.wiring.settings import Settings
+from tests.support.runs.waiting import wait_for
 
 CONTENT = b"internal secret " * 4096
 LOOPBACK = FetchRules.model_validate({"allowed_networks": ["127.0.0.0/8"]})
@@ -275,6 +277,43 @@ def test_a_server_that_takes_too_long_is_given_up(sent: bytes) -> None:
         finally:
             over.set()
         dripping.result()
+
+
+@pytest.mark.parametrize("drips", [True, False], ids=["byte by byte", "late"])
+def test_a_handshake_that_takes_too_long_is_given_up_and_its_connection_closed(drips: bool) -> None:
+    """Whether its bytes come one by one for ever, or all of them after the time is over."""
+    record = b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"x" * 16000
+    closed = threading.Event()
+
+    def shake(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        connection.settimeout(30)
+        with connection, suppress(OSError):
+            time.sleep(0 if drips else 1)
+            for at in range(0, len(record), 1 if drips else len(record)):
+                connection.sendall(record[at : at + 1] if drips else record)
+                time.sleep(0.01)
+            while connection.recv(65536):
+                pass
+        closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        shaking = pool.submit(shake, listening)
+        rules = LOOPBACK.model_copy(update={"seconds": 0.5})
+        with pytest.raises(FetchFailed, match="too long"):
+            read(Fetcher(rules), f"https://127.0.0.1:{listening.getsockname()[1]}/")
+        assert closed.wait(25)
+        shaking.result()
+
+
+def test_the_time_holds_over_redirects_and_no_connection_stays_open(server: Web) -> None:
+    """However a fetch ends: the server sees the end of every connection that it accepted."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    server.redirects["/round"] = "/round"
+    for path in ("/round", "/secret-status", "/short", "/huge", "/endless", "/image"):
+        with suppress(FetchRejected, FetchFailed):
+            read(Fetcher(LOOPBACK.model_copy(update={"redirects": 20})), server.url(path))
+    wait_for(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
 
 
 @pytest.mark.parametrize("place", ["/secret-status", "/short", "/huge", "/endless"])

@@ -109,6 +109,23 @@ def test_raw_data_that_looks_like_an_image_is_rejected(declared: str, at: int, m
         check_image(declared, content, len(content), most_disk_bytes=MOST)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"version=1\n",
+        b"version=2\r\n",
+        b"# comment\nversion=1\n",
+        b"   \n#a\n \r\n#b\nversion=1\n",
+        b"\nversion=1\n",
+    ],
+)
+def test_raw_data_that_describes_files_of_the_host_is_rejected(text: bytes) -> None:
+    """The text form of a VMDK names files; QEMU detects it by its version, behind any comments."""
+    content = (text + b'createType="monolithicFlat"\nRW 8 FLAT "/etc/shadow" 0\n').ljust(4096, b"\0")
+    with pytest.raises(ImageRejected, match="VMDK"):
+        check_image("RAW", content, len(content), most_disk_bytes=MOST)
+
+
 def test_a_disc_has_a_file_system_of_discs() -> None:
     """Anything else that is registered as ISO is rejected."""
     with pytest.raises(ImageRejected, match="file system"):
