@@ -75,6 +75,7 @@ class Failpoint(StrEnum):
     SWEEP_GUESTS = "sweep.guests"
     SWEEP_EVACUATIONS = "sweep.evacuations"
     SWEEP_FILTERS = "sweep.filters"
+    SWEEP_USAGE = "sweep.usage"
     SWEEP_UNMANAGED = "sweep.unmanaged"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"

@@ -16,6 +16,7 @@ from bulkdeploy.provisioning.filter_updates import FilterUpdates
 from bulkdeploy.provisioning.host_watch import HostWatch
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
+from bulkdeploy.provisioning.usage_watch import UsageWatch
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
@@ -34,6 +35,7 @@ LOOK_AT_HOSTS_EVERY_S = 5.0
 UPDATE_FILTERS_EVERY_S = 2.0
 TIDY_EVERY_S = 30.0
 LOOK_FOR_UNMANAGED_EVERY_S = 600.0
+MEASURE_USAGE_EVERY_S = 1.0
 
 LATE_S = 300.0
 """A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
@@ -69,6 +71,7 @@ def run(settings: Settings, ended: Event) -> None:
     watch = HostWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     filters = FilterUpdates(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
+    usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
@@ -84,6 +87,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(watch.watch_hosts, LOOK_AT_HOSTS_EVERY_S),
         _Pass(watch.look_after_ends, 0.0),
         _Pass(filters.update_filters, UPDATE_FILTERS_EVERY_S),
+        _PassBeside(usage.measure_usage, MEASURE_USAGE_EVERY_S),
         _PassBeside(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)

@@ -81,6 +81,14 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
             "Age of what is known of the CloudStack that is followed",
             figures.upstream_lag_s,
         )
+    cores = GaugeMetricFamily("bulkdeploy_host_cpu_used_ratio", "Share of a host's cores in use", labels=["host"])
+    memory = GaugeMetricFamily("bulkdeploy_host_memory_used_bytes", "Memory of a host in use", labels=["host"])
+    for host, share, used_bytes in figures.hosts:
+        if share is not None:
+            cores.add_metric([host], share / 10_000)
+        memory.add_metric([host], used_bytes)
+    yield cores
+    yield memory
     queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
     for queue, messages in figures.queues.items():
         queues.add_metric([queue], messages)

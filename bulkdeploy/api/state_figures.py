@@ -8,6 +8,7 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.followed_clouds import picture_age_s
+from bulkdeploy.store.hypervisors.usage import usage_of_hosts
 from bulkdeploy.store.jobs.state_figures import Backlog, unfinished_jobs, unsent_messages, vms_by_state
 from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
@@ -23,6 +24,8 @@ class StateFigures:
         virtual_machines: VMs by state.
         capacity: per zone and type of capacity (in CloudStack's words: bytes, MHz, cores, addresses) how much there
             is, and how much of it is taken.
+        hosts: name of each measured host, with hundredths of a percent of its cores that are in use, or None before
+            the second measurement, and bytes of memory in use.
         upstream_lag_s: age of what was read from the followed CloudStack; None: none is followed.
     """
 
@@ -34,6 +37,7 @@ class StateFigures:
     virtual_machines: Mapping[str, int] = field(default_factory=dict)
     capacity: Sequence[tuple[str, str, int, int]] = ()
     upstream_lag_s: float | None = None
+    hosts: Sequence[tuple[str, int | None, int]] = ()
 
 
 def read_state_figures(system: System) -> StateFigures:
@@ -46,9 +50,9 @@ def read_state_figures(system: System) -> StateFigures:
         with read_only(system.engine) as connection:
             jobs, outbox = unfinished_jobs(connection), unsent_messages(connection)
             vms, capacity = vms_by_state(connection), capacity_of_zones(connection)
-            lag_s = picture_age_s(connection)
+            lag_s, hosts = picture_age_s(connection), usage_of_hosts(connection)
     except Exception as error:
         if not is_unreachable(error):
             raise
         return StateFigures(redis_up=bool(queues), queues=queues)
-    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity, lag_s)
+    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity, lag_s, hosts)

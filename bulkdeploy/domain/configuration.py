@@ -207,6 +207,14 @@ SETTINGS: tuple[Setting, ...] = (
         maximum=1000,
     ),
     Setting(
+        "vm.stats.interval",
+        "60000",
+        N,
+        "Milliseconds between two measurements of what VMs, hosts and storage pools use; 0: none are made",
+        minimum=0,
+        maximum=86_400_000,
+    ),
+    Setting(
         "host.down.wait",
         "60",
         N,

@@ -55,6 +55,9 @@ class Ability(StrEnum):
     VOLUME_SNAPSHOTS = "snapshots of volumes"
     """The same of one of a guest's volumes (``SnapshotSpec.volume_uuid``)."""
 
+    USAGE = "usage figures"
+    """``usage_of_hosts``: what hosts and running guests have used is measured."""
+
     VNC_CONSOLE = "VNC console"
     """``open_console``: the screen of a running guest."""
 

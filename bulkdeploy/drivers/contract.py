@@ -35,6 +35,7 @@ from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     guests_of,
     volume_uuids,
 )
+from bulkdeploy.drivers.contract_suites.usage import UsageContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract  # noqa: E402
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "SnapshotContract",
     "StorageUnitContract",
     "Subjects",
+    "UsageContract",
     "VncConsoleContract",
     "VolumeContract",
     "guests_of",

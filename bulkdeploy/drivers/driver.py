@@ -26,6 +26,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
 from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.drivers.usage import HostUsage
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -351,6 +352,23 @@ class HypervisorDriver(ABC):
         """
         del hosts, timeout_s
         return {}
+
+    def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
+        """Return what a host has used, for ``usage_of_hosts`` unless the driver overrides that.
+
+        Raises:
+            DriverError: the host does not answer.
+        """
+        del timeout_s
+        raise DriverError("usage", host.name, "its driver measures no usage", transient=False)
+
+    def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
+        """Return what each of these hosts has used, or the error of a host that does not answer, in their order.
+
+        Raises:
+            DriverError: no host could be asked, for a reason that is not the hosts'.
+        """
+        return call_each(hosts, lambda host: self.usage_of_host(host, timeout_s=timeout_s))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Guests of these hosts that are said to have ended since the last call; answers at once.

@@ -33,6 +33,7 @@ from bulkdeploy.drivers.contract import (
     ShrinkContract,
     SnapshotContract,
     StorageUnitContract,
+    UsageContract,
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
@@ -64,6 +65,7 @@ def make_rig(simulator: SimulatorDriver, control: Connection, limits: Mapping[st
 class TestSimulatorContract(
     DriverContract,
     VolumeContract,
+    UsageContract,
     HostContract,
     BatchContract,
     MigrationContract,

@@ -43,6 +43,7 @@ from bulkdeploy.drivers.contract import (
     SnapshotContract,
     StorageUnitContract,
     Subjects,
+    UsageContract,
     VncConsoleContract,
     VolumeContract,
     guests_of,
@@ -127,6 +128,7 @@ def failing_calls() -> dict[str, tuple[type, str]]:
 class TestLibvirtContract(
     DriverContract,
     VolumeContract,
+    UsageContract,
     HostContract,
     MigrationContract,
     DetailsContract,

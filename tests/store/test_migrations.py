@@ -157,6 +157,9 @@ EARLIER_ROLES = """
     DELETE FROM schema_revisions WHERE revision >= '0035';
     DROP TABLE known_logins;
     DROP TABLE custom_actions;
+    DROP TABLE guest_usage;
+    DROP TABLE host_usage;
+    DROP TABLE pool_usage;
     UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 

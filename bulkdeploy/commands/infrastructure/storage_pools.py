@@ -44,6 +44,8 @@ STORAGE_POOL = Response(
         text("tags", "its tags, separated by commas"),
         large_number("disksizetotal", "its size before over-provisioning, bytes"),
         large_number("disksizeallocated", "what is promised of it, bytes"),
+        large_number("disksizeused", "what is used of it, as its hypervisor measured it last, bytes"),
+        large_number("capacitybytes", "its size before over-provisioning, bytes"),
         text("overprovisionfactor", "times its size that it may promise"),
         moment("created", "when it was added"),
     ),

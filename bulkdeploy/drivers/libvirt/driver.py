@@ -79,9 +79,11 @@ from bulkdeploy.drivers.libvirt.storage import (
     volume_name,
 )
 from bulkdeploy.drivers.libvirt.storage_units import units_of
+from bulkdeploy.drivers.libvirt.usage import read_usage
 from bulkdeploy.drivers.libvirt.volumes import Volumes
 from bulkdeploy.drivers.records import Pool, Records
 from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.drivers.usage import HostUsage
 from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
@@ -116,6 +118,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
+            Ability.USAGE,
             Ability.VNC_CONSOLE,
             Ability.SERIAL_CONSOLE,
             Ability.SECURITY_GROUPS,
@@ -170,6 +173,11 @@ class LibvirtDriver(HypervisorDriver):
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """See HypervisorDriver."""
         return self._links.run("look", host, Deadline(timeout_s), _list_guests)
+
+    def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
+        """See HypervisorDriver."""
+        pools = [pool.uuid for pool in self._usable_pools()]
+        return self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=pools))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """See HypervisorDriver."""

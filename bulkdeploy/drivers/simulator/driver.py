@@ -47,7 +47,9 @@ from bulkdeploy.drivers.simulator.inventory import (
 from bulkdeploy.drivers.simulator.link import SimulatorLink
 from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
+from bulkdeploy.drivers.simulator.usage import usage_of
 from bulkdeploy.drivers.storage_units import TYPES_OF_POOLS, StorageUnit
+from bulkdeploy.drivers.usage import HostUsage
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
@@ -93,6 +95,7 @@ class SimulatorDriver(BatchDriver):
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
+            Ability.USAGE,
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,
@@ -226,6 +229,10 @@ class SimulatorDriver(BatchDriver):
             else ()
             for host in hosts
         ]
+
+    def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
+        """See HypervisorDriver: figures that grow with the time for which a guest runs. Faults do not strike."""
+        return usage_of(self._link, hosts, timeout_s)
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url says what the host is (``model``); everybody may log in."""

@@ -11,7 +11,7 @@ from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, PoolScope
-from bulkdeploy.domain.units import mib_to_bytes
+from bulkdeploy.domain.units import KIB, mib_to_bytes
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -23,10 +23,12 @@ from bulkdeploy.store.filters import (
     keyword,
     same_text,
 )
+from bulkdeploy.store.hypervisors.usage import percent
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
 from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+from bulkdeploy.store.tables.usage import host_usage
 
 HOST_TYPE = "Routing"
 """``type`` of hosts that run VMs; there are no others here."""
@@ -179,6 +181,7 @@ def _query() -> Select[Any]:
         .join(pods, pods.c.id == host.pod_id)
         .join(zones, zones.c.id == host.zone_id)
         .join(host_capacity, held.host_id == host.id)
+        .outerjoin(host_usage, host_usage.c.host_id == host.id)
     )
 
 
@@ -213,6 +216,10 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
         held.cpu_mhz_used,
         held.memory_mib_limit,
         held.memory_mib_used,
+        percent(host_usage.c.cpu_share).label("cpuused"),
+        (host_usage.c.memory_used_kib * KIB).label("memoryused"),
+        host_usage.c.received_kib.label("networkkbsread"),
+        host_usage.c.sent_kib.label("networkkbswrite"),
     )
 
 

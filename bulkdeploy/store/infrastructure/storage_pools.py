@@ -16,6 +16,7 @@ from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.hypervisors import template_copies
 from bulkdeploy.store.tables.ledger import storage_claims
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+from bulkdeploy.store.tables.usage import pool_usage
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
 UP, DISABLED = "Up", "Disabled"
@@ -176,12 +177,15 @@ def list_storage_pools(connection: Connection, arguments: Arguments, paging: Pag
             pool.tags,
             pool.capacity_bytes.label("disksizetotal"),
             pool.allocated_bytes.label("disksizeallocated"),
+            pool_usage.c.used_bytes.label("disksizeused"),
+            pool.capacity_bytes.label("capacitybytes"),
             pool.created,
         )
         .select_from(
             storage_pools.join(zones, zones.c.id == pool.zone_id)
             .outerjoin(pods, pods.c.id == pool.pod_id)
             .outerjoin(clusters, clusters.c.id == pool.cluster_id)
+            .outerjoin(pool_usage, pool_usage.c.pool_id == pool.id)
         )
         .where(pool.removed.is_(None))
         .order_by(pool.id)

@@ -11,6 +11,7 @@ from bulkdeploy.store.tables import (
     offerings,
     revisions,
     topology,
+    usage,
     virtual_machines,
 )
 from bulkdeploy.store.tables.schema import metadata
@@ -26,6 +27,7 @@ TABLE_MODULES = (
     offerings,
     revisions,
     topology,
+    usage,
     virtual_machines,
 )
 

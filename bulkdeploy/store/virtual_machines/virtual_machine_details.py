@@ -13,10 +13,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
 from bulkdeploy.store.database.arrays import any_of
+from bulkdeploy.store.hypervisors.usage import percent
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.offerings import disk_offerings, os_types, service_offerings, templates
 from bulkdeploy.store.tables.topology import hosts, storage_pools, zones
+from bulkdeploy.store.tables.usage import guest_usage
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
 from bulkdeploy.store.virtual_machines.dynamic_scaling import dynamic_scaling_column
 from bulkdeploy.store.visibility import owner_columns, with_owner
@@ -77,6 +79,7 @@ def _tables() -> FromClause:
         .outerjoin(os_types, os_types.c.id == func.coalesce(vm.os_type_id, templates.c.os_type_id))
         .outerjoin(disk_offerings, disk_offerings.c.id == vm.disk_offering_id)
         .outerjoin(instance_groups, instance_groups.c.id == vm.group_id)
+        .outerjoin(guest_usage, guest_usage.c.vm_id == vm.id)
     )
 
 
@@ -206,6 +209,23 @@ def _volume() -> Columns:
     return device.label("rootdeviceid"), kind.label("rootdevicetype"), pool_type.label("pooltype")
 
 
+def _stats() -> Columns:
+    """Return what the VM used, as UserVmJoinDaoImpl.newUserVmResponse names it; NULL if nothing was measured."""
+    used = guest_usage.c
+    return (
+        percent(used.cpu_share).label("cpuused"),
+        used.received_kib.label("networkkbsread"),
+        used.sent_kib.label("networkkbswrite"),
+        used.read_kib.label("diskkbsread"),
+        used.written_kib.label("diskkbswrite"),
+        used.read_requests.label("diskioread"),
+        used.write_requests.label("diskiowrite"),
+        used.memory_kib.label("memorykbs"),
+        used.memory_kib.label("memorytargetkbs"),
+        used.unused_kib.label("memoryintfreekbs"),
+    )
+
+
 _PARTS = {
     Detail.GROUP: _group,
     Detail.SERVICE_OFFERING: _service_offering,
@@ -213,4 +233,5 @@ _PARTS = {
     Detail.TEMPLATE: _template,
     Detail.ISO: _iso,
     Detail.VOLUME: _volume,
+    Detail.STATS: _stats,
 }

@@ -1,0 +1,70 @@
+"""Usage of a libvirt host: node statistics, and the statistics of all running domains in one call."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.usage import GuestUsage, HostUsage
+
+STATISTICS = (
+    libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+    | libvirt.VIR_DOMAIN_STATS_BALLOON
+    | libvirt.VIR_DOMAIN_STATS_INTERFACE
+    | libvirt.VIR_DOMAIN_STATS_BLOCK
+)
+
+
+def read_usage(call: HostCall, pools: Iterable[UUID]) -> HostUsage:
+    """Return the usage of the host, of its running guests, and of those of the pools that are active there.
+
+    Raises:
+        libvirt.libvirtError: the host does not answer.
+    """
+    connection = call.connection
+    cpu: Mapping[str, int] = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS)
+    memory: Mapping[str, int] = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    idle = cpu.get("idle", 0) + cpu.get("iowait", 0)
+    # "utilization" is a percentage that some hosts report beside the nanoseconds.
+    total = sum(value for name, value in cpu.items() if name != "utilization")
+    free = sum(memory.get(name, 0) for name in ("free", "buffers", "cached"))
+    records = connection.getAllDomainStats(STATISTICS, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
+    return HostUsage(
+        call.host.uuid,
+        total - idle,
+        total,
+        max(memory.get("total", 0) - free, 0),
+        [_guest_usage(UUID(domain.UUIDString()), statistics) for domain, statistics in records],
+        {pool: used for pool in pools if (used := _used_bytes(connection, pool)) is not None},
+    )
+
+
+def _guest_usage(uuid: UUID, statistics: Mapping[str, Any]) -> GuestUsage:
+    return GuestUsage(
+        uuid,
+        int(statistics.get("cpu.time", 0)),
+        int(statistics.get("balloon.current", 0)),
+        statistics.get("balloon.unused"),
+        _sum(statistics, "net", "rx.bytes"),
+        _sum(statistics, "net", "tx.bytes"),
+        _sum(statistics, "block", "rd.bytes"),
+        _sum(statistics, "block", "wr.bytes"),
+        _sum(statistics, "block", "rd.reqs"),
+        _sum(statistics, "block", "wr.reqs"),
+    )
+
+
+def _sum(statistics: Mapping[str, Any], group: str, name: str) -> int:
+    """Return the sum of a figure over the devices of a group; the names are such as ``block.0.rd.bytes``."""
+    count = int(statistics.get(f"{group}.count", 0))
+    return sum(int(statistics.get(f"{group}.{device}.{name}", 0)) for device in range(count))
+
+
+def _used_bytes(connection: Any, pool: UUID) -> int | None:
+    """Return the used bytes of a pool, or None if the pool is not active on the host."""
+    try:
+        state, _, allocation, _ = connection.storagePoolLookupByUUID(pool.bytes).info()
+    except libvirt.libvirtError:
+        return None
+    return int(allocation) if state == libvirt.VIR_STORAGE_POOL_RUNNING else None

@@ -1,0 +1,156 @@
+"""Writing what guests, hosts and storage pools use. Totals that hypervisors measure become differences here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Numeric,
+    Row,
+    Table,
+    Text,
+    cast,
+    delete,
+    func,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.domain.units import KIB
+from bulkdeploy.drivers.usage import GuestUsage, HostUsage
+from bulkdeploy.store.tables.usage import guest_usage, host_usage, pool_usage
+
+TOTALS = ("cpu_ns", "received_bytes", "sent_bytes", "read_bytes", "written_bytes", "reads", "writes")
+KEPT_MINUTES = 10
+"""After so long without a measurement figures are deleted: the guest does not run, or its host is silent."""
+
+
+def percent(share: ColumnElement[int]) -> ColumnElement[str]:
+    """Return hundredths of a percent as CloudStack writes a percentage, such as ``3.5%``."""
+    value = func.trim_scale(cast(share, Numeric) / 100)
+    return cast(value, Text).concat(literal_column("'%'", Text))
+
+
+_VMS = text(
+    "SELECT v.uuid, v.id, v.cpu_number, u.seen, u.cpu_ns, u.received_bytes, u.sent_bytes, u.read_bytes,"
+    " u.written_bytes, u.reads, u.writes"
+    " FROM virtual_machines v LEFT JOIN guest_usage u ON u.vm_id = v.id"
+    " WHERE v.uuid = ANY(:uuids) AND v.removed IS NULL"
+)
+_HOSTS = text(
+    "SELECT h.uuid, h.id, u.busy_ns, u.total_ns FROM hosts h LEFT JOIN host_usage u ON u.host_id = h.id"
+    " WHERE h.uuid = ANY(:uuids) AND h.removed IS NULL"
+)
+_MEASURED = text(
+    "SELECT h.name, u.cpu_share, u.memory_used_kib FROM host_usage u JOIN hosts h ON h.id = u.host_id"
+    " WHERE h.removed IS NULL ORDER BY h.id"
+)
+_POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL")
+
+
+def write_usage(connection: Connection, measured: Iterable[HostUsage]) -> None:
+    """Write the usage of hosts, of their guests and of the pools that they reach. Unknown ones are skipped."""
+    hosts = {one.uuid: one for one in measured}
+    guests = {guest.uuid: guest for host in hosts.values() for guest in host.guests}
+    pools = {pool: used for host in hosts.values() for pool, used in host.pools.items()}
+    now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+    vms = {row.uuid: _guest_row(guests[row.uuid], row, now) for row in _known(connection, "vms", guests)}
+    _write(connection, guest_usage, vms.values())
+    _write(
+        connection,
+        host_usage,
+        [
+            _host_row(
+                hosts[row.uuid], row, [vms[one.uuid] for one in hosts[row.uuid].guests if one.uuid in vms], now
+            )
+            for row in _known(connection, "hosts", hosts)
+        ],
+    )
+    known = _known(connection, "pools", pools)
+    _write(
+        connection, pool_usage, [{"pool_id": row.id, "seen": now, "used_bytes": pools[row.uuid]} for row in known]
+    )
+
+
+def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
+    """Return the name, the share of the cores (hundredths of a percent) and the used memory (bytes) of each host.
+
+    The share is None after the first measurement. Hosts without figures are left out.
+    """
+    rows = connection.execute(_MEASURED)
+    return [(row.name, row.cpu_share, row.memory_used_kib * KIB) for row in rows]
+
+
+def delete_old_usage(connection: Connection) -> None:
+    """Delete figures that were not measured for KEPT_MINUTES."""
+    for table in (guest_usage, host_usage, pool_usage):
+        old = func.now() - timedelta(minutes=KEPT_MINUTES)
+        connection.execute(delete(table).where(table.c.seen < old))
+
+
+_QUERIES = {"vms": _VMS, "hosts": _HOSTS, "pools": _POOLS}
+
+
+def _known(connection: Connection, kind: str, uuids: Iterable[Any]) -> Sequence[Row[Any]]:
+    return connection.execute(_QUERIES[kind], {"uuids": list(uuids)}).all()
+
+
+def _guest_row(usage: GuestUsage, before: Row[Any], now: datetime) -> dict[str, Any]:
+    """Return the row of a guest; differences are NULL after the first measurement."""
+    row = {"vm_id": before.id, "seen": now, "memory_kib": usage.memory_kib, "unused_kib": usage.unused_kib}
+    row |= {name: getattr(usage, name) for name in TOTALS}
+    if before.seen is None:
+        return row
+    since = {name: _difference(row[name], getattr(before, name)) for name in TOTALS}
+    available_ns = (now - before.seen).total_seconds() * 1e9 * before.cpu_number
+    return row | {
+        "cpu_share": _share(since["cpu_ns"], available_ns),
+        "received_kib": since["received_bytes"] // KIB,
+        "sent_kib": since["sent_bytes"] // KIB,
+        "read_kib": since["read_bytes"] // KIB,
+        "written_kib": since["written_bytes"] // KIB,
+        "read_requests": since["reads"],
+        "write_requests": since["writes"],
+    }
+
+
+def _host_row(
+    usage: HostUsage, before: Row[Any], guests: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[str, Any]:
+    """Return the row of a host; its traffic is that of its guests."""
+    share = None
+    if before.total_ns is not None:
+        share = _share(_difference(usage.busy_ns, before.busy_ns), _difference(usage.total_ns, before.total_ns))
+    return {
+        "host_id": before.id,
+        "seen": now,
+        "busy_ns": usage.busy_ns,
+        "total_ns": usage.total_ns,
+        "memory_used_kib": usage.memory_used_kib,
+        "cpu_share": share,
+        "received_kib": sum(row.get("received_kib", 0) for row in guests),
+        "sent_kib": sum(row.get("sent_kib", 0) for row in guests),
+    }
+
+
+def _difference(total: int, before: int) -> int:
+    """Return what was added to a total; a total that became smaller began again at 0."""
+    return total - before if total >= before else total
+
+
+def _share(used: float, available: float) -> int | None:
+    """Return hundredths of a percent, at most 100 %, or None if no time passed."""
+    return min(round(used * 10_000 / available), 10_000) if available > 0 else None
+
+
+def _write(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert rows, or replace those with the same id, in the order of their ids."""
+    key, *others = (column.name for column in table.columns)
+    given = [{**dict.fromkeys(others), **row} for row in sorted(rows, key=lambda row: int(row[key]))]
+    if given:
+        statement = insert(table)
+        replaced = {name: statement.excluded[name] for name in others}
+        connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=replaced), given)

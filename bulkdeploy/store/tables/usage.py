@@ -1,0 +1,56 @@
+"""What guests, hosts and storage pools use, as hypervisors measured it last.
+
+There are no foreign keys: their checks would lock rows that jobs lock. Rows of what is gone are deleted by age.
+"""
+
+from sqlalchemy import BigInteger, Column, DateTime, Integer, Table, text
+
+from bulkdeploy.store.tables.schema import metadata
+
+SEEN = "when this was measured"
+
+guest_usage = Table(
+    "guest_usage",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("seen", DateTime(timezone=True), nullable=False, server_default=text("now()"), comment=SEEN),
+    Column("cpu_ns", BigInteger, nullable=False, comment="this and the other totals: since the guest was started"),
+    Column("received_bytes", BigInteger, nullable=False),
+    Column("sent_bytes", BigInteger, nullable=False),
+    Column("read_bytes", BigInteger, nullable=False),
+    Column("written_bytes", BigInteger, nullable=False),
+    Column("reads", BigInteger, nullable=False),
+    Column("writes", BigInteger, nullable=False),
+    Column("memory_kib", BigInteger, nullable=False),
+    Column("unused_kib", BigInteger, comment="NULL: the guest does not report it"),
+    Column("cpu_share", Integer, comment="hundredths of a percent since the last measurement; NULL: there is none"),
+    Column("received_kib", BigInteger, comment="this and the rest: since the last measurement"),
+    Column("sent_kib", BigInteger),
+    Column("read_kib", BigInteger),
+    Column("written_kib", BigInteger),
+    Column("read_requests", BigInteger),
+    Column("write_requests", BigInteger),
+    postgresql_with={"fillfactor": "50"},
+)
+
+host_usage = Table(
+    "host_usage",
+    metadata,
+    Column("host_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("seen", DateTime(timezone=True), nullable=False, server_default=text("now()"), comment=SEEN),
+    Column("busy_ns", BigInteger, nullable=False, comment="since the host was booted, over all cores"),
+    Column("total_ns", BigInteger, nullable=False),
+    Column("memory_used_kib", BigInteger, nullable=False),
+    Column("cpu_share", Integer, comment="hundredths of a percent since the last measurement; NULL: there is none"),
+    Column("received_kib", BigInteger, nullable=False, comment="of its guests, since the last measurement"),
+    Column("sent_kib", BigInteger, nullable=False),
+    postgresql_with={"fillfactor": "50"},
+)
+
+pool_usage = Table(
+    "pool_usage",
+    metadata,
+    Column("pool_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("seen", DateTime(timezone=True), nullable=False, server_default=text("now()"), comment=SEEN),
+    Column("used_bytes", BigInteger, nullable=False),
+)

@@ -1,0 +1,129 @@
+"""What hypervisors measure is what lists answer: measured twice, since the first time shows totals only."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bulkdeploy.api.app import create_app
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.provisioning.usage_watch import UsageWatch
+from bulkdeploy.store.database.bootstrap import admin_row
+from tests.api.test_metrics import figures_of
+from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
+from tests.support.runs.waiting import wait_for
+from tests.support.zones.fleet import Fleet, OneDriver
+
+FIGURES = {
+    *("cpuused", "networkkbsread", "networkkbswrite", "diskkbsread", "diskkbswrite", "diskioread", "diskiowrite"),
+    *("memorykbs", "memorytargetkbs", "memoryintfreekbs"),
+}
+MINUTE_AGO = "UPDATE {table} SET seen = seen - interval '1 minute'"
+
+
+@pytest.fixture
+def watch(fleet: Fleet) -> UsageWatch:
+    """What measures the fleet."""
+    return UsageWatch(fleet.engine, OneDriver(fleet.driver), 30)
+
+
+@pytest.fixture
+def client(fleet: Fleet) -> Iterator[ApiClient]:
+    """The admin of the fleet's API."""
+    with fleet.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    with serving(create_app(fleet.system, refuse_undeclared_fields=True)) as url:
+        yield ApiClient(url, admin.api_key, fleet.system.cipher.decrypt(admin.secret_key_encrypted))
+
+
+def measure(fleet: Fleet, watch: UsageWatch) -> None:
+    """Measure once, a minute after the measurement before."""
+    for table in ("guest_usage", "host_usage"):
+        fleet.zone.change(MINUTE_AGO.format(table=table))
+    watch._due = 0.0
+    watch.measure_usage()
+
+
+def vm_of(client: ApiClient, **parameters: str) -> dict[str, Any]:
+    """The one VM."""
+    ((row),) = client.call("listVirtualMachines", listall="true", **parameters)["virtualmachine"]
+    return dict(row)
+
+
+def test_figures_of_vms_and_hosts_are_measured(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """After one measurement there is memory; after two there are shares and traffic, within what is possible."""
+    fleet.deploy(1)
+    fleet.run()
+    assert FIGURES & vm_of(client).keys() == set()
+    watch.measure_usage()
+    first = vm_of(client)
+    assert FIGURES & first.keys() == {"memorykbs", "memorytargetkbs", "memoryintfreekbs"}
+    assert first["memorykbs"] == first["memory"] * 1024
+
+    def has_traffic() -> bool:
+        measure(fleet, watch)
+        return int(vm_of(client).get("networkkbsread", 0)) > 0
+
+    wait_for(has_traffic)
+    row = vm_of(client)
+    assert row.keys() >= FIGURES
+    assert 0 <= float(row["cpuused"].removesuffix("%")) <= 100
+    assert FIGURES & vm_of(client, details="min").keys() == set()
+
+    host = next(one for one in client.call("listHosts")["host"] if one["id"] == row["hostid"])
+    assert 0 < float(host["cpuused"].removesuffix("%")) <= 100
+    assert row["memory"] * 1024**2 < host["memoryused"] <= host["memorytotal"]
+    assert host["networkkbsread"] == row["networkkbsread"]
+
+
+def test_what_is_not_measured_has_no_figures(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """A VM that was stopped loses its figures ten minutes later. With an interval of 0 nothing is measured."""
+    fleet.deploy(1)
+    fleet.run()
+    watch.measure_usage()
+    vm = vm_of(client)
+    client.call("stopVirtualMachine", id=vm["id"])
+    fleet.run()
+    fleet.zone.change("UPDATE guest_usage SET seen = seen - interval '11 minutes'")
+    measure(fleet, watch)
+    assert FIGURES & vm_of(client).keys() == set()
+    fleet.set_value("vm.stats.interval", 0)
+    fleet.zone.change("DELETE FROM host_usage")
+    measure(fleet, watch)
+    assert fleet.zone.scalar("SELECT count(*) FROM host_usage") == 0
+
+
+def test_a_silent_host_keeps_others_from_nothing(
+    fleet: Fleet, watch: UsageWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are measured; a driver that can ask no host measures none, and nothing fails."""
+    whole = fleet.driver.usage_of_hosts
+    hosts = fleet.zone.scalar("SELECT count(*) FROM hosts WHERE state = 'Up'")
+
+    def one_silent(*arguments: Any, **named: Any) -> Any:
+        first, *others = whole(*arguments, **named)
+        del first
+        return [DriverError("usage", "h", "no route to the host", transient=True), *others]
+
+    monkeypatch.setattr(fleet.driver, "usage_of_hosts", one_silent)
+    watch.measure_usage()
+    assert fleet.zone.scalar("SELECT count(*) FROM host_usage") == hosts - 1
+
+    def none(*arguments: Any, **named: Any) -> Any:
+        del arguments, named
+        raise DriverError("usage", "any", "away", transient=True)
+
+    monkeypatch.setattr(fleet.driver, "usage_of_hosts", none)
+    measure(fleet, watch)
+
+
+def test_hosts_are_in_the_metrics(fleet: Fleet, watch: UsageWatch) -> None:
+    """Share of the cores and memory in use, by name of the host."""
+    watch.measure_usage()
+    measure(fleet, watch)
+    name = fleet.zone.scalar("SELECT name FROM hosts ORDER BY id LIMIT 1")
+    figures = figures_of(fleet.system)
+    assert 0 < figures["bulkdeploy_host_cpu_used_ratio", name] < 1
+    assert figures["bulkdeploy_host_memory_used_bytes", name] > 0
