@@ -116,8 +116,10 @@ class InstanceRules:
             return None
         return self._cluster.exclusive & (self._cluster.free_spindles < self.instance.spindles)
 
-    def _spindle_ratio(self) -> Flags:
+    def _spindle_ratio(self) -> Flags | None:
         cluster = self._cluster
+        if not self.instance.is_local:
+            return None
         return ~cluster.exclusive & (cluster.spindles_used + self.instance.spindle_use > cluster.spindle_limit)
 
     def _tags(self) -> Flags | None:
