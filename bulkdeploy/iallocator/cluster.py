@@ -87,7 +87,7 @@ class GanetiCluster:
     def closed_to(self, source: int) -> frozenset[int]:
         """Return the nodes that take no instance that moves from this node, by the cluster's migration tags.
 
-        A node takes it if the node has each migration tag of the source, or a tag to which that tag is allowed to go.
+        A node takes it if it has each migration tag of the source, or a tag to which that tag is allowed to go.
         """
         document = self.document
         prefixes = document.migration_prefixes

@@ -78,6 +78,7 @@ class Instance:
     Attributes:
         disk_space, spindles: what its disks take of each of its nodes, as Ganeti counts it: nothing of what lies
             elsewhere than in their volume groups.
+        names_spindles: whether each disk says how many spindles it takes; nodes with exclusive storage need that.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Instance:
     spindles: int
     nic_count: int
     networks: frozenset[str]
+    names_spindles: bool = True
     admin_state: str = "up"
     nodes: tuple[str, ...] = ()
 
@@ -336,6 +338,7 @@ def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Insta
         tags=frozenset(strings(members, "tags", owner)),
         disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
         spindles=spindles if is_local else 0,
+        names_spindles=not is_local or all(disk.get("spindles") is not None for disk in disks),
         nic_count=len(nics),
         networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
         admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",

@@ -74,7 +74,9 @@ class Placing:
         strategy = Strategy(planners=(PLANNER,), description="preferred groups first", filling=self._filling)
         self._primary = PlacementCatalog(self._rules.primary(soft=checks.soft), [strategy])
         self._secondary = PlacementCatalog(self._rules.secondary(soft=checks.soft), [strategy])
-        self._secondary_without_memory = PlacementCatalog(self._rules.secondary(soft=False), [strategy])
+        self._secondary_without_memory = PlacementCatalog(
+            self._rules.secondary(soft=checks.soft, with_memory=False), [strategy]
+        )
         self._score = cache(lambda group: GroupScore(cluster, group))
 
     @property
