@@ -23,7 +23,13 @@ from benchmarks.cpu import cpu_seconds
 from benchmarks.ground import BenchmarkZone, end, ground, say
 from benchmarks.imports import CALLS_PER_SECOND, HOSTS, VMS, prepared
 from bulkdeploy.cloudstack.client import Access, Client
-from bulkdeploy.manage.upstream.following import SHARE_OF_EVERYTHING, SHARE_OF_PLACES, Cadence, Follower
+from bulkdeploy.manage.upstream.following import (
+    SHARE_OF_EVERYTHING,
+    SHARE_OF_MOVES,
+    SHARE_OF_PLACES,
+    Cadence,
+    Follower,
+)
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_engine, build_system
@@ -71,6 +77,7 @@ def readings(settings: Settings, url: str) -> dict[str, dict[str, Any]]:
         figures = {}
         for name, due, often_s, share in (
             ("clusters, hosts and pools", "_places_due", Cadence().places, SHARE_OF_PLACES),
+            ("VMs that may have moved", "_moves_due", Cadence().moves, SHARE_OF_MOVES),
             ("everything", "_all_due", Cadence().everything, SHARE_OF_EVERYTHING),
         ):
             setattr(follower, due, 0.0)
@@ -97,7 +104,14 @@ def start(zone: BenchmarkZone, url: str, folder: Path) -> subprocess.Popen[bytes
     for name in ("apikey", "secretkey"):
         (folder / name).write_text("key")
         options += [f"--{name}", f"@{folder / name}"]
-    options += ["--places-seconds", "100000", "--calls-per-second", str(CALLS_PER_SECOND)]
+    options += [
+        "--places-seconds",
+        "100000",
+        "--moves-seconds",
+        "100000",
+        "--calls-per-second",
+        str(CALLS_PER_SECOND),
+    ]
     return zone.start(("-m", "bulkdeploy.manage.main", "follow", "cloudstack", *options))
 
 

@@ -57,6 +57,7 @@ class Failpoint(StrEnum):
     DRIVER_SNAPSHOT = "driver.snapshot"
     DRIVER_REVERT = "driver.revert"
     DRIVER_DELETE_SNAPSHOT = "driver.delete_snapshot"
+    DRIVER_CUSTOM_ACTION = "driver.custom_action"
     DRIVER_FENCE = "driver.fence"
 
     # sweepers

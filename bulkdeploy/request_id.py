@@ -1,6 +1,6 @@
-"""The id of the request that a thread works for: from the proxy through the log to the job and its worker.
+"""The request that a thread works for, and its user: from the proxy through the log to the job and its worker.
 
-A context variable, for it goes along with every layer and none of them acts on it.
+Context variables, for they go along with every layer and none of them acts on them.
 """
 
 import re
@@ -12,11 +12,17 @@ from uuid import uuid4
 HEADER = "X-Request-Id"
 _WELL_FORMED = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _CURRENT: ContextVar[str | None] = ContextVar("request_id", default=None)
+_USER: ContextVar[int | None] = ContextVar("user_id", default=None)
 
 
 def current_request() -> str | None:
     """The id; None: no call is being answered, the program acts by itself."""
     return _CURRENT.get()
+
+
+def current_user() -> int | None:
+    """Return the internal id of the user that the thread works for, or None where no user is known."""
+    return _USER.get()
 
 
 def accepted(given: str | None) -> str:
@@ -25,10 +31,11 @@ def accepted(given: str | None) -> str:
 
 
 @contextmanager
-def working_for(request_id: str | None) -> Iterator[None]:
-    """What is done meanwhile, in this thread, is for that request."""
-    token = _CURRENT.set(request_id)
+def working_for(request_id: str | None, user_id: int | None = None) -> Iterator[None]:
+    """What is done meanwhile, in this thread, is for that request, and for that user if one is given."""
+    token, user_token = _CURRENT.set(request_id), _USER.set(user_id)
     try:
         yield
     finally:
         _CURRENT.reset(token)
+        _USER.reset(user_token)

@@ -2,7 +2,7 @@
 
 NO_IPV6 = "networks have IPv4 addresses only"
 NO_ACCESS_GROUPS = "hosts and pools are matched by tags, not by storage access groups"
-NO_EXTENSIONS = "there are no extensions; hypervisors are reached by drivers"
+NO_EXTENSIONS = "the settings name the extension that runs the VMs of a hypervisor"
 NO_TAG_RULES = "tags are texts, not rules"
 NO_CUSTOM_IDS = "ids are made here"
 NO_DHCP_OPTIONS = "nics have no DHCP options"

@@ -32,6 +32,13 @@ class AccountType(IntEnum):
     PROJECT = 5
 
 
+ACCOUNT_TYPE_NAMES: Mapping[AccountType, str] = {
+    AccountType.USER: "NORMAL",
+    **{kind: kind.name for kind in AccountType if kind is not AccountType.USER},
+}
+"""Names of account types as CloudStack's extensions get them."""
+
+
 class AccountState(StrEnum):
     """States of users and accounts; only ``enabled`` may call or be deployed for."""
 

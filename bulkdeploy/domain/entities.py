@@ -46,6 +46,7 @@ class Entity(StrEnum):
     SECONDARY_IP = "NicSecondaryIps"
     JOB = "AsyncJobs"
     DEPLOYMENT = "BulkDeployments"
+    CUSTOM_ACTION = "CustomActions"
     EVENT = "Events"
     ALERT = "Alerts"
 

@@ -73,6 +73,9 @@ class Ability(StrEnum):
     HOST_FILES = "files on hosts"
     """``states_of_files``, ``put_file``: hosts get the files that the settings declare."""
 
+    CUSTOM_ACTIONS = "custom actions"
+    """``run_custom_action``: what else the hypervisor does with a guest, under names that an operator adds."""
+
     STORAGE_UNITS = "listing of storage units"
     """``look_at_storage``: what hosts keep data on, with size and health."""
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
@@ -187,6 +188,15 @@ class GuestDetails:
     template_uuid: UUID | None
     volume_uuids: tuple[UUID, ...]
     nics: tuple[GuestNic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAction:
+    """One run of a custom action: its name, the values of its parameters as JSON, and its details."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(repr=False, hash=False)
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 class DriverError(Exception):
@@ -649,6 +659,24 @@ class HypervisorDriver(ABC):
         """
         del url, timeout_s
         raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
+
+    @property
+    def program(self) -> Path | None:
+        """Return the program that runs custom actions, or None for a driver without them."""
+        return None
+
+    def run_custom_action(
+        self, host: HostAddress | None, guest_uuid: UUID, action: CustomAction, *, fence: int, timeout_s: float
+    ) -> str:
+        """Run a custom action on a guest once, and return what the action printed. Ability.CUSTOM_ACTIONS.
+
+        ``host``: the host that has the guest; None: the guest does not run.
+
+        Raises:
+            DriverError: it failed, or took too long (``unanswered``).
+        """
+        del guest_uuid, action, fence, timeout_s
+        raise _unable("custom_action", ANY_HOST if host is None else host.name, Ability.CUSTOM_ACTIONS)
 
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float

@@ -94,6 +94,9 @@ class Directory(Protocol):
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """A template's image; None: there is no such template."""
 
+    def caller(self, user_id: int) -> Mapping[str, str]:
+        """Return a user's account and role in the words of CloudStack's extensions; empty for an unknown user."""
+
     def closed_hosts(self) -> Sequence[HostAddress]:
         """Hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
 

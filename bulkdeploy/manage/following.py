@@ -39,6 +39,13 @@ def follow() -> None:
     help="Between readings of clusters, hosts and storage pools.",
 )
 @click.option(
+    "--moves-seconds",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Between readings of up to 5,000 VMs, to find those that moved without an event.",
+)
+@click.option(
     "--everything-seconds",
     type=click.FloatRange(min=1),
     default=3600.0,
@@ -56,6 +63,7 @@ def cloudstack(
     zones: tuple[str, ...],
     events_seconds: float,
     places_seconds: float,
+    moves_seconds: float,
     everything_seconds: float,
 ) -> None:
     """Import a CloudStack, and follow its events, until SIGTERM.
@@ -70,7 +78,7 @@ def cloudstack(
     configure_logging(settings)
     system = build_system(settings)
     client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
-    cadence = Cadence(events_seconds, places_seconds, everything_seconds)
+    cadence = Cadence(events_seconds, places_seconds, moves_seconds, everything_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     try:

@@ -19,6 +19,9 @@ from bulkdeploy.placement.planner import plan
 PACKED = "firstfit"
 """The host algorithm that leaves the largest holes."""
 
+RESOURCES = 3
+"""CPU, memory and storage."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
@@ -85,23 +88,30 @@ def _attempts(
     snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
     """Orders of the kinds, and whether hosts are packed: the first is taken wherever everything fits."""
-    if len(requests) < 2:
-        yield tuple(range(len(requests))), False
-        return
+    orders = list(batch_orders(snapshot, requests))
+    for packed in (False, True) if len(requests) > 1 else (False,):
+        for turns in orders:
+            yield turns, packed
+
+
+def batch_orders(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> Iterator[tuple[int, ...]]:
+    """Return the orders in which requests are planned until one order places all of them, as positions.
+
+    Requests of equal size keep the order in which they are given.
+    """
     shares = _shares(snapshot, requests)
     orders: list[Callable[[int], tuple[float, ...]]] = [
         lambda at: (-max(shares[at]),),
         lambda at: (-sum(shares[at]),),
-        *(lambda at, column=column: (-shares[at][column],) for column in range(len(shares[0]))),
+        *(lambda at, column=column: (-shares[at][column],) for column in range(RESOURCES)),
         lambda at: (max(shares[at]),),
     ]
     tried = set()
-    for packed in (False, True):
-        for order in orders:
-            turns = tuple(sorted(range(len(requests)), key=order))
-            if (turns, packed) not in tried:
-                tried.add((turns, packed))
-                yield turns, packed
+    for order in orders:
+        turns = tuple(sorted(range(len(requests)), key=order))
+        if turns not in tried:
+            tried.add(turns)
+            yield turns
 
 
 def _shares(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> list[tuple[float, ...]]:

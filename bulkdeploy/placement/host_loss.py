@@ -3,6 +3,9 @@
 This is what is called N+1. A lost host's VMs are looked at by their sizes and host tags alone, and in their own
 cluster alone, as their volumes may not be reached from another; they are started like any others, so thresholds of
 their cluster hold. Who else is on a host, affinity groups, dedications and storage are not looked at.
+
+An evacuation plans the VMs of a lost host in the same orders (``restart_orders``) and with the same planner
+(``packed_restart``), so VMs that find room here find room there, unless one of the other rules excludes a host.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from bulkdeploy.placement.batch import plan_batch
+from bulkdeploy.placement.batch import PACKED, batch_orders, plan_batch
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.model import COUNT_DISPERSING, HostColumns, Ints, PlacementRequest, Plan, ZoneSnapshot
 
@@ -95,11 +98,53 @@ def _cluster_alone(snapshot: ZoneSnapshot, at: Ints) -> ZoneSnapshot:
 def _lacks_capacity(
     alone: ZoneSnapshot, lost: int, kinds: Sequence[PlacementRequest], vms: Ints, catalog: PlacementCatalog
 ) -> bool:
-    up = alone.hosts.up.copy()
-    up[lost] = False
-    rest = replace(alone, hosts=replace(alone.hosts, up=up))
-    requests = [_started_again(kinds[kind], int(vms[kind])) for kind in np.flatnonzero(vms).tolist()]
-    return plan_batch(rest, requests, catalog).refused > 0
+    counted = sorted(np.flatnonzero(vms).tolist(), key=lambda kind: _size(kinds[kind]))
+    requests = [_started_again(kinds[kind], int(vms[kind])) for kind in counted]
+    return plan_batch(_without_host(alone, lost), requests, catalog).refused > 0
+
+
+def _without_host(snapshot: ZoneSnapshot, at: int) -> ZoneSnapshot:
+    """Return the zone with the host at this position down."""
+    up = snapshot.hosts.up.copy()
+    up[at] = False
+    return replace(snapshot, hosts=replace(snapshot.hosts, up=up))
+
+
+def without_host(snapshot: ZoneSnapshot, host_id: int) -> ZoneSnapshot:
+    """Return the zone with this host down. Its VMs still count as their owners' VMs in the cluster."""
+    return _without_host(snapshot, int(np.flatnonzero(snapshot.hosts.id == host_id)[0]))
+
+
+def restart_orders(
+    snapshot: ZoneSnapshot, host_id: int, vms: Sequence[PlacementRequest]
+) -> Iterator[tuple[int, ...]]:
+    """Return the orders in which the VMs of a lost host are planned, as positions in ``vms``.
+
+    The orders are those in which ``host_not_to_lose`` plans the VMs. VMs of one size follow each other.
+
+    Args:
+        snapshot: the zone; whether the host is up there does not matter.
+        host_id: the lost host.
+        vms: a request for each VM.
+    """
+    (at,) = np.flatnonzero(snapshot.hosts.id == host_id)
+    in_cluster = np.flatnonzero(snapshot.hosts.cluster == snapshot.hosts.cluster[at])
+    rest = _without_host(_cluster_alone(snapshot, in_cluster), int(np.searchsorted(in_cluster, at)))
+    by_size = sorted(range(len(vms)), key=lambda vm: _size(vms[vm]))
+    sizes = [_started_again(vms[vm], 1) for vm in by_size]
+    for order in batch_orders(rest, sizes):
+        yield tuple(by_size[turn] for turn in order)
+
+
+def packed_restart(request: PlacementRequest, cluster_id: int) -> PlacementRequest:
+    """Return the request of a VM of a lost host as ``host_not_to_lose`` plans it: packed, in its own cluster."""
+    return replace(request, cluster_id=cluster_id, planner=COUNT_DISPERSING, host_algorithm=PACKED)
+
+
+def _size(vm: PlacementRequest) -> tuple[object, ...]:
+    """A key that sorts VMs by size and is equal only for VMs that this module plans alike."""
+    cpu_mhz = vm.cpu_number * vm.cpu_mhz
+    return (-vm.memory_mib, -cpu_mhz, vm.cpu_number, vm.cpu_mhz, vm.hypervisor, sorted(vm.host_tags))
 
 
 def _started_again(kind: PlacementRequest, count: int) -> PlacementRequest:
@@ -111,5 +156,5 @@ def _started_again(kind: PlacementRequest, count: int) -> PlacementRequest:
         hypervisor=kind.hypervisor,
         host_tags=kind.host_tags,
         planner=COUNT_DISPERSING,
-        host_algorithm="firstfit",
+        host_algorithm=PACKED,
     )

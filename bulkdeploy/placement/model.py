@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +160,11 @@ class ZoneSnapshot:
             use.memory_used + in_cluster * vms.memory_mib,
         )
         return filled
+
+    @property
+    def seed(self) -> int:
+        """A number that follows from what the hosts hold: the same zone in the same state has the same seed."""
+        return crc32(self.hosts.memory_used.tobytes(), crc32(self.hosts.vms_used.tobytes()))
 
     @property
     def clusters_in_order(self) -> tuple[Ints, Ints]:

@@ -31,6 +31,7 @@ from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state,
 from bulkdeploy.store.infrastructure.host_migration import vms_on_off_hosts, vms_without_host
 from bulkdeploy.store.jobs.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.jobs.job_leases import give_back_leases, wake_throttled
+from bulkdeploy.store.jobs.job_results import object_result
 from bulkdeploy.store.jobs.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
 from bulkdeploy.store.jobs.outbox import JobQueues, Unsent
 from bulkdeploy.store.ledger.release import release_hosts
@@ -203,7 +204,9 @@ def _end_jobs(connection: Connection, finished: Sequence[Finished]) -> list[Unse
         elif isinstance(outcome, Failed):
             ends.append(JobEnd(job.id, job.fence, JobStatus.FAILED, failure_result(outcome)))
         else:
-            ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, results[job.id]))
+            kind = job_kinds()[job.kind]
+            shown = None if outcome.shown is None else object_result(kind.result.value, outcome.shown)
+            ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, shown or results[job.id]))
     done = (finish_jobs(connection, ends) if ends else set()) | (
         pause_jobs(connection, pauses) if pauses else set()
     )

@@ -13,6 +13,7 @@ from bulkdeploy import metrics
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import (
+    CustomAction,
     DriverError,
     Guest,
     GuestSpec,
@@ -253,6 +254,28 @@ class DriverCalls:
         """The pool of the guest's root volume has the ISO in its drive, where hypervisors have drives."""
         if guest.iso_uuid is not None and Ability.ISOS in driver.abilities:
             driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self._timeout_s)
+
+    def run_custom_action(
+        self, work: Assignment, action: CustomAction, timeout_s: float, secrets: Sequence[str]
+    ) -> str | DriverError:
+        """Return what a custom action printed. ``secrets`` are left out of errors.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        printed: list[str] = []
+        host = None if work.host_is_off else work.host
+
+        def run(driver: HypervisorDriver) -> None:
+            printed.append(
+                driver.run_custom_action(host, work.guest.uuid, action, fence=work.fence, timeout_s=timeout_s)
+            )
+
+        return self._call(work, "custom_action", run, secrets) or printed[0]
+
+    def decrypt(self, secret: bytes) -> str:
+        """Decrypt a secret."""
+        return self._decrypt(secret)
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
         """Resize a volume of the guest, while it runs on the VM's host or while it does not run.

@@ -34,7 +34,8 @@ class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
     VOLUME, VM_SNAPSHOT and SNAPSHOT are those that the job's params name: ``volume_id``, ``snapshot_id``. What is
-    gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done.
+    gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done. CUSTOM_ACTION is
+    ``Succeeded.shown``.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
@@ -44,6 +45,7 @@ class JobResult(StrEnum):
     SNAPSHOT = "snapshot"
     BALANCE = "balance"
     HOST_MIGRATION = "hostmigration"
+    CUSTOM_ACTION = "customactionresult"
     SUCCESS = "success"
 
 

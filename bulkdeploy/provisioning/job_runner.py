@@ -225,7 +225,7 @@ class JobRunner:
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
             with (
-                working_for(work.job.request_id),
+                working_for(work.job.request_id, work.job.user_id),
                 continued(work.job.traceparent),
                 span(f"job {work.job.kind}", SpanKind.CONSUMER, partial(_facts, work)) as running,
             ):

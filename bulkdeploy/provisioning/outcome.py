@@ -54,9 +54,10 @@ UNCHANGED = FinalState()
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The job is done; its kind says what its result shows."""
+    """The job is done; its kind says what its result shows, unless ``shown`` is that."""
 
     final: FinalState
+    shown: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

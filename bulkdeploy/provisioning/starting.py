@@ -49,6 +49,9 @@ RUNNING = FinalState(VmState.RUNNING, volumes_ready=True)
 PINS = ("pod_id", "cluster_id", "host_id")
 """Params of a job that may only start its VM there."""
 
+FIRST_HOST = "first_host_id"
+"""Param of a job: the host that is tried before others."""
+
 FindPlace = Callable[[Connection, Assignment, frozenset[int]], NoPlace | None]
 """Claim a place for the VM outside these hosts and write it into its rows; else why there is none."""
 
@@ -165,6 +168,7 @@ def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: froze
         avoid_host_ids=avoid_host_ids,
         planner=params.get("planner"),
         last_host_first=bool(params.get("consider_last_host")),
+        first_host_id=params.get(FIRST_HOST),
         **pins,
     )
 

@@ -1,22 +1,24 @@
-"""Moves and starts of VMs that exist, one after the other, as plans show them and as they are judged by.
+"""Moves and starts of VMs that exist, as plans show them and as they are judged by.
 
-Each is planned as its job will plan it, on what those before it leave. Only reads: no lock is taken.
+Each is planned as its job will plan it, on what those before it leave. The VMs of a lost host are planned in the
+orders in which remaining capacity plans them (``placement.host_loss``). Only reads: no lock is taken.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
 from sqlalchemy import Connection
 
-from bulkdeploy.placement.batch import plan_batch
+from bulkdeploy.placement.batch import PACKED, plan_batch
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.claimed_plans import add_members, after, with_members, without
+from bulkdeploy.placement.host_loss import packed_restart, restart_orders, without_host
 from bulkdeploy.placement.model import PlacementRequest, Plan, Purpose, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
-from bulkdeploy.scheduling.place import BOUND, NoPlace, no_place
+from bulkdeploy.scheduling.place import BOUND, NoPlace, needs_in_order, no_place
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.ledger.snapshot import read_snapshot
@@ -61,9 +63,10 @@ MIGRATING, STARTING = Way(Purpose.MOVE), Way(Purpose.START)
 
 def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list[VmMove]:
     """The moves with the hosts that VMs get now, or why they get none."""
-    zone = _Zone(connection, read_configuration(connection))
-    if way.purpose is Purpose.START:
-        zone.give_back(moves)
+    rows = _Rows(connection, read_configuration(connection))
+    if way.purpose is Purpose.START and any(move.from_host_id is not None for move in moves):
+        return _restart(rows, moves, way)
+    zone = _Zone(rows)
     tried: list[VmMove] = []
     for _, turn in groupby(moves, lambda move: move.turn):
         of_turn = [zone.try_move(move, way) for move in turn]
@@ -73,81 +76,93 @@ def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list
     return tried
 
 
+def _restart(rows: "_Rows", moves: Sequence[VmMove], way: Way) -> list[VmMove]:
+    """Return the moves of VMs that have lost their host, with the hosts that they get together.
+
+    VMs are planned by their own rules first, the largest first. If some of them find no host, they are packed into
+    the lost host's cluster in each order that remaining capacity tries, and only what is left goes elsewhere.
+    """
+    best: list[VmMove] | None = None
+    for order, packed in _restart_attempts(rows, moves):
+        zone = _Zone(rows)
+        for host_id in {move.from_host_id for move in moves if move.from_host_id is not None}:
+            zone.lose(host_id)
+        tried: dict[int, VmMove] = {}
+        turns = [(position, packed) for position in order]
+        turns += [(position, False) for position in order if packed]
+        for position, in_cluster in turns:
+            if position not in tried or tried[position].why:
+                tried[position] = zone.try_move(moves[position], way, packed=in_cluster)
+        found = [tried[position] for position in range(len(moves))]
+        if best is None or _count_failed(found) < _count_failed(best):
+            best = found
+        if not _count_failed(best):
+            break
+    return best or []
+
+
+def _count_failed(moves: Sequence[VmMove]) -> int:
+    return sum(bool(move.why) for move in moves)
+
+
+def _restart_attempts(rows: "_Rows", moves: Sequence[VmMove]) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """The orders, and whether VMs are packed; VMs whose host is chosen already come first."""
+    vms = [rows.vm(move) for move in moves]
+    bound = tuple(at for at, vm in enumerate(vms) if vm is None or moves[at].to_host_id is not None)
+    free = [(at, vm) for at, vm in enumerate(vms) if vm is not None and at not in bound]
+    if not free:
+        yield bound, False
+        return
+    lost = next(move.from_host_id for move in moves if move.from_host_id is not None)
+    requests = [rows.request(vm.need, moves[at], vm.id) for at, vm in free]
+    seen = rows.zone(free[0][1])
+    orders = [(*bound, *(free[turn][0] for turn in order)) for order in restart_orders(seen, lost, requests)]
+    yield orders[0], False
+    for order in orders:
+        yield order, True
+
+
 Change = Callable[[ZoneSnapshot], ZoneSnapshot]
 
 
-class _Zone:
-    """A zone as the moves tried so far leave it, the way each owner sees it."""
+class _Rows:
+    """What planning reads of VMs and of their zones; each is read once."""
 
     def __init__(self, connection: Connection, configuration: Configuration) -> None:
         self._connection, self._configuration = connection, configuration
-        self._catalog = placement_catalog()
-        self._changes: list[tuple[int, Change]] = []
-        self._seen: dict[int, tuple[ZoneSnapshot, int]] = {}
-        self._members: dict[int, Mapping[int, int]] = {}
+        self._vms: dict[tuple[object, ...], VmToPlace | None] = {}
+        self._zones: dict[int, ZoneSnapshot] = {}
+        self._requests: dict[tuple[object, ...], PlacementRequest] = {}
 
-    def try_move(self, move: VmMove, way: Way) -> VmMove:
-        """The move with its host, or why there is none."""
-        place = self._place(move, way)
-        if isinstance(place, NoPlace):
-            return replace(move, why=place.why)
-        return replace(move, to_host_id=int(place.host_ids[0]), why="")
+    def vm(self, move: VmMove, *, pod_id: int | None = None, cluster_id: int | None = None) -> VmToPlace | None:
+        """Return the VM of a move as ``read_vm_to_place`` does, pinned to the host of the move."""
+        key = (move.vm_id, move.to_host_id, pod_id, cluster_id)
+        if key not in self._vms:
+            self._vms[key] = read_vm_to_place(
+                self._connection,
+                self._configuration,
+                move.vm_id,
+                host_id=move.to_host_id,
+                pod_id=pod_id,
+                cluster_id=cluster_id,
+            )
+        return self._vms[key]
 
-    def give_back(self, moves: Iterable[VmMove]) -> None:
-        """VMs leave the hosts that they hold."""
-        for move in moves:
-            if move.from_host_id is not None and (vm := self._read(move)) is not None:
-                request = self._request(vm.need, move, vm.id)
-                self._change(vm, partial(without, request=request, host_id=move.from_host_id))
+    def request(self, need: PlacementNeed, move: VmMove, seed: int) -> PlacementRequest:
+        """Return the request for one VM, which avoids the host that it leaves."""
+        key = (need, move.from_host_id, seed)
+        if key not in self._requests:
+            here = frozenset[int]() if move.from_host_id is None else frozenset({move.from_host_id})
+            self._requests[key] = placement_request(
+                self._connection, self._configuration, need, count=1, seed=seed, avoid_host_ids=here, lock=False
+            )
+        return self._requests[key]
 
-    def _place(self, move: VmMove, way: Way) -> Plan | NoPlace:
-        pinned = move.to_host_id is not None
-        pins = {} if pinned else {"pod_id": way.pod_id, "cluster_id": way.cluster_id}
-        vm = self._read(move, **pins)
-        if vm is None:
-            return BOUND
-        need = replace(vm.need, purpose=way.purpose)
-        if way.planner is not None:
-            need = replace(need, planner=way.planner, offering_planner=None)
-        needs = [need]
-        if way.last_host_first and need.host_id is None and vm.last_host_id is not None:
-            needs.insert(0, replace(need, host_id=vm.last_host_id))
-        place: Plan | NoPlace = BOUND
-        for wanted in needs:
-            place = self._plan(vm, wanted, move)
-            if isinstance(place, Plan):
-                break
-        return place
-
-    def _plan(self, vm: VmToPlace, need: PlacementNeed, move: VmMove) -> Plan | NoPlace:
-        request = with_members(self._request(need, move, vm.id), self._members)
-        try:
-            (plan,) = plan_batch(self._as_seen_by(vm), [request], self._catalog).plans
-        except PlannerNotInstalled as missing:
-            return NoPlace(str(missing))
-        if not plan.placed:
-            return no_place(plan)
-        self._change(vm, partial(after, request=request, made=plan))
-        add_members(request, plan, self._members)
-        return plan
-
-    def _read(self, move: VmMove, **pins: int | None) -> VmToPlace | None:
-        return read_vm_to_place(self._connection, self._configuration, move.vm_id, host_id=move.to_host_id, **pins)
-
-    def _request(self, need: PlacementNeed, move: VmMove, seed: int) -> PlacementRequest:
-        here = frozenset[int]() if move.from_host_id is None else frozenset({move.from_host_id})
-        return placement_request(
-            self._connection, self._configuration, need, count=1, seed=seed, avoid_host_ids=here, lock=False
-        )
-
-    def _change(self, vm: VmToPlace, change: Change) -> None:
-        self._changes.append((vm.need.owner.account_id, change))
-
-    def _as_seen_by(self, vm: VmToPlace) -> ZoneSnapshot:
-        """The zone, as the VM's owner sees it; of others' VMs only what they take counts."""
+    def zone(self, vm: VmToPlace) -> ZoneSnapshot:
+        """Return the zone as the VM's owner sees it now."""
         owner = vm.need.owner
-        if owner.account_id not in self._seen:
-            snapshot = read_snapshot(
+        if owner.account_id not in self._zones:
+            self._zones[owner.account_id] = read_snapshot(
                 self._connection,
                 vm.need.zone_id,
                 owner,
@@ -156,12 +171,83 @@ class _Zone:
                 with_local_storage=True,
                 with_owner_hosts=True,
             )
-            self._seen[owner.account_id] = (snapshot, 0)
-        seen, changes = self._seen[owner.account_id]
-        for account_id, change in self._changes[changes:]:
+        return self._zones[owner.account_id]
+
+
+class _Zone:
+    """A zone as the moves tried so far leave it, the way each owner sees it."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+        self._catalog = placement_catalog()
+        self._changes: list[tuple[int | None, Change]] = []
+        self._seen: dict[int, tuple[ZoneSnapshot, int]] = {}
+        self._members: dict[int, Mapping[int, int]] = {}
+
+    def try_move(self, move: VmMove, way: Way, *, packed: bool = False) -> VmMove:
+        """The move with its host, or why there is none; ``packed``: see ``packed_restart``."""
+        place = self._place(move, way, packed=packed)
+        if isinstance(place, NoPlace):
+            return replace(move, why=place.why)
+        return replace(move, to_host_id=int(place.host_ids[0]), why="")
+
+    def lose(self, host_id: int) -> None:
+        """The host is down: it takes no VM, and does not count as a part of its cluster."""
+        self._changes.append((None, partial(without_host, host_id=host_id)))
+
+    def give_back(self, moves: Iterable[VmMove]) -> None:
+        """VMs leave the hosts that they hold."""
+        for move in moves:
+            if move.from_host_id is not None and (vm := self._rows.vm(move)) is not None:
+                request = self._rows.request(vm.need, move, vm.id)
+                self._change(vm, partial(without, request=request, host_id=move.from_host_id))
+
+    def _place(self, move: VmMove, way: Way, *, packed: bool) -> Plan | NoPlace:
+        pinned = move.to_host_id is not None
+        pins = {} if pinned else {"pod_id": way.pod_id, "cluster_id": way.cluster_id}
+        vm = self._rows.vm(move, **pins)
+        if vm is None:
+            return BOUND
+        need = replace(vm.need, purpose=way.purpose)
+        if way.planner is not None:
+            need = replace(need, planner=way.planner, offering_planner=None)
+        first = vm.last_host_id if way.last_host_first else None
+        place: Plan | NoPlace = BOUND
+        for wanted in needs_in_order(need, first):
+            place = self._plan(vm, wanted, move, packed=packed and not pinned)
+            if isinstance(place, Plan):
+                break
+        return place
+
+    def _plan(self, vm: VmToPlace, need: PlacementNeed, move: VmMove, *, packed: bool) -> Plan | NoPlace:
+        request = with_members(self._rows.request(need, move, vm.id), self._members)
+        seen = self._as_seen_by(vm)
+        if packed and move.from_host_id is not None and request.cluster_id is None:
+            (at,) = seen.hosts.cluster[seen.hosts.id == move.from_host_id]
+            request = packed_restart(request, int(seen.clusters.id[at]))
+        elif packed:
+            request = replace(request, host_algorithm=PACKED)
+        try:
+            (plan,) = plan_batch(seen, [request], self._catalog).plans
+        except PlannerNotInstalled as missing:
+            return NoPlace(str(missing))
+        if not plan.placed:
+            return no_place(plan)
+        self._change(vm, partial(after, request=request, made=plan))
+        add_members(request, plan, self._members)
+        return plan
+
+    def _change(self, vm: VmToPlace, change: Change) -> None:
+        self._changes.append((vm.need.owner.account_id, change))
+
+    def _as_seen_by(self, vm: VmToPlace) -> ZoneSnapshot:
+        """The zone, as the VM's owner sees it; of others' VMs only what they take counts."""
+        account_id = vm.need.owner.account_id
+        seen, changes = self._seen.get(account_id) or (self._rows.zone(vm), 0)
+        for changed_by, change in self._changes[changes:]:
             changed = change(seen)
-            seen = changed if account_id == owner.account_id else _without_counts(changed, seen)
-        self._seen[owner.account_id] = (seen, len(self._changes))
+            seen = changed if changed_by in (None, account_id) else _without_counts(changed, seen)
+        self._seen[account_id] = (seen, len(self._changes))
         return seen
 
 

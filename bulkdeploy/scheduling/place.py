@@ -107,14 +107,15 @@ def plan_kinds_in_zone(
     configuration: Configuration,
     kinds: Sequence[tuple[PlacementNeed, int]],
     *,
-    seed: int,
+    seed: int | None = None,
     avoid_host_ids: frozenset[int] = frozenset(),
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> list[Planned]:
     """Where so many VMs of each kind, all in one zone, would go now together; nothing is claimed.
 
-    Those of several owners are planned owner by owner, each on what those before it leave.
+    Those of several owners are planned owner by owner, each on what those before it leave. If ``seed`` is None, the
+    state of the zone gives it: a call then places its VMs where remaining capacity planned them.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
@@ -227,11 +228,14 @@ def zone_as_seen(
     need: PlacementNeed,
     *,
     count: int,
-    seed: int,
+    seed: int | None,
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
 ) -> tuple[ZoneSnapshot, PlacementRequest]:
-    """The zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim."""
+    """The zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim.
+
+    If ``seed`` is None, the state of the zone gives it.
+    """
     snapshot, (request,) = zone_as_seen_by(
         connection, configuration, [(need, count)], seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
     )
@@ -243,7 +247,7 @@ def zone_as_seen_by(
     configuration: Configuration,
     kinds: Sequence[tuple[PlacementNeed, int]],
     *,
-    seed: int,
+    seed: int | None,
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
     beside: Sequence[PlacementNeed] = (),
@@ -261,7 +265,7 @@ def zone_as_seen_by(
         lock_affinity_groups(connection, groups)
     requests = [
         placement_request(
-            connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
+            connection, configuration, need, count=count, seed=seed or 0, avoid_host_ids=avoid_host_ids, lock=lock
         )
         for need, count in kinds
     ]
@@ -272,16 +276,19 @@ def zone_as_seen_by(
         catalog.strategy(planner).needs_owner_vms for planner in planners
     )
     if known is not None:
-        return seen_by_another(connection, known, zone_id, owner, with_owner_hosts=with_owner_hosts), requests
-    snapshot = read_snapshot(
-        connection,
-        zone_id,
-        owner,
-        configuration,
-        with_tags=any(need.host_tags for need in everybodys),
-        with_local_storage=any(need.needs_local_storage for need in everybodys),
-        with_owner_hosts=with_owner_hosts,
-    )
+        snapshot = seen_by_another(connection, known, zone_id, owner, with_owner_hosts=with_owner_hosts)
+    else:
+        snapshot = read_snapshot(
+            connection,
+            zone_id,
+            owner,
+            configuration,
+            with_tags=any(need.host_tags for need in everybodys),
+            with_local_storage=any(need.needs_local_storage for need in everybodys),
+            with_owner_hosts=with_owner_hosts,
+        )
+    if seed is None:
+        requests = [replace(request, seed=snapshot.seed) for request in requests]
     return snapshot, requests
 
 
@@ -344,27 +351,34 @@ def plan_stopped_vm(
     host_id: int | None = None,
     planner: str | None = None,
     last_host_first: bool = False,
+    first_host_id: int | None = None,
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> Place | NoPlace:
     """Where a VM that holds no host would go now, or why nowhere. Nothing is claimed.
 
     Volumes that exist bind the VM to where their pools can be reached; the caller's pins narrow it.
-    ``planner`` is used instead of the VM's own; ``last_host_first``: others only where that has no room.
+    ``planner`` is used instead of the VM's own. ``first_host_id``, or with ``last_host_first`` the host that the VM
+    was on last, is tried first, and other hosts only if that host has no room.
     """
     configuration = read_configuration(connection)
     vm = read_vm_to_place(connection, configuration, vm_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
     if vm is None:
         return BOUND
     need = vm.need if planner is None else replace(vm.need, planner=planner, offering_planner=None)
-    needs = [need]
-    if last_host_first and need.host_id is None and vm.last_host_id is not None:
-        needs.insert(0, replace(need, host_id=vm.last_host_id))
+    first = vm.last_host_id if first_host_id is None and last_host_first else first_host_id
     place: Place | NoPlace = BOUND
-    for wanted in needs:
+    for wanted in needs_in_order(need, first):
         place = find_place(connection, configuration, vm, wanted, avoid_host_ids)
         if isinstance(place, Place):
             return place
     return place
+
+
+def needs_in_order(need: PlacementNeed, first_host_id: int | None) -> list[PlacementNeed]:
+    """Return the need bound to this host, then the need itself; the need alone if it is bound to a host already."""
+    if first_host_id is None or need.host_id is not None:
+        return [need]
+    return [replace(need, host_id=first_host_id), need]
 
 
 def find_place(

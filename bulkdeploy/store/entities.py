@@ -36,6 +36,7 @@ from bulkdeploy.store.filters import Condition
 from bulkdeploy.store.known_entities import is_admin, known, parameters_of
 from bulkdeploy.store.tables import (
     accounts,
+    custom_actions,
     groups,
     image_stores,
     jobs,
@@ -99,6 +100,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),
     Entity.JOB: Source(jobs.async_jobs, "kind"),
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
+    Entity.CUSTOM_ACTION: Source(custom_actions.custom_actions),
     Entity.EVENT: Source(jobs.events, "event_type"),
     Entity.ALERT: Source(jobs.alerts),
 }

@@ -9,7 +9,7 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
-from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.accounts import ACCOUNT_TYPE_NAMES, AccountType
 from bulkdeploy.domain.addresses import GivenNic
 from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.security_group_rules import Rule
@@ -72,6 +72,20 @@ class _Directory:
     def closed_hosts(self) -> Sequence[HostAddress]:
         with read_only(self._engine) as connection:
             return self._hosts(directory.closed_hosts(connection))
+
+    def caller(self, user_id: int) -> Mapping[str, str]:
+        with read_only(self._engine) as connection:
+            row = directory.caller(connection, user_id)
+        if row is None:
+            return {}
+        return {
+            "id": str(row.uuid),
+            "name": row.name,
+            "type": ACCOUNT_TYPE_NAMES[AccountType(row.account_type)],
+            "roleid": str(row.role_uuid),
+            "rolename": row.role_name,
+            "roletype": row.role_type,
+        }
 
     def _hosts(self, rows: Sequence[Row[Any]]) -> list[HostAddress]:
         return [address_of(row) for row in rows if self._serves(row.hypervisor)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tests.cloudstack.apis import APIS
+from tests.support.cloudstack.apis import APIS
 
 CONSTANT = re.compile(r'String\s+(\w+)\s*=\s*"([^"]*)"')
 COMMAND = re.compile(r'@APICommand\s*\(\s*name\s*=\s*(?:"(\w+)"|(\w+\.)?(\w+))')

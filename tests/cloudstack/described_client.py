@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bulkdeploy.cloudstack.client import TIMEOUT_S, Client, Row
-from tests.cloudstack.apis import why_refused
+from tests.support.cloudstack.apis import why_refused
 
 OLDEST = "4.18"
 

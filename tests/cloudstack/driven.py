@@ -14,13 +14,14 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import GuestOrder
 from bulkdeploy.wiring.driver_records import records_in
 from tests.cloudstack.orders import AnyOffering, EveryVolume, FixedOrders
-from tests.cloudstack.upstream import API_KEY, GIB, SECRET_KEY, Upstream, serving
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
+from tests.support.cloudstack.double import API_KEY, RELEASES, SECRET_KEY, CloudStackDouble, serving
+from tests.support.cloudstack.zone import GIB, POOL, ZONE
 
-SUBJECTS = Subjects(volume_bytes=2 * GIB)
+SUBJECTS = Subjects(volume_bytes=2 * GIB, pool_uuid=UUID(POOL))
 HOSTS = tuple(HostAddress(uuid4(), name, "192.0.2.1", "KVM") for name in ("left", "right"))
 ORDER = GuestOrder(
-    zone_uuid=uuid4(),
+    zone_uuid=UUID(ZONE),
     offering_uuid=uuid4(),
     custom_sizes=frozenset({"cpuNumber", "cpuSpeed", "memory"}),
     template_uuid=SUBJECTS.template_uuid,
@@ -53,10 +54,11 @@ def new_driver(url: str, engine: Engine, **options: object) -> CloudStackDriver:
 
 @contextmanager
 def driven(
-    engine: Engine, *, job_threads: int = 16, **options: object
-) -> Iterator[tuple[Upstream, CloudStackDriver]]:
-    """An empty cloud and its driver; afterwards, whether each request was one that CloudStack takes."""
-    upstream = Upstream({str(host.uuid): host.name for host in HOSTS}, job_threads=job_threads)
+    engine: Engine, *, release: str = RELEASES[-1], job_threads: int = 16, **options: object
+) -> Iterator[tuple[CloudStackDouble, CloudStackDriver]]:
+    """Run an empty cloud and its driver; afterwards, check that CloudStack would have accepted each request."""
+    names = {str(host.uuid): host.name for host in HOSTS}
+    upstream = CloudStackDouble(names, release=release, job_threads=job_threads)
     with serving(upstream) as url:
         driver = new_driver(url, engine, **options)
         yield upstream, driver

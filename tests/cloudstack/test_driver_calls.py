@@ -10,9 +10,9 @@ from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver, host_id_of
 from bulkdeploy.drivers.contract import Caller
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.manage.upstream.checking import CHANGING
-from tests.cloudstack.apis import APIS, OF_ANY_CALL, why_refused
 from tests.cloudstack.driven import HOSTS, ORDER, SUBJECTS, driven
 from tests.cloudstack.orders import FixedOrders
+from tests.support.cloudstack.apis import APIS, OF_ANY_CALL, why_refused
 
 LEFT, RIGHT = HOSTS
 

@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven
+from tests.support.cloudstack.double import RELEASES
 
 FAILURES = {
     "volume": {"createVolume": "call"},
@@ -49,10 +50,10 @@ class TestCloudStackContract(
 ):
     """Two hosts of a cloud that shares no code with us; each call is held to CloudStack's own descriptions."""
 
-    @pytest.fixture
-    def rig(self, engine: Engine) -> Iterator[Rig]:
-        """An empty cloud."""
-        with driven(engine) as (upstream, driver):
+    @pytest.fixture(params=[pytest.param(one, marks=pytest.mark.long) for one in RELEASES[:-1]] + [RELEASES[-1]])
+    def rig(self, engine: Engine, request: pytest.FixtureRequest) -> Iterator[Rig]:
+        """An empty cloud of each release; ``make test`` runs the newest."""
+        with driven(engine, release=request.param) as (upstream, driver):
             yield Rig(
                 driver, HOSTS, lambda step: upstream.failing.update(FAILURES[step]), ("volume", "boot"), SUBJECTS
             )

@@ -30,7 +30,7 @@ from tests.support.zones.world import World
 
 __all__ = ["upstream"]
 
-SELDOM = Cadence(events=0.1, places=10_000, everything=10_000)
+SELDOM = Cadence(events=0.1, places=10_000, moves=10_000, everything=10_000)
 
 
 def client_of(upstream: World) -> Client:

@@ -31,7 +31,7 @@ __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 OWN_CLUSTER = Path(__file__).parent / "own_cluster.yaml"
 MANY = 4
-SELDOM = Cadence(events=0.1, places=10_000, everything=10_000)
+SELDOM = Cadence(events=0.1, places=10_000, moves=10_000, everything=10_000)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A service whose VMs an executable runs: the bulk call to the audit, and what the protocol lacks."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,92 @@ def wait_until_stopped(caller: ApiClient, vm_id: str) -> None:
     while (state := caller.call("listVirtualMachines", id=vm_id)["virtualmachine"][0]["state"]) != "Stopped":
         assert time.monotonic() < deadline, f"it is {state}"
         time.sleep(0.1)
+
+
+def test_a_custom_action_is_run_by_the_executable(caller: ApiClient, tmp_path: Path) -> None:
+    """With the values that the call gives, typed and checked, and with who calls."""
+    ids = {
+        parameter: caller.call(command, **found)[key][0]["id"]
+        for parameter, command, key, found in (
+            ("zoneid", "listZones", "zone", {}),
+            ("serviceofferingid", "listServiceOfferings", "serviceoffering", {"name": "Small"}),
+            ("templateid", "listTemplates", "template", {"name": "Debian 12", "templatefilter": "all"}),
+        )
+    }
+    vm = ended(caller, caller.call("deployVirtualMachine", **ids)["jobid"])["jobresult"]["virtualmachine"]
+    (extension,) = caller.call("listExtensions")["extension"]
+    assert (extension["pathready"], Path(extension["path"]).stem) == (True, extension["name"])
+    declared = {
+        "parameters[0].name": "format", "parameters[0].required": "true", "parameters[0].valueoptions": "png, jpeg",
+        "parameters[1].name": "width", "parameters[1].type": "number",
+        "parameters[2].name": "key", "parameters[2].validationformat": "password",
+    }  # fmt: skip
+    action = caller.call(
+        "addCustomAction",
+        extensionid=extension["id"],
+        name="take photo",
+        successmessage="{{actionName}} of {{resourceName}} by {{extensionName}}",
+        allowedroletypes="User",
+        **{"details[0].camera": "front"},
+        **declared,
+    )["extensioncustomaction"]
+    assert (action["enabled"], action["timeout"], action["allowedroletypes"]) == (False, 3, ["Admin", "User"])
+    assert [one["valueoptions"] for one in action["parameters"] if "valueoptions" in one] == [["png", "jpeg"]]
+    run = {"customactionid": action["id"], "resourceid": vm["id"]}
+    with pytest.raises(ApiFailure, match="is not enabled"):
+        caller.call("runCustomAction", **run, **{"parameters[0].format": "png"})
+    changed = caller.call("updateCustomAction", id=action["id"], enabled=True, timeout=PATIENCE_S)
+    assert changed["extensioncustomaction"] == {**action, "enabled": True, "timeout": PATIENCE_S}
+    for values, rule in (
+        ({}, "requires a value"),
+        ({"format": "gif"}, "format must be one of png, jpeg"),
+        ({"format": "png", "width": "wide"}, "width must be a whole number"),
+    ):
+        with pytest.raises(ApiFailure, match=rule):
+            caller.call(
+                "runCustomAction", **run, **{f"parameters[0].{key}": value for key, value in values.items()}
+            )
+
+    def result_of(**more: str) -> dict[str, Any]:
+        values = {
+            "parameters[0].format": "png",
+            "parameters[1].width": "640",
+            "parameters[2].key": "hidden",
+            **more,
+        }
+        job = ended(caller, caller.call("runCustomAction", **run, **values)["jobid"])
+        assert job["jobstatus"] == 1
+        found: dict[str, Any] = job["jobresult"]["customactionresult"]
+        return found
+
+    done = result_of()
+    assert done == {
+        "id": action["id"],
+        "name": "take photo",
+        "success": True,
+        "result": {
+            "message": f"take photo of {vm['name']} by {extension['name']}",
+            "details": f"a photo of {vm['instancename']}, token",
+        },
+    }
+    (photo,) = (json.loads(line) for line in (tmp_path / "photos").read_text().splitlines())
+    assert photo["parameters"] == {"format": "png", "width": 640, "key": "hidden"}
+    assert (photo["action"], photo["externaldetails"]["action"]) == ("take photo", {"camera": "front"})
+    assert {**photo["caller"], "id": "", "roleid": ""} == {
+        "id": "", "name": "admin", "type": "ADMIN", "roleid": "", "rolename": "Root Admin", "roletype": "Admin"
+    }  # fmt: skip
+    (tmp_path / f"{vm['instancename']}.guest").rename(tmp_path / "away")
+    failed = result_of()
+    assert (failed["success"], failed["result"]["message"]) == (False, "Failed to complete take photo")
+    assert "there is no such guest" in failed["result"]["details"]
+    (tmp_path / "away").rename(tmp_path / f"{vm['instancename']}.guest")
+    caller.call("deleteCustomAction", id=action["id"])
+    assert caller.call("listCustomActions") == {}
+    with pytest.raises(ApiFailure, match="was deleted"):
+        caller.call("runCustomAction", **run, **{"parameters[0].format": "png"})
+    for name in ("delete", "a;b", "../rm"):
+        with pytest.raises(ApiFailure, match="name"):
+            caller.call("addCustomAction", extensionid=extension["id"], name=name)
 
 
 def test_vms_are_deployed_audited_and_removed(

@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -305,6 +306,25 @@ class TestIncusContract(
         member.incus("query", "--wait", "-X", "POST", "-d", pools, "/internal/recover/import")
         assert lost not in list(rig.driver.list_volumes())
         caller.run(host, guest)
+
+    def test_an_instance_without_its_root_volume_is_made_anew_or_removed(self, rig: Rig, caller: Caller) -> None:
+        """A daemon died between the two: Incus changes nothing of what it left, and does not start it."""
+        host, member, guests = rig.hosts[1], Member(2), (rig.new_guest(), rig.new_guest())
+        for guest in guests:
+            rig.fail_next("devices")  # the gate stays
+            with pytest.raises(DriverError, match="the connection broke"):
+                caller.run(host, guest)
+            name = f"vm-{guest.uuid}"
+            member.incus("admin", "sql", "global", f"DELETE FROM storage_volumes WHERE name = '{name}'")
+            shutil.rmtree(f"{CLUSTER}/2/storage-pools/local/containers/{name}")
+        caller.remove(host, guests[0])
+        with pytest.raises(DriverError, match="the instance was removed") as removed:
+            caller.run(host, guests[1])
+        assert removed.value.transient
+        caller.run(host, guests[1])
+        assert member.incus("list", "--format", "csv", "--columns", "ns").split() == [
+            f"vm-{guests[1].uuid},RUNNING"
+        ]
 
     def test_members_without_virtual_machines_are_no_hosts_for_them(self, rig: Rig, machines: Machines) -> None:
         """Where ``vhost_vsock`` is missing, as it mostly is where this runs."""

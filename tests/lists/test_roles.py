@@ -17,6 +17,9 @@ RESTRICTED = {
     "listDeploymentPlanners": {A, R},
     "listDomainChildren": {A, R, D},
     "listDomains": {A, R, D},
+    **dict.fromkeys(
+        ("listExtensions", "addCustomAction", "updateCustomAction", "deleteCustomAction"), frozenset({A})
+    ),
     "listHosts": {A, R},
     "listPods": {A, R},
     "listRoles": {A, R, D},

@@ -18,6 +18,8 @@ ELSEWHERE = {
         "listAsyncJobs",
         "listBulkDeployments",
         "listCapabilities",
+        "listCustomActions",
+        "listExtensions",
         "listNics",
         "listProjectAccounts",
         "listStorageUnits",

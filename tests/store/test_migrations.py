@@ -156,6 +156,7 @@ EARLIER_ROLES = """
         FROM roles WHERE name IN ('one rule', 'nothing more');
     DELETE FROM schema_revisions WHERE revision >= '0035';
     DROP TABLE known_logins;
+    DROP TABLE custom_actions;
     UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 

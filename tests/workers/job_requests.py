@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from bulkdeploy.provisioning.kinds.run_custom_action import RUN_CUSTOM_ACTION
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.fleet import Fleet
 
@@ -214,6 +216,17 @@ def _balance(world: World) -> int:
     return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
 
 
+def _custom_action(world: World) -> int:
+    """A run of a custom action, which the simulator has none of: the job's result says so."""
+    vm = world.fleet.zone.scalar("SELECT id FROM virtual_machines WHERE uuid = :vm", vm=world.running())
+    action = {
+        "id": str(UUID(int=1)), "name": "photo", "details": {}, "timeout": 3, "secrets": [],
+        "successmessage": "done", "errormessage": "not done",
+    }  # fmt: skip
+    values = world.fleet.system.cipher.encrypt("{}").decode()
+    return world.fleet.make_job(RUN_CUSTOM_ACTION, vm, action=action, values=values)
+
+
 JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "deploy_virtual_machine": [_deploy],
     "start_virtual_machine": [lambda world: world.request("startVirtualMachine", id=world.stopped())],
@@ -267,6 +280,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         lambda world: world.request("revertToVMSnapshot", vmsnapshotid=_with_snapshot(world, world.stopped())),
     ],
     "balance_zone": [_balance],
+    "run_custom_action": [_custom_action],
     "evacuate_host": [lambda world: world.request("evacuateHost", id=world.host(), force=True)],
     "migrate_host": [lambda world: world.request("migrateHost", id=world.host())],
     "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],

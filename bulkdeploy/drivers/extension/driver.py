@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     ConsoleKind,
+    CustomAction,
     DriverError,
     Guest,
     GuestSpec,
@@ -50,6 +52,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.turns import Turns
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
+from bulkdeploy.request_id import current_user
 
 KEPT_UNDER = "extension"
 GONE = "gone"
@@ -111,7 +114,7 @@ class ExtensionDriver(HypervisorDriver):
     """See the module."""
 
     options_model = ExtensionOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.VNC_CONSOLE})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.VNC_CONSOLE, Ability.CUSTOM_ACTIONS})
 
     def __init__(self, options: ExtensionOptions) -> None:
         self._options = options
@@ -242,6 +245,19 @@ class ExtensionDriver(HypervisorDriver):
             return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
         return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
 
+    @property
+    def program(self) -> Path:
+        """See HypervisorDriver."""
+        return self._options.executable
+
+    def run_custom_action(
+        self, host: HostAddress | None, guest_uuid: UUID, action: CustomAction, *, fence: int, timeout_s: float
+    ) -> str:
+        """See HypervisorDriver: the executable is run with the action's name."""
+        with self._call("custom_action", host, guest_uuid, fence, timeout_s) as call:
+            call.fenced_here("custom_action")
+            return call.run_custom_action(action)
+
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
@@ -342,9 +358,11 @@ class ExtensionDriver(HypervisorDriver):
 
     def _payload(self, host: HostAddress | None, kept: _Kept | None = None) -> dict[str, Any]:
         details = host_details(None if host is None else host.url)
+        user_id = current_user()
+        caller = None if user_id is None else self._records.directory.caller(user_id)
         if kept is None:
-            return payload_of(self._details, details)
-        return payload_of(self._details, details, kept.external, kept.vm)
+            return payload_of(self._details, details, caller=caller)
+        return payload_of(self._details, details, kept.external, kept.vm, caller)
 
     @contextmanager
     def _call(
@@ -607,6 +625,21 @@ class _Call(FencedCall):
         except (OSError, VncRefused) as error:
             reason = f"its VNC server at {screen.address}, port {screen.port}: {error}"
             raise self.error("console", reason, transient=True) from error
+
+    def run_custom_action(self, action: CustomAction) -> str:
+        """Run a custom action on the guest, which was made, and return what the action printed."""
+        if self.kept is None or self.kept.made is Made.NO:
+            raise self.error("custom_action", "the guest was not made yet: start the virtual machine once")
+        payload = self._driver._payload(self.host, self.kept)
+        if action.details:
+            payload["externaldetails"]["action"] = dict(action.details)
+        payload["action"] = action.name
+        if action.parameters:
+            payload["parameters"] = dict(action.parameters)
+        try:
+            return self._driver._program.print(action.name, payload, timeout_s=self.left)
+        except ActionFailed as error:
+            raise self.error("custom_action", str(error), transient=error.unanswered) from error
 
     def _run(self, action: str) -> Mapping[str, Any]:
         payload = self._driver._payload(self.host, self.kept)

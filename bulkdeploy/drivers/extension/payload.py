@@ -53,15 +53,20 @@ def payload_of(
     host: Mapping[str, str],
     virtual_machine: Mapping[str, str] | None = None,
     vm: Mapping[str, Any] | None = None,
+    caller: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it.
+
+    ``caller``: the account of the user for whom the action is run, and its role; without a user there is none.
 
     ``requestid`` and ``traceparent``, ours, are the id of the API's call that the action is for, if one is, and the
     span that the action is part of, where there are traces: programs may log the one and go on with the other.
     """
     external: dict[str, Any] = {"extension": extension, "host": host, "resourcemap": {}}
     origin = {"requestid": current_request(), "traceparent": current_traceparent()}
-    request = {name: value for name, value in origin.items() if value is not None}
+    request: dict[str, Any] = {name: value for name, value in origin.items() if value is not None}
+    if caller:
+        request["caller"] = caller
     if vm is None:
         return {**request, "externaldetails": external}
     return {

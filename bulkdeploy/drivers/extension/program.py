@@ -52,6 +52,17 @@ class Program:
         Raises:
             ActionFailed: it failed, could not be run, took too long, or printed too much or what is no JSON object.
         """
+        return self._answer(action, self._print(action, payload, timeout_s))
+
+    def print(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> str:
+        """Run an action and return what it printed, with secrets cut out.
+
+        Raises:
+            ActionFailed: it failed, could not be run, took too long, or printed too much.
+        """
+        return self._without_secrets(self._print(action, payload, timeout_s).strip())
+
+    def _print(self, action: str, payload: Mapping[str, Any], timeout_s: float) -> str:
         end = time.monotonic() + timeout_s
         if not self._slots.acquire(timeout=timeout_s):
             raise ActionFailed(
@@ -65,7 +76,7 @@ class Program:
         finally:
             self._slots.release()
 
-    def _run(self, action: str, payload: Path, end: float) -> Mapping[str, Any]:
+    def _run(self, action: str, payload: Path, end: float) -> str:
         left = max(end - time.monotonic(), 1.0)
         command = [str(self.path), action, str(payload), str(int(left))]
         try:
@@ -77,7 +88,7 @@ class Program:
         if ended.code != 0:
             said = self._shown(_message(ended.printed) or ended.complained or ended.printed)
             raise ActionFailed(f"{action}: {ended.how}: {said or 'it said nothing'}", unanswered=ended.code < 0)
-        return self._answer(action, ended.printed)
+        return ended.printed
 
     def _answer(self, action: str, printed: str) -> Mapping[str, Any]:
         if not printed.strip():
@@ -103,9 +114,12 @@ class Program:
         return answer
 
     def _shown(self, text: str) -> str:
+        return " ".join(self._without_secrets(text).split())[:SHOWN_CHARACTERS]
+
+    def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
-        return " ".join(text.split())[:SHOWN_CHARACTERS]
+        return text
 
 
 def _message(printed: str) -> str:

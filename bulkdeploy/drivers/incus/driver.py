@@ -43,6 +43,8 @@ from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
+    LAST_POWER,
+    PROTECTION,
     ROOT,
     UNSEEN,
     VIRTUAL_MACHINE,
@@ -90,6 +92,8 @@ FORMATS = ("TAR",)
 FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
 ALREADY = ("already exists", "UNIQUE constraint failed")
 BUSY = "Instance is busy running"
+NO_VOLUME = "Failed getting instance pool"
+"""Incus's text where it made an instance, and then died before it made the instance's root volume."""
 
 
 class IncusDriver(HypervisorDriver):
@@ -794,6 +798,8 @@ class _Call(FencedCall):
             with self._driver._slots:
                 self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
         except Refused as error:
+            if NO_VOLUME in error.text and self.remove_unfinished(step, found):
+                return False
             is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
             if is_passing and not self.is_over:
                 time.sleep(AGAIN_S)
@@ -801,6 +807,22 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
         except NotAnswered as error:
             raise failure(step, self.host_name, error) from error
+        return True
+
+    def remove_unfinished(self, step: str, found: Instance) -> bool:
+        """Remove an instance of which Incus made no root volume, and return True; False for any other instance.
+
+        Incus starts no such instance. It answers an error to every change, of which it keeps some. An instance that
+        has run before is removed only where that is wanted, in the step ``delete``.
+        """
+        if found.root is None or (step != "delete" and LAST_POWER in found.config):
+            return False
+        rows = self._volume_rows(step, found.root.incus_pool, found.kind)
+        if any(row["name"] == instance_name(self.guest) for row in rows):
+            return False
+        unprotected = {"config": {PROTECTION: "false"}}
+        self.run(step, "PATCH", self.path, unprotected, tolerate=(NO_VOLUME, "not found"))
+        self.run(step, "DELETE", self.path, tolerate=("not found",))
         return True
 
     def change_running(self, step: str, definition: Callable[[Instance], Mapping[str, Any]]) -> None:

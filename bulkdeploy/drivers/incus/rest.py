@@ -220,7 +220,7 @@ class Incus:
         end = time.monotonic() + timeout_s
         by_status = self.send("GET", path_of("operations"), timeout_s=timeout_s, recursion=1).value
         for one in (one for alike in by_status.values() for one in alike):
-            named = [resource for alike in (one.get("resources") or {}).values() for resource in alike]
+            named = [resource for alike in (one.get("resources") or {}).values() for resource in alike or ()]
             if any(urlsplit(resource).path == path for resource in named):
                 self._wait_until_ended(one, end)
 

@@ -1,13 +1,14 @@
-"""Trying a CloudStack, call by call, without changing anything: what an import and the driver need."""
+"""Checks of a CloudStack: whether an import and the driver can work with it. Nothing is changed there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from uuid import uuid4
 
-from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.cloudstack.client import INVALID, CallRefused, Client, NotAnswered, Row, rows_in
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.manage.upstream.events import EVENTS
 from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN, WITHOUT_PAGES
-from bulkdeploy.manage.upstream.sections import SOURCES
+from bulkdeploy.manage.upstream.sections import SOURCES, hosts_of_pool, hypervisor_of
 
 OLDEST, NEWEST = (4, 18), (4, 22)
 ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows these calls"
@@ -15,24 +16,40 @@ AN_API = (
     "Give the url of its API, such as https://cloud.example.org/client/api, and with --ca-file the certificates"
     " that vouch for it where the system's do not"
 )
-CHANGING = (
-    *("deployVirtualMachine", "startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"),
-    "expungeVirtualMachine",
-    *("migrateVirtualMachine", "scaleVirtualMachine", "createVolume", "attachVolume", "detachVolume"),
-    *("resizeVolume", "deleteVolume", "addNicToVirtualMachine", "removeNicFromVirtualMachine"),
-    *("resetPasswordForVirtualMachine", "resetSSHKeyForVirtualMachine", "queryAsyncJobResult"),
-)
-"""What the driver calls: looked up in listApis, never tried.
+CHANGING: Mapping[str, tuple[str, ...]] = {
+    "deployVirtualMachine": ("zoneid", "serviceofferingid", "templateid"),
+    "startVirtualMachine": ("id",),
+    "stopVirtualMachine": ("id",),
+    "destroyVirtualMachine": ("id",),
+    "expungeVirtualMachine": ("id",),
+    "migrateVirtualMachine": ("virtualmachineid", "hostid"),
+    "scaleVirtualMachine": ("id", "serviceofferingid"),
+    "createVolume": ("zoneid", "diskofferingid"),
+    "attachVolume": ("id", "virtualmachineid"),
+    "detachVolume": ("id",),
+    "resizeVolume": ("id",),
+    "deleteVolume": ("id",),
+    "addNicToVirtualMachine": ("virtualmachineid", "networkid"),
+    "removeNicFromVirtualMachine": ("virtualmachineid", "nicid"),
+    "resetPasswordForVirtualMachine": ("id",),
+    "resetSSHKeyForVirtualMachine": ("id",),
+    "queryAsyncJobResult": ("jobid",),
+}
+"""The calls of the driver that are not lists, and the parameters of each that name things.
 
 ``destroyVirtualMachine`` with ``expunge`` needs the permission of ``expungeVirtualMachine``
 (UserVmManagerImpl.checkExpungeVmPermission).
 """
 
+ROOT_ADMIN_TYPE = 1
+"""``accounttype`` of root admins. CloudStack accepts ids that the caller chooses from root admins only."""
+
 
 def check_cloudstack(client: Client) -> Iterator[Need]:
-    """Try each need, and tell all that are missing; after wrong keys or another version nothing more is tried.
+    """Try everything that an import and the driver need, and yield each result, also after a failure.
 
-    Only list calls are made, for one row each.
+    The checks end early if the keys are wrong or the release is not supported. Nothing is changed: each changing
+    call names ids that do not exist, so that CloudStack rejects the call after it has checked the role.
     """
     try:
         yield from _needs(client)
@@ -50,9 +67,11 @@ def _needs(client: Client) -> Iterator[Need]:
     version = _version(answer.get("capability") or {})
     yield version
     if version.remedy is None:
+        yield _root_admin(client)
         yield from _lists(client)
         yield from _settings(client)
-        yield _apis(client)
+        yield from _inventory(client)
+        yield from _changes(client)
 
 
 SETTINGS = {
@@ -102,12 +121,73 @@ def _lists(client: Client) -> Iterator[Need]:
             yield Need(command, f"{answer.get('count', len(rows_in(answer)))} rows")
 
 
-def _apis(client: Client) -> Need:
+def _root_admin(client: Client) -> Need:
+    """Check that the key is of a root admin, since CloudStack lets nobody else choose the ids of VMs and jobs."""
+    name = "the account of the key"
     try:
-        known = {str(row.get("name")) for row in rows_in(client.call("listApis"))}
+        answer = client.call("getUser", {"userapikey": client.access.api_key})
     except CallRefused as error:
-        return Need("listApis", f"{error.code} {error.text}", ROOT_ADMIN)
-    missing = [command for command in CHANGING if command not in known]
-    if missing:
-        return Need("what is called to deploy", f"{', '.join(missing)} cannot be called", ROOT_ADMIN)
-    return Need("what is called to deploy", f"{len(CHANGING)} calls are allowed; none was made")
+        return Need(name, f"{error.code} {error.text}", ROOT_ADMIN)
+    user = answer.get("user")
+    kind = user.get("accounttype") if isinstance(user, dict) else None
+    if str(kind) == str(ROOT_ADMIN_TYPE):
+        return Need(name, "is of type root admin")
+    return Need(name, f"has the account type {kind}, which may not choose ids of VMs", ROOT_ADMIN)
+
+
+def _inventory(client: Client) -> Iterator[Need]:
+    """Check what an import assumes of hosts and storage pools; a refused list has a line of its own."""
+    try:
+        clusters = client.list_all("listClusters").rows
+        hosts = client.list_all("listHosts", {"type": "Routing"}).rows
+        pools = client.list_all("listStoragePools").rows
+    except CallRefused:
+        return
+    types = sorted({hypervisor_of(row, "hypervisortype") for row in clusters})
+    lines = ", ".join(f'{one} = "cloudstack"' for one in types)
+    yield Need("hypervisor types", f"[drivers] needs {lines}" if lines else "there are no clusters")
+    yield _lacking(
+        "the capacity of hosts", hosts, CAPACITY_FIELDS, "Wait until the agents of these hosts are connected"
+    )
+    local = [row for row in pools if row.get("scope") == "HOST"]
+    homeless = [row for row in local if len(hosts_of_pool(row, hosts)) != 1]
+    yield Need(
+        "local storage pools",
+        f"{len(local) - len(homeless)} of {len(local)} have a host with their address{_named(homeless)}",
+        "These pools are left out by an import: their address must be that of one host in their cluster"
+        if homeless
+        else None,
+    )
+
+
+CONNECT = "Wait until the agents of these hosts are connected: CloudStack learns capacity from them"
+CAPACITY_FIELDS = ("clusterid", "ipaddress", "cpunumber", "cpuspeed", "memorytotal")
+
+
+def _lacking(name: str, rows: Iterable[Row], fields: Iterable[str], remedy: str) -> Need:
+    rows = list(rows)
+    lacking = [row for row in rows if any(row.get(field) in (None, "") for field in fields)]
+    text = f"{len(rows) - len(lacking)} of {len(rows)} have {', '.join(fields)}{_named(lacking)}"
+    return Need(name, text, remedy if lacking else None)
+
+
+def _named(rows: Sequence[Row]) -> str:
+    """Return up to three names of rows, to end a sentence with."""
+    names = ", ".join(str(row.get("name")) for row in rows[:3])
+    return f"; not {names}{f' and {len(rows) - 3} more' if len(rows) > 3 else ''}" if rows else ""
+
+
+def _changes(client: Client) -> Iterator[Need]:
+    """Try each changing call with ids that do not exist.
+
+    CloudStack checks the role first (ApiServer.verifyRequest), then the ids (ParamProcessWorker): a call that the
+    role allows fails with 431.
+    """
+    for command, parameters in CHANGING.items():
+        try:
+            client.call(command, {name: str(uuid4()) for name in parameters})
+        except CallRefused as error:
+            if error.code != INVALID:
+                yield Need(command, f"{error.code} {error.text}", ROOT_ADMIN)
+                continue
+        yield Need(command, "is allowed")

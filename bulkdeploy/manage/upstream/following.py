@@ -20,6 +20,7 @@ from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.upstream.events import OVERLAP, newest_event, read_news
 from bulkdeploy.manage.upstream.importing import ImportReport, Marks, read_upstream, write_reading
+from bulkdeploy.manage.upstream.moved_vms import MovedVms
 from bulkdeploy.manage.upstream.reading import Upstream, Wanted
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.learnt_vms import ordered_there
@@ -36,10 +37,10 @@ LEASE_S = 30.0
 PLACES = frozenset({"listClusters", "listHosts", "listStoragePools"})
 """Lists of which CloudStack tells no events, or not all."""
 
-SHARE_OF_EVENTS, SHARE_OF_PLACES, SHARE_OF_EVERYTHING = 0.004, 0.003, 0.0025
-"""Of one core, at most, in the long run, together less than one hundredth: what took a second of CPU is not read
-again for 250, 333 or 400 s. Each has its own, so that reading everything, which takes most, puts off nothing
-else."""
+SHARE_OF_EVENTS, SHARE_OF_PLACES, SHARE_OF_MOVES, SHARE_OF_EVERYTHING = 0.004, 0.003, 0.001, 0.002
+"""The largest shares of one core over a long time, together one hundredth: a reading that used a second of CPU is
+repeated after 250, 333, 1,000 or 500 s at the earliest. Each kind of reading has a share of its own, so that the
+reading of everything, which uses most, delays nothing else."""
 
 LONGEST_PAUSE_S = 60.0
 """Between two looks for events, whatever a look takes."""
@@ -52,11 +53,13 @@ class Cadence:
     Attributes:
         events: events, and what they name.
         places: clusters, hosts and storage pools.
+        moves: up to 5,000 VMs, of which those are read anew whose state or host changed without an event.
         everything: everything.
     """
 
     events: float = 5.0
     places: float = 60.0
+    moves: float = 60.0
     everything: float = 3600.0
 
 
@@ -73,7 +76,9 @@ class Follower:
         self._me = uuid4()
         self._handled: dict[str, datetime] = {}
         self._written: Marks = {}
+        self._moved = MovedVms(client)
         self._places_due = 0.0
+        self._moves_due = 0.0
         self._all_due: float | None = None
         self._pause_s = 0.0
 
@@ -140,7 +145,11 @@ class Follower:
             log.warning("upstream_ran_ahead", why="too much happened there: everything is read anew")
             return self._read_all(now)
         with_places = began >= self._places_due
-        wanted = replace(news.wanted, commands=news.wanted.commands | (PLACES if with_places else frozenset()))
+        wanted = replace(
+            news.wanted,
+            commands=news.wanted.commands | (PLACES if with_places else frozenset()),
+            vms=news.wanted.vms | self._find_moved(),
+        )
         report = self._take_over(wanted, news.newest, now if news.is_all else None, None)
         self._handled |= news.handled
         if news.newest is not None:
@@ -151,6 +160,15 @@ class Follower:
         else:
             self._pause_s = min(cost_s / SHARE_OF_EVENTS, LONGEST_PAUSE_S) if news.is_all else 0.0
         return report
+
+    def _find_moved(self) -> frozenset[str]:
+        """Return the ids of VMs that moved without an event, of the VMs that are compared now."""
+        began, cpu = time.monotonic(), time.thread_time()
+        if began < self._moves_due:
+            return frozenset()
+        moved = self._moved.find_next(self._system.engine)
+        self._moves_due = began + max(self._cadence.moves, (time.thread_time() - cpu) / SHARE_OF_MOVES)
+        return moved
 
     def _take_over(
         self, wanted: Wanted | None, newest: datetime | None, seen: datetime | None, imported: datetime | None

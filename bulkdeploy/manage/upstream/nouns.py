@@ -11,6 +11,7 @@ from bulkdeploy.declare.noun import Noun, Values, by
 from bulkdeploy.declare.parameters import integer, long, string, strings, uuid
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.services.accounts.projects import NewProject, create_project
 from bulkdeploy.services.infrastructure import learnt_places
 from bulkdeploy.services.networks import learnt_networks
@@ -103,12 +104,13 @@ def _hosts(noun: Noun) -> Noun:
 
 
 def _pools(noun: Noun) -> Noun:
-    places = tuple(one for one in noun.create.parameters if one.name in PLACES)
+    places = tuple(one for one in noun.create.parameters if one.name in PLACES and one.name != "scope")
+    # createStoragePool makes no pools of one host: addHost does. Another cloud lists them beside the others.
+    scope = string("scope", "what reaches it", choices=tuple(one.value for one in PoolScope))
+    host = uuid("hostid", Entity.HOST, "the host of a pool of scope HOST")
     return replace(
         noun,
-        create=replace(
-            noun.create, parameters=(*places, uuid("hostid", Entity.HOST, "whose disks it is")), rules=()
-        ),
+        create=replace(noun.create, parameters=(*places, scope, host), rules=()),
         update=replace(noun.create, parameters=POOL, rules=()),
         more=POOL,
         prepare=learnt_places.learnt_pools,

@@ -12,6 +12,9 @@ VIRTUAL_MACHINES, VOLUMES = "listVirtualMachines", "listVolumes"
 
 ROLE_PERMISSIONS = "listRolePermissions"
 
+OF_EACH_OWNER: tuple[Mapping[str, str], ...] = ({}, {"projectid": "-1"})
+"""What restricts a list to the things of accounts, and of projects: CloudStack never lists both at once."""
+
 PLAIN: Mapping[str, Mapping[str, str]] = {
     ROLE_PERMISSIONS: {},
     VIRTUAL_MACHINES: {**OWNED, "details": VM_DETAILS},
@@ -140,7 +143,7 @@ class Upstream:
     def _by_ids(self, command: str, ids: Collection[str]) -> list[Row]:
         """Those that are there."""
         found: dict[str, Row] = {}
-        for more in ({}, {"projectid": "-1"}):
+        for more in OF_EACH_OWNER:
             rows = self.client.by_ids(command, set(ids) - found.keys(), {**PLAIN[command], **more})
             found |= {str(row["id"]): row for row in rows}
         return list(found.values())
@@ -150,7 +153,7 @@ class Upstream:
             return rows_in(self.client.call(command, parameters))
         found: dict[tuple[object, ...], Row] = {}
         key = _key(command)
-        for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
+        for more in OF_EACH_OWNER if of_projects else ({},):
             listed = self.client.list_all(command, {**parameters, **more}, key=key)
             rows = {tuple(row.get(name) for name in key): row for row in listed.rows}
             if not listed.is_whole and command in BY_CLUSTER:

@@ -29,7 +29,7 @@ def _images(connection: Any, caller: Any, refs: Any, *, kind: Kind) -> None:
 
 REMOVALS: Mapping[str, Callable[..., Any]] = {
     "hosts": partial(delete_hosts, forced=True),
-    "storagepools": partial(delete_pools, forced=True),
+    "storagepools": partial(delete_pools, forced=True, with_local=True),
     "clusters": delete_clusters,
     "pods": delete_pods,
     "zones": delete_zones,

@@ -4,7 +4,7 @@ Keys are parameters of our commands, values texts as a call sends them; referenc
 ours, too. What has no place here is left out, and what is left out of whole rows is told.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -166,16 +166,23 @@ def _hosts(row: Row, rows: Rows) -> Iterator[Texts]:
 def _pools(row: Row, rows: Rows) -> Iterator[Texts]:
     entry = taken(row, "name", "zoneid", "podid", "clusterid", "scope", "state", "tags", "path", pooltype="type")
     if row.get("scope") == "HOST":
-        of_host = [one for one in rows["listHosts"] if one.get("ipaddress") == row.get("ipaddress")]
+        of_host = hosts_of_pool(row, rows["listHosts"])
         if len(of_host) != 1:
-            raise NotRepresented(
-                f"{len(of_host)} hosts have its address {row.get('ipaddress')}, so that it is nobody's"
-            )
+            raise NotRepresented(f"{len(of_host)} hosts of its cluster have its address {row.get('ipaddress')}")
         entry["hostid"] = str(of_host[0]["id"])
     entry |= {"server": str(row.get("ipaddress") or ""), "capacitybytes": str(int(row["disksizetotal"]))}
     if row.get("hypervisor"):
         entry["hypervisor"] = hypervisor_of(row)
     yield entry
+
+
+def hosts_of_pool(pool: Row, hosts: Iterable[Row]) -> list[Row]:
+    """Return the hosts that a local storage pool may be on: CloudStack names the host by address only."""
+    return [
+        host
+        for host in hosts
+        if host.get("ipaddress") == pool.get("ipaddress") and pool.get("clusterid") in (None, host.get("clusterid"))
+    ]
 
 
 def _pool_factors(row: Row, _: Rows) -> Iterator[Texts]:

@@ -76,6 +76,12 @@ def _vm(row: Row) -> LearntVm:
     )
 
 
+def place_of(row: Row) -> tuple[VmState, UUID | None]:
+    """Return the state of a VM and its host, or None if the VM is on no host, as the database has them."""
+    state = _state(row)
+    return state, UUID(str(row["hostid"])) if state == VmState.RUNNING else None
+
+
 def _state(row: Row) -> VmState:
     """Of a VM between two states it is said where it is: on a host, or on none."""
     if row["state"] == VmState.DESTROYED:

@@ -1,4 +1,4 @@
-"""Evacuating a host that is dead: it is fenced, so that nothing runs on it any more, and its VMs start elsewhere.
+"""Evacuating a dead host: it is fenced, and its VMs start elsewhere (one file: one job kind).
 
 Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
 
@@ -40,7 +40,9 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
+from bulkdeploy.provisioning.starting import FIRST_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.moves import STARTING, VmMove, try_moves
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.guest_fences import release_host
 from bulkdeploy.store.hypervisors.watching import highly_available
@@ -229,6 +231,7 @@ def _start_elsewhere(
     if not vms:
         return []
     stopped = [vm.id for vm in vms]
+    hosts = _hosts_for(connection, work, stopped)
     release_hosts(connection, stopped)
     move_states(connection, stopped, frozenset({VmState.RUNNING, VmState.UNKNOWN}), VmState.STOPPED)
     account_id = submitter_of(connection, work.job.id)
@@ -242,12 +245,26 @@ def _start_elsewhere(
             f"starting Vm {vm.instance_name} elsewhere: host {work.name} is down",
             account_id=account_id,
             user_id=work.job.user_id,
-            params=planned_host(work.job.params, vm.id, "host_id"),
+            params=hosts[vm.id],
             parent_id=work.job.id,
         )
         for vm in vms
     ]
     return make_child_jobs(connection, jobs)
+
+
+def _hosts_for(connection: Connection, work: PlaceWork, vm_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Return the params that name the host of each VM's start: those of the applied plan, or those found now.
+
+    The VMs are planned together while they still hold the lost host, as a dry run plans them. If a host that is
+    found now takes no VM any more when the start runs, the start tries the others.
+    """
+    params = {vm_id: planned_host(work.job.params, vm_id, "host_id") for vm_id in vm_ids}
+    moves = [VmMove(vm_id, work.job.instance_id, planned.get("host_id")) for vm_id, planned in params.items()]
+    for move in try_moves(connection, moves, STARTING):
+        if not params[move.vm_id] and move.to_host_id is not None:
+            params[move.vm_id] = {FIRST_HOST: move.to_host_id}
+    return params
 
 
 def _alerts(host: str, ended: Sequence[Row[Any]], started: Sequence[Row[Any]]) -> list[Alert]:

@@ -39,7 +39,7 @@ PLACE_COMMIT = "place.commit"
 
 
 class StartVirtualMachine(VmSteps):
-    """Params: one of PINS; ``planner`` and ``consider_last_host`` say how it is placed."""
+    """Params: one of PINS; ``planner``, ``consider_last_host`` and FIRST_HOST say how it is placed."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

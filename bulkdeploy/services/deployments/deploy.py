@@ -598,12 +598,10 @@ def _scope(spec: DeploySpec) -> str:
 def _look(
     connection: Connection, configuration: Configuration, batch: DeployBatch, kinds: Sequence[Kind]
 ) -> list[Planned]:
-    seed = int.from_bytes(bytes.fromhex(rows.random_uuids(1)[0][:8]))
     return plan_kinds_in_zone(
         connection,
         configuration,
         [(kind.need, len(kind.vms)) for kind in kinds],
-        seed=seed,
         explain_host_ids=batch.shared.explain_host_ids,
     )
 

@@ -67,7 +67,7 @@ def calculate_capacity(
             f"tiered must be given with a custom offering: VMs of {spec.offering.name} have one size",
         )
     need = placement_need(configuration, spec)
-    snapshot, wanted = zone_as_seen(connection, configuration, need, count=0, seed=0, lock=False)
+    snapshot, wanted = zone_as_seen(connection, configuration, need, count=0, seed=None, lock=False)
     held = held_vms(connection, need.zone_id) if n1 else None
     sizes = _Sizes(connection, spec, placement_catalog())
     sizes.fill(snapshot, wanted, held, tiered=tiered)

@@ -140,8 +140,10 @@ def _tags(given: Arguments) -> list[str]:
     return [tag for tag in given.get("tags", "").split(",") if tag]
 
 
-def delete_pools(connection: Connection, caller: Caller, pools: Sequence[EntityRef], *, forced: bool) -> None:
-    """Delete pools without volumes.
+def delete_pools(
+    connection: Connection, caller: Caller, pools: Sequence[EntityRef], *, forced: bool, with_local: bool = False
+) -> None:
+    """Delete pools without volumes; pools of a host's own disks only ``with_local``.
 
     Raises:
         InvalidParameter: one is not in maintenance, and the call is not ``forced``; or it is a host's own disks.
@@ -151,7 +153,7 @@ def delete_pools(connection: Connection, caller: Caller, pools: Sequence[EntityR
     volumes = storage_pools.count_volumes(connection, [pool.id for pool in pools])
     for pool in pools:
         row = rows[pool.id]
-        if row["scope"] == PoolScope.HOST:
+        if row["scope"] == PoolScope.HOST and not with_local:
             raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} goes with its host, by deleteHost")
         if not forced and row["state"] != MAINTENANCE:
             rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"

@@ -96,3 +96,14 @@ def template(connection: Connection, template_uuid: UUID) -> Row[Any] | None:
     The columns are uuid, name, url, format, checksum, size_bytes and account_type.
     """
     return connection.execute(_TEMPLATE, {"template": template_uuid}).first()
+
+
+_CALLER = text(
+    "SELECT a.uuid, a.name, a.account_type, r.uuid AS role_uuid, r.name AS role_name, r.role_type"
+    " FROM users u JOIN accounts a ON a.id = u.account_id JOIN roles r ON r.id = a.role_id WHERE u.id = :user"
+)
+
+
+def caller(connection: Connection, user_id: int) -> Row[Any] | None:
+    """Return the account of a user and the account's role, or None if there is no such user."""
+    return connection.execute(_CALLER, {"user": user_id}).first()

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Table, insert, text, update
 
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
@@ -60,6 +61,18 @@ def host_places(connection: Connection, uuids: Iterable[str]) -> dict[str, tuple
     query = text("SELECT uuid, id, cluster_id, pod_id FROM hosts WHERE removed IS NULL AND uuid = ANY(:uuids)")
     rows = connection.execute(query, {"uuids": list(map(UUID, uuids))})
     return {str(uuid): (host, cluster, pod) for uuid, host, cluster, pod in rows}
+
+
+def places_of(connection: Connection, vms: Iterable[UUID]) -> dict[UUID, tuple[VmState, UUID | None]]:
+    """Return the state and the host of VMs that no job works on, by uuid; None is a VM that is not Running."""
+    query = text(
+        "SELECT v.uuid, v.state, h.uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+        " WHERE v.removed IS NULL AND v.uuid = ANY(:vms) AND v.state IN ('Running', 'Stopped', 'Destroyed')"
+    )
+    return {
+        vm: (VmState(state), host if state == VmState.RUNNING else None)
+        for vm, state, host in connection.execute(query, {"vms": list(vms)})
+    }
 
 
 def ranges_of_networks(connection: Connection) -> list[tuple[int, int, str, str]]:

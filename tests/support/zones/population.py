@@ -78,8 +78,9 @@ INSERT INTO dedicated_resources (pod_id, cluster_id, host_id, domain_id)
          UNION ALL SELECT NULL, id, NULL FROM clusters WHERE name = 'far-2'
          UNION ALL SELECT NULL, NULL, id FROM hosts WHERE name = 'far-host-2') x WHERE d.name = 'customers';
 INSERT INTO storage_pools (zone_id, pod_id, cluster_id, host_id, name, scope, pool_type, hypervisor, state,
-                           capacity_bytes)
-    SELECT zone_id, pod_id, cluster_id, id, 'local-disk', 'HOST', 'Filesystem', 'KVM', 'Maintenance', 1000000000
+                           capacity_bytes, ip_address)
+    SELECT zone_id, pod_id, cluster_id, id, 'local-disk', 'HOST', 'Filesystem', 'KVM', 'Maintenance', 1000000000,
+        ip_address
     FROM hosts WHERE name = 'a-1-1'
 """
 

@@ -1,6 +1,7 @@
-"""A server that answers as CloudStack is documented to, habits and all (one file: one small cloud).
+"""A double of CloudStack's management server, release by release (one file: one small cloud).
 
-It shares no code with what it tests: not the service's API, nor its client. Reference sections 1, 3, 5 and 8.
+Its behaviour follows CloudStack's Java source; comments name classes and lines of 4.20.1.0 unless they name another
+release. The double shares no code with the service's API or with its client.
 """
 
 import base64
@@ -14,18 +15,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, quote
 from uuid import uuid4
 
-from tests.cloudstack.apis import why_refused
+from tests.support.cloudstack.apis import APIS, why_refused
+from tests.support.cloudstack.zone import GIB, KEYS, POOL, ROOT_DOMAIN, ZONE, ZoneRows
 
+RELEASES = ("4.18", "4.20", "4.22")
 API_KEY, SECRET_KEY = "upstream-api-key", "upstream-secret-key"
-CLUSTER = "00000000-0000-4000-8000-0000000000c0"
-POOL = "00000000-0000-4000-8000-0000000000f0"
-GIB = 1 << 30
+OF_A_ZONE = ("deployVirtualMachine", "createVolume")
 MOVING = ("Starting", "Stopping", "Migrating")
 CUT_OFF = "job cancelled because of management server restart or shutdown"
 ENVELOPES = {
@@ -62,8 +65,9 @@ class Habits:
         lost: so many calls to come, of these commands, are executed and their answers lost.
         names: host names that the networks' domain has already.
         slow_list_s: seconds that a list takes.
-        version: 4.18 passes over the passwords that calls give, as over any parameter that it does not know; what
-            it makes up instead stands in the job's result, and nowhere else.
+        proxy_errors: so many requests to come are answered by a proxy, as HTML, and never reach CloudStack.
+        clock_ahead_s: seconds by which the management server's clock is ahead of ours.
+        most_rows: ``default.page.size``, the most rows of a page.
         regular_envelopes: all answers stand under their command in lower case, which some otherwise do not.
     """
 
@@ -76,14 +80,24 @@ class Habits:
     lost: Counter[str] = field(default_factory=Counter)
     names: set[str] = field(default_factory=set)
     slow_list_s: float = 0.0
-    version: str = "4.22.0.0"
+    proxy_errors: int = 0
+    clock_ahead_s: float = 0.0
+    most_rows: int = 500
     regular_envelopes: bool = False
 
 
-class Upstream:
-    """A cloud of a few hosts and one pool.
+class CloudStackDouble:
+    """A cloud of a few hosts in one zone.
 
     Attributes:
+        release: the release whose answers it gives. 4.18 ignores the passwords that calls name, as it ignores any
+            parameter that it does not have; the password that it generates is only in the job's result.
+        zone: what the lists of infrastructure, owners and offerings contain.
+        denied: commands that the role of the key's user does not allow.
+        account_type: type of the account that owns the key; 1 is a root admin.
+        settings: global settings whose values are not the defaults.
+        protected: ids of VMs with delete protection.
+        events: rows of ``listEvents``, oldest first.
         habits: how it behaves from now on.
         calls: how many were executed, by command.
         unexpected: requests that CloudStack would refuse for their parameters.
@@ -95,8 +109,15 @@ class Upstream:
         used_ips: addresses of its routers and system VMs.
     """
 
-    def __init__(self, hosts: Mapping[str, str], *, job_threads: int = 16) -> None:
+    def __init__(self, hosts: Mapping[str, str], *, release: str = RELEASES[-1], job_threads: int = 16) -> None:
         self.hosts = dict(hosts)
+        self.release = release
+        self.zone = ZoneRows(self.hosts)
+        self.denied: set[str] = set()
+        self.account_type = 1
+        self.settings: dict[str, str] = {}
+        self.protected: set[str] = set()
+        self.events: list[dict[str, Any]] = []
         self.habits = Habits()
         self.calls: Counter[str] = Counter()
         self.unexpected: list[str] = []
@@ -107,7 +128,8 @@ class Upstream:
         self.vms: dict[str, dict[str, Any]] = {}
         self.volumes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
-        self.fixed_disks: dict[str, int] = {}
+        offerings = self.zone.rows("listDiskOfferings", release)
+        self.fixed_disks = {row["id"]: int(row["disksize"]) for row in offerings if not row["iscustomized"]}
         self.used_ips: set[str] = set()
         self._used: set[str] = set()
         self._lock = threading.RLock()
@@ -150,7 +172,9 @@ class Upstream:
             self.calls[command] += 1
         if command.startswith("list") and self.habits.slow_list_s:
             time.sleep(self.habits.slow_list_s)
-        method: Callable[[dict[str, str]], dict[str, Any]] = getattr(self, f"_{command}")
+        if command in OF_A_ZONE and parameters["zoneid"] != ZONE:
+            return 431, envelope, _error(_unknown("zoneid", parameters["zoneid"]))
+        method: Callable[[dict[str, str]], dict[str, Any]] = getattr(self, f"_{command}", self._list)
         with self._lock:
             try:
                 made = method(parameters)
@@ -167,8 +191,12 @@ class Upstream:
 
     def _check(self, command: str, parameters: dict[str, str]) -> None:
         named = {name: value for name, value in parameters.items() if name != "signature"}
-        if parameters.get("signature") != _signature(named):
+        if parameters.get("signature") != _signature(named) or not self._is_current(parameters):
             raise Refusal(401, "unable to verify user credentials and/or request signature")
+        if command in self.denied:
+            # ApiServer.commandAvailable: the answer to a role that does not allow a command is 401, not 432.
+            text = f"The given command '{command}' either does not exist, is not available for user."
+            raise Refusal(401, text)
         now = int(time.monotonic())
         self._second = (now, self._second[1] + 1) if self._second[0] == now else (now, 1)
         if self.habits.calls_per_s is not None and self._second[1] > self.habits.calls_per_s:
@@ -180,7 +208,11 @@ class Upstream:
             self.habits.overloaded -= 1
             raise Refusal(530, "Internal error executing command: the management server is overloaded")
         self.named.setdefault(command, set()).update(name.partition("[")[0] for name in parameters)
-        why = why_refused(command, parameters)
+        if int(parameters.get("pagesize", 0)) > self.habits.most_rows:
+            # BaseListCmd.getPageSize.
+            text = f"Page size can't exceed max allowed page size value: {self.habits.most_rows}"
+            raise Refusal(431, text)
+        why = why_refused(command, parameters, self.release)
         if why is not None:
             self.unexpected.append(why)
             raise Refusal(431, why)
@@ -188,37 +220,72 @@ class Upstream:
             del self.failing[command]
             raise Refusal(530, f"Failed to execute {command}")
 
+    def _is_current(self, parameters: Mapping[str, str]) -> bool:
+        """Return whether a request is of the key's owner and has not expired, as ApiServer.verifyRequest checks."""
+        if parameters.get("apiKey") != API_KEY or parameters.get("signatureVersion") != "3":
+            return False
+        expires = datetime.strptime(parameters.get("expires", ""), "%Y-%m-%dT%H:%M:%S%z")
+        return expires > self.now()
+
+    def now(self) -> datetime:
+        """Return the time by the clock of the management server."""
+        return datetime.now(UTC) + timedelta(seconds=self.habits.clock_ahead_s)
+
+    def take_proxy_error(self) -> bool:
+        """Return whether a proxy answers the next request."""
+        with self._lock:
+            is_next = self.habits.proxy_errors > 0
+            self.habits.proxy_errors -= is_next
+            return is_next
+
     # --- lists ---------------------------------------------------------------------------------
 
-    def _listCapabilities(self, _: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        return {"capability": {"cloudstackversion": self.habits.version}}
-
-    def _listHosts(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        if requested.get("id") not in (*self.hosts, None):
+    def _list(self, requested: dict[str, str]) -> dict[str, Any]:
+        """Answer a list of the zone; unknown ids are refused as ParamProcessWorker refuses them."""
+        command = requested["command"]
+        if requested.get("projectid") and command != "listProjects":
+            return {}
+        rows = self.zone.rows(command, self.release)
+        known = {row.get("id") for row in rows}
+        if requested.get("id") not in (*known, None):
             raise _unknown("id", requested["id"])
-        rows = [
-            {
-                "id": one,
-                "name": name,
-                "type": "Routing",
-                "state": "Up",
-                "ipaddress": "192.0.2.1",
-                "cpusockets": 2,
-                "cpunumber": 16,
-                "cpuspeed": 2000,
-                "memorytotal": 128 * GIB,
-                "memorywithoverprovisioning": str(128 * GIB),
-                "cpuwithoverprovisioning": str(float(4 * 16 * 2000)),
-                "clusterid": CLUSTER,
-            }
-            for one, name in self.hosts.items()
-            if requested.get("id") in (None, one)
-        ]
-        return _listed("host", rows, requested)
+        chosen = [row for row in rows if requested.get("id") in (None, row.get("id"))]
+        return _listed(KEYS[command], chosen, requested)
 
-    def _listClusters(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        row = {"id": CLUSTER, "cpuovercommitratio": "4.0", "memoryovercommitratio": "2.0"}
-        return _listed("cluster", [row], requested)
+    def _listCapabilities(self, _: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        return {"capability": {"cloudstackversion": f"{self.release}.1.0"}}
+
+    def _listApis(self, _: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        rows = [{"name": name} for name in APIS if name not in self.denied]
+        return {"count": len(rows), "api": rows}
+
+    def _listConfigurations(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        rows = [{"name": name, "value": value} for name, value in self.settings.items()]
+        return _listed("configuration", [row for row in rows if row["name"] == requested.get("name")], requested)
+
+    def _getUser(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        if requested["userapikey"] != API_KEY:
+            raise Refusal(431, "User with specified API key does not exist")
+        return {"user": {"username": "admin", "account": "admin", "accounttype": self.account_type}}
+
+    def _listEvents(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        rows = [] if requested.get("projectid") else self.events[::-1]
+        return _listed("event", rows, requested)
+
+    def _note(self, kind: str, of: str, resource: str, state: str = "Completed") -> None:
+        """Write an event, as ActionEventUtils does; times have no fractions of seconds."""
+        self.events.append(
+            {
+                "id": str(uuid4()),
+                "type": kind,
+                "state": state,
+                "level": "INFO",
+                "created": self.now().strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "resourcetype": of,
+                "resourceid": resource,
+                "account": "admin",
+            }
+        )
 
     def _listVirtualMachines(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         wanted = (
@@ -235,7 +302,9 @@ class Upstream:
             for vm in self.vms.values()
             if (wanted is None or vm["id"] in wanted) and vm["made"] <= late and vm["state"] != "Expunging"
         ]
-        return _listed("virtualmachine", [] if requested.get("projectid") else rows, requested)
+        chosen = [row for row in rows if requested.get("hostid") in (None, row.get("hostid"))]
+        chosen = [row for row in chosen if requested.get("state") in (None, row["state"])]
+        return _listed("virtualmachine", [] if requested.get("projectid") else chosen, requested)
 
     def _listVolumes(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         for name in ("id", "virtualmachineid"):
@@ -254,6 +323,31 @@ class Upstream:
             raise _unknown("jobid", requested["jobid"])
         return dict(self.jobs[requested["jobid"]])
 
+    @contextmanager
+    def changed(self, event_type: str, vm_id: str) -> Iterator[dict[str, Any]]:
+        """Change the row of a VM as another user of CloudStack does, with an event."""
+        with self._lock:
+            yield self.vms[vm_id]
+            self._note(event_type, "VirtualMachine", vm_id)
+
+    def restart_elsewhere(self, host_id: str) -> list[str]:
+        """Restart the VMs of a host that died on another host, as CloudStack's own HA does; return their ids.
+
+        HighAvailabilityManagerImpl.restart writes no event for the VMs.
+        """
+        other = next(one for one in self.hosts if one != host_id)
+        with self._lock:
+            self.zone.states[host_id] = "Down"
+            moved = [vm for vm in self.vms.values() if vm.get("hostid") == host_id]
+            for vm in moved:
+                vm.update(hostid=other, hostname=self.hosts[other])
+            return [vm["id"] for vm in moved]
+
+    def _offered(self, offering_id: str) -> dict[str, int]:
+        rows = self.zone.rows("listServiceOfferings", self.release)
+        offering = next((row for row in rows if row["id"] == offering_id), {})
+        return {name: offering[name] for name in ("cpunumber", "cpuspeed", "memory") if name in offering}
+
     # --- VMs -----------------------------------------------------------------------------------
 
     def _deployVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
@@ -271,13 +365,25 @@ class Upstream:
         self._used |= {vm_id, job_id}
         root = str(uuid4())
         self._used.add(root)
-        vm = {
+        vm: dict[str, Any] = {
             "id": vm_id,
             "name": requested["name"],
             "displayname": requested.get("displayname", requested["name"]),
+            "instancename": f"i-2-{len(self._used)}-VM",
+            "hypervisor": requested.get("hypervisor", "KVM"),
+            "account": requested.get("account", "admin"),
+            "domainid": requested.get("domainid", ROOT_DOMAIN),
+            "zoneid": requested["zoneid"],
+            "serviceofferingid": requested["serviceofferingid"],
+            "serviceofferingname": "an offering",
+            "templateid": requested["templateid"],
+            "templatename": "a template",
+            "affinitygroup": [{"id": one} for one in _ids(requested, "affinitygroupids")],
+            "securitygroup": [{"id": one} for one in _ids(requested, "securitygroupids")],
             "state": "Stopped",
             "made": time.monotonic(),
             "wanted": requested.get("hostid"),
+            **self._offered(requested["serviceofferingid"]),
             **_sizes(requested),
             "nic": [
                 self._nic(
@@ -291,7 +397,10 @@ class Upstream:
         }
         self.vms[vm_id] = vm
         size = int(requested["rootdisksize"]) * GIB if "rootdisksize" in requested else GIB
+        for at, nic in enumerate(vm["nic"]):
+            nic.update(deviceid=str(at), isdefault=at == 0)
         self.volumes[root] = {
+            **{name: vm[name] for name in ("account", "domainid", "zoneid")},
             "id": root,
             "name": "ROOT-1",
             "type": "ROOT",
@@ -351,6 +460,7 @@ class Upstream:
             if vm["state"] != "Starting":
                 raise Refusal(530, CUT_OFF)
             vm["state"] = "Running"
+            self._note("VM.START", "VirtualMachine", vm["id"])
             for volume in self.volumes.values():
                 if volume.get("virtualmachineid") == vm["id"]:
                     volume.update(state="Ready", storageid=POOL)
@@ -363,6 +473,7 @@ class Upstream:
             with self._lock:
                 vm["state"] = "Stopped"
                 vm.pop("hostid", None)
+                self._note("VM.STOP", "VirtualMachine", vm["id"])
             return {"virtualmachine": vm}
 
         return self._job("stopVirtualMachine", stop)
@@ -374,7 +485,12 @@ class Upstream:
             if vm is None or vm["id"] not in self.vms:
                 # UserVmManagerImpl.java:3418 of 4.20.1.0, which runs in the job.
                 raise Refusal(431, f"unable to find a virtual machine with id {requested['id']}")
+            if vm["id"] in self.protected:
+                # UserVmManagerImpl.destroyVm of 4.22.
+                name = f"[id = {vm['id']}, name = {vm['name']}]"
+                raise Refusal(431, f"Instance {name} has delete protection enabled and cannot be deleted.")
             with self._lock:
+                self._note("VM.DESTROY", "VirtualMachine", vm["id"])
                 self.vms.pop(vm["id"], None)
                 for volume in list(self.volumes.values()):
                     if volume.get("virtualmachineid") == vm["id"]:
@@ -395,6 +511,7 @@ class Upstream:
             with self._lock:
                 if vm["state"] == "Running":
                     vm.update(hostid=requested["hostid"], hostname=self.hosts[requested["hostid"]])
+                    self._note("VM.MIGRATE", "VirtualMachine", vm["id"])
             return {"virtualmachine": vm}
 
         return self._job("migrateVirtualMachine", migrate)
@@ -459,6 +576,10 @@ class Upstream:
         volume = {
             "id": volume_id,
             "name": requested["name"],
+            "account": requested.get("account", "admin"),
+            "domainid": requested.get("domainid", ROOT_DOMAIN),
+            "zoneid": requested["zoneid"],
+            "diskofferingid": requested["diskofferingid"],
             "type": "DATADISK",
             "size": size,
             "state": "Allocated",
@@ -474,6 +595,7 @@ class Upstream:
         def attach() -> dict[str, Any]:
             with self._lock:
                 volume.update(virtualmachineid=vm["id"], deviceid=len(self.volumes))
+                self._note("VOLUME.ATTACH", "Volume", volume["id"])
                 if vm["state"] == "Running":
                     volume.update(state="Ready", storageid=POOL)
             return {"volume": volume}
@@ -488,6 +610,7 @@ class Upstream:
         def detach() -> dict[str, Any]:
             with self._lock:
                 volume.pop("virtualmachineid", None)
+                self._note("VOLUME.DETACH", "Volume", volume["id"])
             return {"volume": volume}
 
         return self._job("detachVolume", detach)
@@ -507,6 +630,7 @@ class Upstream:
         def resize() -> dict[str, Any]:
             with self._lock:
                 volume["size"] = size
+                self._note("VOLUME.RESIZE", "Volume", volume["id"])
             return {"volume": volume}
 
         return self._job("resizeVolume", resize)
@@ -547,7 +671,7 @@ class Upstream:
 
     def _password(self, vm_id: str, requested: dict[str, str]) -> dict[str, str]:
         """Give a guest its password; only the job's result tells it."""
-        given = None if self.habits.version.startswith("4.18.") else requested.get("password")
+        given = None if self.release == "4.18" else requested.get("password")
         self.passwords[vm_id] = given or "made-up"
         return {"password": self.passwords[vm_id]}
 
@@ -581,7 +705,7 @@ class Upstream:
 
 
 @contextmanager
-def serving(upstream: Upstream) -> Iterator[str]:
+def serving(upstream: CloudStackDouble) -> Iterator[str]:
     """The upstream behind HTTP; the url of its API."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -590,18 +714,28 @@ def serving(upstream: Upstream) -> Iterator[str]:
         def reply(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             query = self.path.partition("?")[2]
+            if upstream.take_proxy_error():
+                page = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
+                self._send(502, "text/html", page)
+                return
             body = self.rfile.read(length).decode() if length else ""
             found = upstream.answer(dict(parse_qsl("&".join(part for part in (query, body) if part), True)))
             if found is None:
                 self.close_connection = True
                 return
             status, envelope, answer = found
-            content = json.dumps({envelope: answer}).encode()
+            self._send(status, "application/json;charset=UTF-8", json.dumps({envelope: answer}).encode())
+
+        def _send(self, status: int, content_type: str, content: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json;charset=UTF-8")
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            del timestamp
+            return format_datetime(upstream.now(), usegmt=True)
 
         do_GET = do_POST = reply  # noqa: N815 - the names are the server's
 
@@ -664,6 +798,10 @@ def _seen(vm: Mapping[str, Any], details: list[str]) -> dict[str, Any]:
     if not {"all", "servoff"} & set(details):
         hidden |= {"cpunumber", "cpuspeed", "memory"}
     return {name: value for name, value in vm.items() if name not in hidden}
+
+
+def _ids(requested: Mapping[str, str], name: str) -> list[str]:
+    return [one for one in requested.get(name, "").split(",") if one]
 
 
 def _sizes(requested: Mapping[str, str]) -> dict[str, int]:
