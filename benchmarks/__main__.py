@@ -34,6 +34,7 @@ ROWS = {
     17: "row_17_log",
     18: "row_18_peers",
     19: "row_19_callers",
+    20: "row_20_quality",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 

@@ -77,8 +77,8 @@ def cluster(hosts: int, vms: int) -> tuple[Ints, Ints]:
     return np.array(where), np.array(sizes)
 
 
-def plan(hosts: int, where: Ints, sizes: Ints) -> BalancePlan:
-    """All moves that gain anything to speak of; one owner, no rule but room."""
+def plan(hosts: int, where: Ints, sizes: Ints, *, most_moves: int | None = None) -> BalancePlan:
+    """All moves that gain anything to speak of, or so many; one owner, no rule but room."""
 
     def used(weights: Ints | None = None) -> Ints:
         return np.bincount(where, weights=weights, minlength=hosts).astype(np.int64)
@@ -106,7 +106,7 @@ def plan(hosts: int, where: Ints, sizes: Ints) -> BalancePlan:
             apart={},
         ),
         np.ones((1, hosts), dtype=bool),
-        most_moves=vms,
+        most_moves=vms if most_moves is None else most_moves,
         least_gain=0.001,
     )
 
@@ -130,16 +130,26 @@ def formula(hosts: int, where: Ints, sizes: Ints) -> float:
 
 def hbal(hosts: int, where: Ints, sizes: Ints) -> tuple[float, float]:
     """CPU seconds of hbal on this cluster, and its score at the end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _, end = hbal_moves(hosts, where, sizes)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, end
+
+
+def hbal_moves(hosts: int, where: Ints, sizes: Ints) -> tuple[int, float]:
+    """How many moves hbal makes on this cluster, and its score at the end.
+
+    Raises:
+        AssertionError: hbal's score of the start is not that of ``formula``.
+    """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "cluster"
         path.write_text(_as_text(hosts, where, sizes))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         said = subprocess.run(["hbal", "-t", str(path)], check=True, capture_output=True, text=True).stdout
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
     start, end = (float(found) for found in re.findall(r"improved from (\S+) to (\S+)", said)[0])
     if abs(start - formula(hosts, where, sizes)) > 1e-6:
         raise AssertionError(f"hbal says {start} of the start, the formula {formula(hosts, where, sizes)}")
-    return used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, end
+    return int(re.findall(r"Solution length=(\d+)", said)[0]), end
 
 
 def _as_text(hosts: int, where: Ints, sizes: Ints) -> str:

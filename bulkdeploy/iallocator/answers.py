@@ -1,4 +1,4 @@
-"""Answers to the requests that place new instances, or choose one more node for a placed one.
+"""Answers to requests for nodes of new and of placed instances (one file: all of them place and take away alike).
 
 Each takes the request's members and gives what the protocol calls ``result``, with a line of information.
 """
@@ -81,7 +81,7 @@ def allocate(work: Work, request: Members) -> Answer:
 
 
 def multi_allocate(work: Work, request: Members) -> Answer:
-    """Nodes for many new instances, in their order; those with most memory are placed first, which spreads best.
+    """Nodes for many new instances, in their order; those with most memory are placed first.
 
     Only a request that names a group is answered in part: otherwise Ganeti creates all of them or none.
 
@@ -90,19 +90,99 @@ def multi_allocate(work: Work, request: Members) -> Answer:
         Refused: one fits nowhere, and no group is named.
     """
     given = get(request, "instances", list, "the request")
-    instances = [wanted_instance(one) for one in given]
-    found: dict[int, list[int] | Refusal] = {}
-    hopeless: dict[tuple[Any, ...], Refusal] = {}
-    for at in sorted(range(len(given)), key=lambda at: -instances[at].memory):
-        scope = _scope(work, {**request, **given[at]})
-        alike = (replace(instances[at], name=""), scope)
-        nodes = hopeless.get(alike) or _place(work, given[at], scope)
-        if isinstance(nodes, Refusal):  # what found no nodes once finds none later: nothing becomes free
-            hopeless[alike] = nodes = replace(nodes, instance=instances[at])
-        else:
-            work.cluster.place(instances[at], nodes)
-        found[at] = nodes
-    return _bulk_answer(work, [found[at] for at in range(len(given))], instances, partly="group_name" in request)
+    batch = _Batch(work, request, given, [wanted_instance(one) for one in given])
+    largest_first = sorted(range(len(given)), key=lambda at: -batch.instances[at].memory)
+    found = batch.place(largest_first)
+    if work.placing.improves:
+        found = batch.improve(found, largest_first)
+    return _bulk_answer(
+        work, [found[at] for at in range(len(given))], batch.instances, partly="group_name" in request
+    )
+
+
+PASSES = 10
+"""Passes over the instances of a bulk request in which each may go elsewhere, at most."""
+
+MOST_PAIRS = 2_000_000
+"""Instances times nodes squared up to which other orders and more passes are tried."""
+
+Found: TypeAlias = dict[int, list[int] | Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The instances of a bulk request, as members and read, and where they go."""
+
+    work: Work
+    request: Members
+    given: Sequence[Members]
+    instances: Sequence[Instance]
+
+    def place(self, order: Sequence[int]) -> Found:
+        """Place the instances in this order; what finds no nodes is left out."""
+        found: Found = {}
+        hopeless: dict[tuple[Any, ...], Refusal] = {}
+        for at in order:
+            instance = self.instances[at]
+            alike = (replace(instance, name=""), self._scope(at))
+            nodes = hopeless.get(alike) or _place(self.work, self.given[at], self._scope(at))
+            if isinstance(nodes, Refusal):  # what found no nodes once finds none later: nothing becomes free
+                hopeless[alike] = nodes = replace(nodes, instance=instance)
+            else:
+                self.work.cluster.place(instance, nodes)
+            found[at] = nodes
+        return found
+
+    def improve(self, found: Found, order: Sequence[int]) -> Found:
+        """Lower the cluster score of placed instances; as many stay placed.
+
+        No order of placing is the best for all clusters, so the order of the request is tried, too. Then each
+        instance goes where the cluster scores less, until none does.
+        """
+        small = len(self.instances) * len(self.work.cluster.nodes) ** 2 <= MOST_PAIRS
+        self._descend(found, PASSES if small else 1)
+        given_order = range(len(self.instances))
+        if not small or list(order) == list(given_order) or _refused(found):
+            return found
+        score = self.work.placing.total_score()
+        self._take_away(found)
+        other = self.place(given_order)
+        self._descend(other, PASSES)
+        if not _refused(other) and self.work.placing.total_score() < score:
+            return other
+        self._take_away(other)
+        for at, nodes in found.items():
+            if not isinstance(nodes, Refusal):
+                self.work.cluster.place(self.instances[at], nodes)
+        return found
+
+    def _descend(self, found: Found, passes: int) -> None:
+        cluster = self.work.cluster
+        for _ in range(passes):
+            changed = False
+            for at, nodes in found.items():
+                if isinstance(nodes, Refusal):
+                    continue
+                instance = self.instances[at]
+                cluster.take_away(instance, nodes)
+                better = self.work.placing.better(instance, self._scope(at), nodes, mirrored=len(nodes) > 1)
+                cluster.place(instance, better)
+                found[at] = better
+                changed |= better != nodes
+            if not changed:
+                return
+
+    def _take_away(self, found: Found) -> None:
+        for at, nodes in found.items():
+            if not isinstance(nodes, Refusal):
+                self.work.cluster.take_away(self.instances[at], nodes)
+
+    def _scope(self, at: int) -> Scope:
+        return _scope(self.work, {**self.request, **self.given[at]})
+
+
+def _refused(found: Found) -> bool:
+    return any(isinstance(nodes, Refusal) for nodes in found.values())
 
 
 def _bulk_answer(
@@ -198,12 +278,16 @@ def new_secondary(
 def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
     """Move an instance on shared storage elsewhere in its group; where it is then."""
     work.cluster.take_away(instance, nodes)
-    found = work.placing.primary(instance, Scope(work.group(nodes[0])), leaving=frozenset(nodes))
+    leaving = frozenset(nodes) | work.cluster.closed_to(nodes[0])
+    found = work.placing.primary(instance, Scope(work.group(nodes[0])), leaving=leaving)
     return _moved(work, instance, nodes, found if isinstance(found, Refusal) else [found])
 
 
 def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
     """Let an instance run on its secondary, and mirror it where it ran."""
+    if nodes[1] in work.cluster.closed_to(nodes[0]):
+        source, destination = work.names(nodes)
+        return Refusal(instance, f"migration tags let nothing move from node {source} to node {destination}")
     work.cluster.take_away(instance, nodes)
     found = work.placing.runs(replace(instance, disk_space=0, spindles=0), nodes[1])
     return _moved(work, instance, nodes, found or [nodes[1], nodes[0]])
@@ -212,7 +296,8 @@ def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int]
 def all_new(work: Work, instance: Instance, nodes: Sequence[int], groups: frozenset[int]) -> list[int] | Refusal:
     """Move an instance to other nodes altogether, of these groups; where it is then."""
     work.cluster.take_away(instance, nodes)
-    found = work.placing.find(instance, Scope(groups), leaving=frozenset(nodes), mirrored=instance.mirrored)
+    leaving = frozenset(nodes) if instance.mirrored else frozenset(nodes) | work.cluster.closed_to(nodes[0])
+    found = work.placing.find(instance, Scope(groups), leaving=leaving, mirrored=instance.mirrored)
     return _moved(work, instance, nodes, found)
 
 

@@ -23,6 +23,9 @@ class GanetiCluster:
         secondaries: how many instances have each node as their secondary.
         peers: the memory that instances with primary p (row) and secondary s (column) use.
         reserve: the most memory that any one node's failure would bring to each node.
+        vcpus_used: what nodes reserve, and what primaries have.
+        locations: per node, its location tags.
+        location_cost: per node, what its primaries' locations cost (``cluster_score``).
         tagged: per tag, how many primaries with it each node has.
         primaries: per node, the instances that it runs, by name.
         largest_memory: the most memory that an instance used so far.
@@ -47,6 +50,10 @@ class GanetiCluster:
         self.peers = np.zeros((count, count), dtype=np.int64)
         self.reserve = np.zeros(count, dtype=np.int64)
         self.tagged: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
+        self.locations = [
+            frozenset(tag for tag in node.tags if tag.startswith(document.location_prefixes)) for node in self.nodes
+        ]
+        self.location_cost = np.zeros(count, dtype=np.int64)
         self.primaries: list[dict[str, Instance]] = [{} for _ in self.nodes]
         self.largest_memory = 0
         self._clusters = self._cluster_columns()
@@ -61,6 +68,41 @@ class GanetiCluster:
     def free_memory(self) -> Ints:
         """What is free on each node; placement leaves 1 MiB of it."""
         return self._hosts.memory_limit + 1 - self._hosts.memory_used
+
+    @property
+    def vcpus_used(self) -> Ints:
+        """What nodes reserve, and what their primaries have."""
+        return self._hosts.cpu_used
+
+    @property
+    def vms_used(self) -> Ints:
+        """How many primaries each node has."""
+        return self._hosts.vms_used
+
+    def desired_locations(self, instance: Instance) -> frozenset[str]:
+        """Return the location tags that an instance wants its primary to have."""
+        prefixes = self.document.desired_location_prefixes
+        return frozenset(tag for tag in instance.tags if tag.startswith(prefixes))
+
+    def closed_to(self, source: int) -> frozenset[int]:
+        """Return the nodes that take no instance that moves from this node, by the cluster's migration tags.
+
+        A node takes it if it has each migration tag of the source, or a tag to which that tag is allowed to go.
+        """
+        document = self.document
+        prefixes = document.migration_prefixes
+        if not prefixes:
+            return frozenset()
+
+        def tags(at: int) -> frozenset[str]:
+            return frozenset(tag for tag in self.nodes[at].tags if tag.startswith(prefixes))
+
+        def received(at: int) -> frozenset[str]:
+            own = tags(at)
+            return own | {first for first, second in document.allowed_migrations if second in own}
+
+        needed = tags(source)
+        return frozenset(at for at in range(len(self.nodes)) if not needed <= received(at))
 
     @property
     def free_vcpus(self) -> Ints:
@@ -105,9 +147,14 @@ class GanetiCluster:
 
     def _count(self, instance: Instance, nodes: Sequence[int], sign: int) -> None:
         primary = nodes[0]
-        self._hosts.cpu_used[primary] += sign * instance.vcpus
+        self._hosts.cpu_used[primary] += sign * instance.vcpus * instance.uses_memory
         self._hosts.vms_used[primary] += sign
-        self.spindles_used[primary] += sign * instance.spindle_use
+        for node in nodes if instance.is_local else ():
+            self.spindles_used[node] += sign * instance.spindle_use
+        self.location_cost[primary] += sign * len(self.desired_locations(instance) - self.locations[primary])
+        self.location_cost[primary] += sign * sum(
+            len(self.locations[primary] & self.locations[secondary]) for secondary in nodes[1:]
+        )
         for tag in instance.tags:
             if tag.startswith(self.document.exclusion_prefixes):
                 self.tagged[tag][primary] += sign

@@ -15,6 +15,9 @@ Members: TypeAlias = Mapping[str, Any]
 VERSION = 2
 EXCLUSION_PREFIX = "htools:iextags:"
 LOCATION_PREFIX = "htools:nlocation:"
+DESIRED_LOCATION_PREFIX = "htools:desiredlocation:"
+MIGRATION_PREFIX = "htools:migration:"
+ALLOWED_MIGRATION_PREFIX = "htools:allowmigration:"
 ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
 """Of groups, in the order in which they are tried; the last never takes new instances by itself."""
 
@@ -59,10 +62,12 @@ class Node:
     tags: frozenset[str]
     total_memory: int
     free_memory: int
+    total_disk: int
     free_disk: int
     total_cpus: int
     reserved_cpus: int
     spindle_count: int
+    total_spindles: int
     free_spindles: int
 
 
@@ -73,6 +78,7 @@ class Instance:
     Attributes:
         disk_space, spindles: what its disks take of each of its nodes, as Ganeti counts it: nothing of what lies
             elsewhere than in their volume groups.
+        names_spindles: whether each disk says how many spindles it takes; nodes with exclusive storage need that.
     """
 
     name: str
@@ -86,6 +92,7 @@ class Instance:
     spindles: int
     nic_count: int
     networks: frozenset[str]
+    names_spindles: bool = True
     admin_state: str = "up"
     nodes: tuple[str, ...] = ()
 
@@ -93,6 +100,11 @@ class Instance:
     def mirrored(self) -> bool:
         """Whether it has a secondary node."""
         return self.template == "drbd"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its disks take room of nodes."""
+        return self.template in ON_NODES
 
     @property
     def movable(self) -> bool:
@@ -107,10 +119,19 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole request; ``request`` is read by what answers its type."""
+    """A whole request; ``request`` is read by what answers its type.
+
+    Attributes:
+        exclusion_prefixes, location_prefixes, desired_location_prefixes, migration_prefixes: of tags of instances
+            or nodes, as the cluster's tags name them.
+        allowed_migrations: pairs of migration tags of a source and of a destination.
+    """
 
     exclusion_prefixes: tuple[str, ...]
     location_prefixes: tuple[str, ...]
+    desired_location_prefixes: tuple[str, ...]
+    migration_prefixes: tuple[str, ...]
+    allowed_migrations: frozenset[tuple[str, str]]
     groups: Mapping[str, Group]
     nodes: Mapping[str, Node]
     instances: Mapping[str, Instance]
@@ -133,6 +154,13 @@ def read_document(given: object) -> Document:
     return Document(
         exclusion_prefixes=_prefixes(tags, EXCLUSION_PREFIX),
         location_prefixes=_prefixes(tags, LOCATION_PREFIX),
+        desired_location_prefixes=tuple(
+            tag.removeprefix(DESIRED_LOCATION_PREFIX)
+            for tag in tags
+            if tag.startswith(DESIRED_LOCATION_PREFIX) and tag != DESIRED_LOCATION_PREFIX
+        ),
+        migration_prefixes=_prefixes(tags, MIGRATION_PREFIX),
+        allowed_migrations=frozenset(_allowed_migrations(tags)),
         groups=groups,
         nodes=nodes,
         instances={name: _placed(name, one, nodes) for name, one in _named(members, "instances")},
@@ -197,6 +225,14 @@ def _prefixes(tags: Iterable[str], prefix: str) -> tuple[str, ...]:
     return tuple(f"{tag.removeprefix(prefix)}:" for tag in tags if tag.startswith(prefix))
 
 
+def _allowed_migrations(tags: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Pairs of node tags: from a node with the first, migration to a node with the second is allowed."""
+    for tag in tags:
+        source, is_pair, destination = tag.removeprefix(ALLOWED_MIGRATION_PREFIX).partition("::")
+        if tag.startswith(ALLOWED_MIGRATION_PREFIX) and is_pair and "::" not in destination:
+            yield source, destination
+
+
 def _ratio(members: Members, key: str, owner: str) -> float:
     value = members.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
@@ -258,10 +294,12 @@ def _node(name: str, members: Members, groups: Mapping[str, Group]) -> Node:
         tags=frozenset(strings(members, "tags", owner)) if "tags" in members else frozenset(),
         total_memory=amount("total_memory"),
         free_memory=amount("free_memory"),
+        total_disk=amount("total_disk"),
         free_disk=amount("free_disk"),
         total_cpus=amount("total_cpus"),
         reserved_cpus=amount("reserved_cpus"),
         spindle_count=get(parameters, "spindle_count", int, owner),
+        total_spindles=amount("total_spindles" if "total_spindles" in members else "free_spindles"),
         free_spindles=amount("free_spindles"),
     )
 
@@ -300,6 +338,7 @@ def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Insta
         tags=frozenset(strings(members, "tags", owner)),
         disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
         spindles=spindles if is_local else 0,
+        names_spindles=not is_local or all(disk.get("spindles") is not None for disk in disks),
         nic_count=len(nics),
         networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
         admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",

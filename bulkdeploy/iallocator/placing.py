@@ -1,25 +1,44 @@
-"""Finds nodes for one instance at a time, with the planner that places virtual machines.
+"""Finds nodes for one instance at a time, by the rules and the planner that place virtual machines.
 
 A primary is planned on the cluster as it is, a secondary on the cluster as it would be if that primary had failed:
 so each node keeps the memory that the failure of any one other node would bring (N+1), and secondaries are spread
 by what they would have to run.
+
+With the objective ``hbal`` the rules say which nodes take the instance, and Ganeti's cluster score
+(``cluster_score``) chooses among them. With ``leastused`` the planner chooses: the least used node comes first.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from bulkdeploy.iallocator.cluster import GanetiCluster
+from bulkdeploy.iallocator.cluster_score import GroupScore
 from bulkdeploy.iallocator.document import Instance
 from bulkdeploy.iallocator.refusal import Refusal, explain
 from bulkdeploy.iallocator.restarting import restart_gap
 from bulkdeploy.iallocator.rules import InstanceRules, Scope
+from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
-from bulkdeploy.placement.model import PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy, one_after_the_other
 
 PLANNER = "PreferredGroups"
+
+HBAL, LEAST_USED = OBJECTIVES = ("hbal", "leastused")
+"""What decides among nodes that take an instance."""
+
+PRIMARIES = 48
+"""So many primaries of a group, best first, are tried with each secondary."""
+
+CHANCES = 32
+"""So many of the best nodes are asked whether all instances could be restarted (N+1), before the planner is."""
+
+LEAST_GAIN = 1e-9
+"""By how much an instance that is placed lowers the score where it goes elsewhere, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +48,21 @@ class Checks:
     Attributes:
         soft: N+1 of mirrored instances, CPU and spindle ratios, exclusion tags.
         capacity: that the instances of any node that are not mirrored could be restarted in its group.
+        objective: one of OBJECTIVES.
     """
 
     soft: bool = True
     capacity: bool = True
+    objective: str = HBAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Nodes that take an instance: a group's rank and the cluster score with the instance, and the nodes."""
+
+    rank: int
+    score: float
+    nodes: tuple[int, ...]
 
 
 class Placing:
@@ -44,15 +74,28 @@ class Placing:
         strategy = Strategy(planners=(PLANNER,), description="preferred groups first", filling=self._filling)
         self._primary = PlacementCatalog(self._rules.primary(soft=checks.soft), [strategy])
         self._secondary = PlacementCatalog(self._rules.secondary(soft=checks.soft), [strategy])
-        self._locations = [
-            frozenset(tag for tag in node.tags if tag.startswith(cluster.document.location_prefixes))
-            for node in cluster.nodes
-        ]
+        self._secondary_without_memory = PlacementCatalog(
+            self._rules.secondary(soft=checks.soft, with_memory=False), [strategy]
+        )
+        self._score = cache(lambda group: GroupScore(cluster, group))
+
+    @property
+    def improves(self) -> bool:
+        """Whether placed instances are worth another look: only a score says so."""
+        return self._checks.objective == HBAL
+
+    def total_score(self) -> float:
+        """Return the cluster scores of all groups, added up."""
+        return sum(self._score(group).now() for group in range(len(self._cluster.groups)))
 
     def find(
         self, instance: Instance, scope: Scope, *, leaving: frozenset[int] = frozenset(), mirrored: bool
     ) -> list[int] | Refusal:
         """A primary, and a secondary if ``mirrored``; the cluster stays as it is."""
+        if self._checks.objective == HBAL:
+            for choice in self._best(instance, scope, leaving, mirrored=mirrored):
+                if mirrored or not self._gap(instance, choice.nodes[0]):
+                    return list(choice.nodes)
         avoided, first_refusal = leaving, None
         while True:
             primary = self.primary(instance, scope, leaving=avoided)
@@ -66,6 +109,9 @@ class Placing:
 
     def primary(self, instance: Instance, scope: Scope, *, leaving: frozenset[int]) -> int | Refusal:
         """A node to run an instance."""
+        if self._checks.objective == HBAL:
+            for choice in self._best(instance, scope, leaving, mirrored=False):
+                return choice.nodes[0]
         snapshot = self._cluster.snapshot(with_reserve=self._checks.soft)
         return self._one(instance, scope, snapshot, self._primary, leaving)
 
@@ -75,13 +121,113 @@ class Placing:
         """A node of its group to mirror what runs on ``primary``; in another location if there is one."""
         cluster = self._cluster
         scope = replace(scope, groups=frozenset({int(cluster.group_of[primary])}))
+        leaving = leaving | {primary}
+        locations = cluster.locations[primary]
+        near = {at for at, tags in enumerate(cluster.locations) if tags & locations}
+        if self._checks.objective == HBAL:
+            scores = self._score(int(cluster.group_of[primary]))
+            if primary in scores.nodes:
+                (line,) = scores.of_pairs(instance, np.searchsorted(scores.nodes, [primary]))
+                usable = self._secondaries(instance, scope, leaving)[scores.nodes]
+                line[~(usable & self._has_memory(instance, np.array([primary]), scores.nodes)[0])] = np.inf
+                if np.isfinite(line).any():
+                    return int(scores.nodes[line.argmin()])
         snapshot = cluster.snapshot_without(primary)
-        if self._locations[primary]:
-            near = {at for at, tags in enumerate(self._locations) if tags & self._locations[primary]}
-            found = self._one(instance, scope, snapshot, self._secondary, leaving | {primary} | near)
+        if near - leaving:
+            found = self._one(instance, scope, snapshot, self._secondary, leaving | near)
             if not isinstance(found, Refusal):
                 return found
-        return self._one(instance, scope, snapshot, self._secondary, leaving | {primary})
+        return self._one(instance, scope, snapshot, self._secondary, leaving)
+
+    def better(self, instance: Instance, scope: Scope, nodes: list[int], *, mirrored: bool) -> list[int]:
+        """Nodes of the same group with which the cluster scores less than with these; these if there are none.
+
+        The instance is not placed while this is asked.
+        """
+        scope = replace(scope, groups=frozenset({int(self._cluster.group_of[nodes[0]])}))
+        now = self._score_of(instance, nodes)
+        for choice in self._best(instance, scope, frozenset(), mirrored=mirrored):
+            if choice.score > now - LEAST_GAIN:
+                break
+            if mirrored or not self._gap(instance, choice.nodes[0]):
+                return list(choice.nodes)
+        return nodes
+
+    def _score_of(self, instance: Instance, nodes: list[int]) -> float:
+        scores = self._score(int(self._cluster.group_of[nodes[0]]))
+        at = np.searchsorted(scores.nodes, nodes)
+        if len(nodes) > 1:
+            return float(scores.of_pairs(instance, at[:1])[0, at[1]])
+        return float(scores.of_primaries(instance)[at[0]])
+
+    def _best(
+        self, instance: Instance, scope: Scope, leaving: frozenset[int], *, mirrored: bool
+    ) -> Iterator[_Choice]:
+        """The best choices by the cluster score, those of preferred groups first."""
+        snapshot = self._cluster.snapshot(with_reserve=self._checks.soft)
+        usable = self._usable(instance, scope, leaving, snapshot, self._primary)
+        if not usable.any():
+            return
+        secondaries = self._secondaries(instance, scope, leaving) if mirrored else usable
+        choices: list[_Choice] = []
+        for group in np.unique(self._cluster.group_of[usable]).tolist():
+            choices += self._best_of_group(instance, group, usable, secondaries, mirrored=mirrored)
+        yield from sorted(choices, key=lambda choice: (choice.rank, choice.score))[:CHANCES]
+
+    def _best_of_group(
+        self, instance: Instance, group: int, usable: Flags, secondaries: Flags, *, mirrored: bool
+    ) -> Iterator[_Choice]:
+        scores, rank = self._score(group), int(self._cluster.policy_rank[group])
+        nodes = scores.nodes
+        alone = scores.of_primaries(instance)
+        alone[~usable[nodes]] = np.inf
+        order = np.argsort(alone, kind="stable")[: np.isfinite(alone).sum()]
+        if not mirrored:
+            for at in order[:CHANCES].tolist():
+                yield _Choice(rank, float(alone[at]), (int(nodes[at]),))
+            return
+        for part in (order[:PRIMARIES], order[PRIMARIES:]):  # the others only if none of the best has a secondary
+            if not len(part):
+                return
+            pairs = scores.of_pairs(instance, part)
+            fits = secondaries[nodes] & self._has_memory(instance, nodes[part], nodes)
+            fits[np.arange(len(part)), part] = False
+            pairs[~fits] = np.inf
+            first, second = np.unravel_index(pairs.argmin(), pairs.shape)
+            if np.isfinite(pairs[first, second]):
+                chosen = (int(nodes[part[first]]), int(nodes[second]))
+                yield _Choice(rank, float(pairs[first, second]), chosen)
+                return
+
+    def _has_memory(self, instance: Instance, primaries: Ints, secondaries: Ints) -> Flags:
+        """Whether each secondary could run what each primary runs, and the instance (a soft rule)."""
+        if not self._checks.soft or not instance.uses_memory:
+            return np.ones((len(primaries), len(secondaries)), dtype=bool)
+        cluster = self._cluster
+        fits: Flags = (
+            cluster.free_memory[secondaries] > cluster.peers[np.ix_(primaries, secondaries)] + instance.memory
+        )
+        return fits
+
+    def _secondaries(self, instance: Instance, scope: Scope, leaving: frozenset[int]) -> Flags:
+        """The nodes that take the instance as a secondary by all rules but memory."""
+        snapshot = self._cluster.snapshot(with_reserve=False)
+        return self._usable(instance, scope, leaving, snapshot, self._secondary_without_memory)
+
+    def _usable(
+        self,
+        instance: Instance,
+        scope: Scope,
+        leaving: frozenset[int],
+        snapshot: ZoneSnapshot,
+        catalog: PlacementCatalog,
+    ) -> Flags:
+        """The nodes that take the instance by these rules."""
+        self._rules.instance, self._rules.scope = instance, scope
+        found = measure_capacity(snapshot, self._request(instance, leaving), catalog)
+        usable: Flags = np.zeros(len(self._cluster.nodes), dtype=bool)
+        usable[found.candidates.at[found.of_candidates() > 0]] = True
+        return usable
 
     def runs(self, instance: Instance, node: int) -> Refusal | None:
         """Why a node cannot run an instance; None: it can."""
@@ -95,10 +241,14 @@ class Placing:
         if mirrored:
             secondary = self.secondary(instance, scope, primary, leaving=leaving)
             return secondary if isinstance(secondary, Refusal) else [primary, secondary]
-        gap = None
-        if self._checks.capacity and instance.uses_memory:
-            gap = restart_gap(self._cluster, instance, primary)
+        gap = self._gap(instance, primary)
         return [primary] if gap is None else Refusal(instance, gap)
+
+    def _gap(self, instance: Instance, primary: int) -> str | None:
+        """What could not be restarted with the instance on this node; None: all could, or it is not checked."""
+        if not self._checks.capacity or not instance.uses_memory:
+            return None
+        return restart_gap(self._cluster, instance, primary)
 
     def _one(
         self,
@@ -109,7 +259,15 @@ class Placing:
         leaving: frozenset[int],
     ) -> int | Refusal:
         self._rules.instance, self._rules.scope = instance, scope
-        request = PlacementRequest(
+        request = self._request(instance, leaving)
+        made = plan(snapshot, request, catalog)
+        if made.placed:
+            return int(made.host_ids[0])
+        return Refusal(instance, explain(self._cluster, instance, snapshot, request, catalog))
+
+    @staticmethod
+    def _request(instance: Instance, leaving: frozenset[int]) -> PlacementRequest:
+        return PlacementRequest(
             count=1,
             cpu_number=instance.vcpus,
             cpu_mhz=1,
@@ -119,10 +277,6 @@ class Placing:
             planner=PLANNER,
             host_algorithm="leastused",
         )
-        made = plan(snapshot, request, catalog)
-        if made.placed:
-            return int(made.host_ids[0])
-        return Refusal(instance, explain(self._cluster, instance, snapshot, request, catalog))
 
     def _filling(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
         del pods_first

@@ -19,6 +19,9 @@ FLAGS = {
     "ignore-soft-errors": "pass over CPU and spindle ratios, exclusion tags, and memory for mirrored instances",
     "no-capacity-checks": "do not keep memory to restart the instances of a failed node that are not mirrored",
 }
+OBJECTIVES = ("hbal", "leastused")
+"""As in ``placing``, which is loaded later."""
+
 FLAG_VALUES = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -79,7 +82,9 @@ def _answered(document: object, options: argparse.Namespace) -> Mapping[str, Any
     if wanted not in by_type:
         raise MalformedDocument(f"request type must be one of {', '.join(by_type)}, not {wanted!r}")
     cluster = GanetiCluster(read)
-    checks = Checks(soft=not options.ignore_soft_errors, capacity=not options.no_capacity_checks)
+    checks = Checks(
+        soft=not options.ignore_soft_errors, capacity=not options.no_capacity_checks, objective=options.objective
+    )
     try:
         answer = by_type[wanted](answers.Work(cluster, Placing(cluster, checks), options.pairs), read.request)
     except answers.Refused as error:
@@ -92,6 +97,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("file", metavar="FILE", help="the request as JSON; -: standard input")
     for name, meaning in FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", help=meaning)
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default=OBJECTIVES[0],
+        help="what decides among nodes: Ganeti's cluster score, or the least used node (default: %(default)s)",
+    )
     given = sys.argv[1:] if arguments is None else arguments
     return parser.parse_args([one for argument in given for one in _plain(parser, argument)])
 

@@ -46,10 +46,12 @@ class InstanceRules:
             rules += [cpu.RULE, self._rule("spindle_ratio", 165, excludes_hosts=self._spindle_ratio), tags]
         return [*rules, memory.RULE]
 
-    def secondary(self, *, soft: bool) -> list[Rule]:
-        """Those of a secondary node; its memory is soft."""
+    def secondary(self, *, soft: bool, with_memory: bool = True) -> list[Rule]:
+        """Those of a secondary node; its memory is soft, and depends on the primary."""
         rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
-        return [*rules, memory.RULE] if soft else rules
+        if soft:
+            rules.append(self._rule("spindle_ratio", 165, excludes_hosts=self._spindle_ratio))
+        return [*rules, memory.RULE] if soft and with_memory else rules
 
     def _of_any_node(self) -> Iterator[Rule]:
         yield from (out_of_scope.RULE, host_not_up.RULE, host_not_enabled.RULE, avoided.RULE)
@@ -112,12 +114,16 @@ class InstanceRules:
         return self._cluster.free_disk <= self.instance.disk_space
 
     def _spindles(self) -> Flags | None:
+        if not self.instance.names_spindles:
+            return self._cluster.exclusive
         if not self.instance.spindles:
             return None
         return self._cluster.exclusive & (self._cluster.free_spindles < self.instance.spindles)
 
-    def _spindle_ratio(self) -> Flags:
+    def _spindle_ratio(self) -> Flags | None:
         cluster = self._cluster
+        if not self.instance.is_local:
+            return None
         return ~cluster.exclusive & (cluster.spindles_used + self.instance.spindle_use > cluster.spindle_limit)
 
     def _tags(self) -> Flags | None:

@@ -26,6 +26,9 @@ weighs as much as one whose memory is a third of it off the mean."""
 ROWS_AT_ONCE = 4_000_000
 """Classes of VMs times hosts that are compared at a time: 32 MB for each of a few arrays."""
 
+VALUE = 0.5
+"""A set has no move that gains less than this part of its first move's gain: the most valuable ones come first."""
+
 DESTINATIONS = 64
 """Hosts that are kept for each class in each round, best first."""
 
@@ -235,7 +238,7 @@ class _Zone:
             if source in taken:
                 continue
             found = self._best(source, candidates, order, cost, taken, least_gain)
-            if found is not None:
+            if found is not None and (not moves or found[0] >= VALUE * moves[0].gain):
                 gain, vm, destination = found
                 taken |= {source, destination}
                 moves.append(self._make(vm, destination, gain))

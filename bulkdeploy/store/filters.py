@@ -15,8 +15,8 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Table,
+    TableValuedAlias,
     Text,
-    and_,
     any_,
     bindparam,
     cast,
@@ -135,11 +135,34 @@ def ref_in_array(column: ColumnElement[Any]) -> Filter:
     return condition
 
 
+def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
+    """Keys and values as a table ``wanted`` of a statement, which is the same however many they are."""
+    found = list(pairs)
+    keys, values = ([pair[at] for pair in found] for at in (0, 1))
+    arrays = (bindparam(None, each, ARRAY(Text), unique=True) for each in (keys, values))
+    return func.unnest(*arrays).table_valued("key", "value", name="wanted").render_derived()
+
+
 def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
-    """The ``tags`` map parameter: the resource carries every key given, with the value where one is given."""
+    """The ``tags`` map parameter: the resource carries every key given, with the value where one is given.
+
+    The statement is the same however many tags are given: with a condition for each, planning 400 took minutes.
+    """
 
     def condition(pairs: Iterable[Mapping[str, str]]) -> Condition:
-        return and_(true(), *(_has_tag(resource_type, resource_id, pair) for pair in pairs))
+        wanted = pairs_of([(pair.get("key", ""), pair.get("value")) for pair in pairs])
+        carried = exists(
+            select(1)
+            .select_from(resource_tags)
+            .where(
+                resource_tags.c.resource_type == resource_type,
+                resource_tags.c.resource_id == resource_id,
+                resource_tags.c.key == wanted.c.key,
+                or_(wanted.c.value.is_(None), resource_tags.c.value == wanted.c.value),
+            )
+            .correlate_except(resource_tags)
+        )
+        return ~exists(select(1).select_from(wanted).where(~carried).correlate_except(wanted))
 
     return condition
 
@@ -160,14 +183,3 @@ def has_all(column: ColumnElement[Any]) -> Filter:
         return column.op("?&")(bindparam(None, list(values), ARRAY(Text), unique=True))
 
     return condition
-
-
-def _has_tag(resource_type: str, resource_id: ColumnElement[Any], pair: Mapping[str, str]) -> Condition:
-    query = select(1).where(
-        resource_tags.c.resource_type == resource_type,
-        resource_tags.c.resource_id == resource_id,
-        resource_tags.c.key == pair.get("key", ""),
-    )
-    if "value" in pair:
-        query = query.where(resource_tags.c.value == pair["value"])
-    return exists(query)

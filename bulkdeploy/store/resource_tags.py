@@ -16,11 +16,10 @@ from sqlalchemy import (
     Table,
     TableValuedAlias,
     Text,
-    and_,
     bindparam,
     case,
     delete,
-    false,
+    exists,
     func,
     literal,
     literal_column,
@@ -34,7 +33,17 @@ from sqlalchemy.types import TypeEngine
 
 from bulkdeploy.store.database.arrays import any_of, int_array
 from bulkdeploy.store.database.json_objects import Fields, array, members
-from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, id_in, keyword, same_text, same_uuid
+from bulkdeploy.store.filters import (
+    Arguments,
+    Filters,
+    equal,
+    filtered,
+    id_in,
+    keyword,
+    pairs_of,
+    same_text,
+    same_uuid,
+)
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import resource_tags, security_groups
 from bulkdeploy.store.tables.networks import networks
@@ -185,12 +194,9 @@ def delete_tags(
     tag = resource_tags.c
     gone = delete(resource_tags).where(tag.resource_type == resource_type, id_in(tag.resource_id, resource_ids))
     if pairs is not None:
-        gone = gone.where(
-            or_(
-                false(),
-                *(and_(tag.key == key, true() if value is None else tag.value == value) for key, value in pairs),
-            )
-        )
+        wanted = pairs_of(pairs)
+        same = or_(wanted.c.value.is_(None), tag.value == wanted.c.value)
+        gone = gone.where(exists(select(1).select_from(wanted).where(tag.key == wanted.c.key, same)))
     return connection.execute(gone).rowcount
 
 

@@ -6,6 +6,7 @@
 import gzip
 import http.client
 import http.server
+import json
 import re
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -158,14 +160,17 @@ def clients(site: Production, cloud: Cloud) -> None:
     """Clients behind the proxy have limits of their own: one that guesses passwords delays no other."""
     del cloud
     network = site.shell("docker network ls --quiet --filter label=com.docker.compose.network=proxy").split()[0]
+    (described,) = json.loads(site.shell(f"docker network inspect {network}"))
     image = site.details(site.containers("api")[0])["Config"]["Image"]
     (site.place / "guesses.py").write_text(GUESSES)
-    run = f"docker run --rm --network {network} --volume {site.place}:/place:ro --entrypoint python {image}"
-    # Two containers that run at the same time have two addresses.
-    first = site.shell(f"{run} /place/guesses.py 30 & {run} -c 'import time; time.sleep(20)' & wait").split()
-    assert "429" in first, first
-    later = site.shell(f"{run} -c 'import time; time.sleep(20)' & sleep 5; {run} /place/guesses.py 1; wait").split()
-    assert later == ["531"], f"another client of the proxy waits for the first one's guesses: {later}"
+
+    def guess(address: IPv4Address, count: int) -> list[str]:
+        run = f"docker run --rm --interactive --network {network} --ip {address} --entrypoint python {image}"
+        return site.shell(f"{run} - {count} < guesses.py").split()
+
+    first, second = list(IPv4Network(described["IPAM"]["Config"][0]["Subnet"]).hosts())[-2:]
+    assert "429" in (codes := guess(first, 30)), codes
+    assert guess(second, 1) == ["531"], "another client of the proxy waits for the first one's guesses"
     say("clients behind the proxy have limits of their own")
 
 

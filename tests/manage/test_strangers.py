@@ -17,6 +17,7 @@ import pytest
 from pydantic import SecretStr
 
 from bulkdeploy.embedded.valkey import free_port
+from bulkdeploy.services.system import PASSWORD_THREADS
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -264,7 +265,10 @@ def test_monitoring_needs_no_thread_of_calls(server: Server) -> None:
 
 
 def test_calls_with_passwords_take_no_thread_of_others(server: Server) -> None:
-    """While more calls than there are threads set passwords, and wait, other calls are answered."""
+    """While more calls than there are threads set passwords, and wait, other calls are answered.
+
+    At most PASSWORD_THREADS calls with a password are under way in each process.
+    """
     person = {"firstname": "Ann", "lastname": "Other", "email": "ann@example.com", "accounttype": 0}
     made = server.admin.call("createAccount", username="ann", password="her first password", **person)["account"]
     change = {"id": made["user"][0]["id"], "password": "her second password"}
@@ -276,6 +280,7 @@ def test_calls_with_passwords_take_no_thread_of_others(server: Server) -> None:
                 time.sleep(0.1)
             honest_calls_are_answered(server)
             assert not any(call.done() for call in calls)
+            assert 0 < server.waiting_for_locks() <= PROCESSES * PASSWORD_THREADS
             connection.rollback()
         assert {call.result().status for call in calls} == {200}
 

@@ -42,7 +42,10 @@ from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
+    GATE,
     KEY,
+    LAST_POWER,
+    PROTECTION,
     ROOT,
     UNSEEN,
     VIRTUAL_MACHINE,
@@ -89,7 +92,10 @@ FORMATS = ("TAR",)
 
 FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
 ALREADY = ("already exists", "UNIQUE constraint failed")
-BUSY = "Instance is busy running"
+PASSING = ("Instance is busy running", f'Failed to start device "{GATE}"')
+"""Incus's texts while an instance changes its state, such as where it plugs the gate into one that is stopping."""
+NO_VOLUME = "Failed getting instance pool"
+"""Incus's text where it made an instance, and then died before it made the instance's root volume."""
 
 
 class IncusDriver(HypervisorDriver):
@@ -794,13 +800,31 @@ class _Call(FencedCall):
             with self._driver._slots:
                 self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
         except Refused as error:
-            is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
+            if NO_VOLUME in error.text and self.remove_unfinished(step, found):
+                return False
+            is_passing = error.code in (CHANGED, NOT_FOUND) or any(text in error.text for text in PASSING)
             if is_passing and not self.is_over:
                 time.sleep(AGAIN_S)
                 return False
             raise failure(step, self.host_name, error) from error
         except NotAnswered as error:
             raise failure(step, self.host_name, error) from error
+        return True
+
+    def remove_unfinished(self, step: str, found: Instance) -> bool:
+        """Remove an instance of which Incus made no root volume, and return True; False for any other instance.
+
+        Incus starts no such instance. It answers an error to every change, of which it keeps some. An instance that
+        has run before is removed only where that is wanted, in the step ``delete``.
+        """
+        if found.root is None or (step != "delete" and LAST_POWER in found.config):
+            return False
+        rows = self._volume_rows(step, found.root.incus_pool, found.kind)
+        if any(row["name"] == instance_name(self.guest) for row in rows):
+            return False
+        unprotected = {"config": {PROTECTION: "false"}}
+        self.run(step, "PATCH", self.path, unprotected, tolerate=(NO_VOLUME, "not found"))
+        self.run(step, "DELETE", self.path, tolerate=("not found",))
         return True
 
     def change_running(self, step: str, definition: Callable[[Instance], Mapping[str, Any]]) -> None:

@@ -18,6 +18,9 @@ from bulkdeploy.drivers.incus.sizes import read_cpus, read_memory, read_size
 
 KEY = "user.bulkdeploy."
 PROTECTION = "security.protection.delete"
+LAST_POWER = "volatile.last_state.power"
+"""Key of instances that were started once."""
+
 GATE = "gate"
 CLOSED = {"type": "nic", "nictype": "physical", "parent": "not-to-run"}
 ROOT = "root"

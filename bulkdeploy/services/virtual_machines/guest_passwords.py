@@ -1,7 +1,8 @@
-"""Passwords of guests: made or given, kept encrypted, shown once in the result of the job that set them.
+"""Passwords of guests: made or given, kept encrypted, shown in the result of the job that set them.
 
-A row holds the password for the hypervisor, which gives it to the guest at the next start; the job's result
-holds it for the caller. Both are encrypted: neither a dump of the database nor listAsyncJobs tells it.
+A row holds the password for the hypervisor, which gives it to the guest at the next start. The job's result holds
+it for the account whose user called, until the job expires. Both are encrypted: neither a dump of the database nor
+listAsyncJobs shows it.
 """
 
 import re

@@ -78,6 +78,9 @@ SERVER_TIMEOUTS = (
 process that sleeps in the middle of a transaction for one. Options of the connection: a pooler that ignores them
 has the database's role say the same (docs/operations.md). Options in the database's URL follow, and hold."""
 
+READING_TIMEOUT = "-c statement_timeout=60000"
+"""No list occupies the server for longer than 60 s, whether its caller still waits or has gone."""
+
 MOST_KNOWN_QUERIES = 2000
 READING = re.compile(r"\s*(SELECT|WITH|VALUES|TABLE|SHOW|EXPLAIN)\b", re.IGNORECASE)
 """How statements begin that a connection for reading lets through."""
@@ -150,7 +153,14 @@ def create_reading_engine(
     Nothing is begun or committed: a statement is one round trip, where a transaction around it makes three.
     """
     prepare_after = PREPARE_AFTER if prepares else None
-    engine = _engine(url, pool_size, application_name, isolation_level="AUTOCOMMIT", prepare_after=prepare_after)
+    engine = _engine(
+        url,
+        pool_size,
+        application_name,
+        isolation_level="AUTOCOMMIT",
+        prepare_after=prepare_after,
+        timeouts=f"{SERVER_TIMEOUTS} {READING_TIMEOUT}",
+    )
     event.listen(engine, "before_cursor_execute", _forbid_writing)
     engine.update_execution_options(**{COALESCERS: Coalescers()})
     return engine
@@ -181,9 +191,10 @@ def _engine(
     *,
     isolation_level: IsolationLevel = "READ COMMITTED",
     prepare_after: int | None = PREPARE_AFTER,
+    timeouts: str = SERVER_TIMEOUTS,
 ) -> Engine:
     given = database_parameters(url)
-    options = " ".join(part for part in (SERVER_TIMEOUTS, given.pop("options", "")) if part)
+    options = " ".join(part for part in (timeouts, given.pop("options", "")) if part)
     engine = sqlalchemy.create_engine(
         _sqlalchemy_url(given),
         isolation_level=isolation_level,

@@ -1,6 +1,7 @@
 """Rebooting, recovering, expunging and changing VMs as clients call them."""
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -766,3 +767,49 @@ def test_a_new_password_reaches_the_guest_at_its_next_start(stopped: Fleet, acme
     stopped.run(drivers=OneDriver(notes))
     assert notes.passwords == [job["jobresult"]["virtualmachine"]["password"]]
     assert stopped.vms()[0].state == "Running"
+
+
+def _passwords(reader: ApiClient, job_id: str, vm_id: str) -> list[str | None]:
+    """The password that a caller reads by the job's id, by the VM and in the list of jobs, or None for each."""
+    found: list[str | None] = []
+    for command, given in (
+        ("queryAsyncJobResult", {"jobid": job_id}),
+        ("queryAsyncJobResult", {"resourceid": vm_id, "resourcetype": "VirtualMachine"}),
+        ("listAsyncJobs", {"listall": "true"}),
+    ):
+        answer = reader.get(command, **given)
+        assert answer.status in (200, 431), answer.text
+        words = re.findall(r'"password": *"([^"]*)"', answer.text)
+        found.append(words[0] if words else None)
+    return found
+
+
+def _user(client: ApiClient, api_url: str, fleet: Fleet, account: str, name: str) -> ApiClient:
+    """Another user of an account."""
+    client.call(
+        "createUser", account=account, domainid=fleet.zone.id_of("domains", account), username=name,
+        password="a long enough password", email=f"{name}@acme.example", firstname=name, lastname=name,
+    )  # fmt: skip
+    (user,) = client.call("listUsers", username=name, listall="true")["user"]
+    keys = client.call("registerUserKeys", id=user["id"])["userkeys"]
+    return ApiClient(api_url, keys["apikey"], keys["secretkey"])
+
+
+def test_a_password_is_read_by_the_account_that_set_it(
+    stopped: Fleet, acme: ApiClient, client: ApiClient, api_url: str
+) -> None:
+    """As in CloudStack: by every user of the account whose user called, again and again, and by admins above.
+
+    Neither by other accounts nor in lists; one that an admin sets is not told to the VM's owner.
+    """
+    vm_id, above = _vm(stopped), ApiClient(api_url, *CUSTOMERS_ADMIN)
+    colleague = _user(client, api_url, stopped, "acme", "colleague")
+    job = _done(stopped, acme, "resetPasswordForVirtualMachine")
+    password = job["jobresult"]["virtualmachine"]["password"]
+    for reader in (acme, colleague, acme, above, client):
+        assert _passwords(reader, job["jobid"], vm_id) == [password, password, None]
+    job = _done(stopped, client, "resetPasswordForVirtualMachine")
+    password = job["jobresult"]["virtualmachine"]["password"]
+    assert _passwords(client, job["jobid"], vm_id) == [password, password, None]
+    for reader in (acme, colleague, above):
+        assert _passwords(reader, job["jobid"], vm_id) == [None, None, None]
