@@ -20,13 +20,13 @@ from uuid import UUID
 
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.domain.firmware import BootMode
+from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
 from bulkdeploy.drivers.storage_units import StorageUnit
-from bulkdeploy.drivers.usage import HostUsage
 
 H = TypeVar("H")
 T = TypeVar("T")

@@ -7,11 +7,11 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from bulkdeploy.domain.topology import HostState
+from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
-from bulkdeploy.drivers.usage import HostUsage
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.host_watch import PATIENCE_S
 from bulkdeploy.store.configuration.configuration import read_configuration

@@ -1,9 +1,9 @@
 """What a driver keeps that measures the usage of hosts and guests."""
 
+from bulkdeploy.domain.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.usage import GuestUsage, HostUsage
 
 
 def _usage(rig: Rig, host: HostAddress) -> HostUsage:

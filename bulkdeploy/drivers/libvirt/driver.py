@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urldefrag, urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -83,7 +84,6 @@ from bulkdeploy.drivers.libvirt.usage import read_usage
 from bulkdeploy.drivers.libvirt.volumes import Volumes
 from bulkdeploy.drivers.records import FencedGuest, Pool, Records
 from bulkdeploy.drivers.storage_units import StorageUnit
-from bulkdeploy.drivers.usage import HostUsage
 from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")

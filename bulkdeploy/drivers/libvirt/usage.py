@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from bulkdeploy.domain.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.usage import GuestUsage, HostUsage
 
 STATISTICS = (
     libvirt.VIR_DOMAIN_STATS_CPU_TOTAL

@@ -17,6 +17,7 @@ from uuid import UUID
 import orjson
 from psycopg import Connection
 
+from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
 from bulkdeploy.drivers.driver import (
@@ -49,7 +50,6 @@ from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
 from bulkdeploy.drivers.simulator.usage import usage_of
 from bulkdeploy.drivers.storage_units import TYPES_OF_POOLS, StorageUnit
-from bulkdeploy.drivers.usage import HostUsage
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from bulkdeploy.domain.units import KIB
+from bulkdeploy.domain.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.link import SimulatorLink
-from bulkdeploy.drivers.usage import GuestUsage, HostUsage
 
 _HOSTS = (
     "SELECT uuid, memory_mib_used, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,"

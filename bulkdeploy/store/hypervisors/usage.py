@@ -5,33 +5,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    Numeric,
     Row,
     Table,
-    Text,
-    cast,
     delete,
     func,
-    literal_column,
     text,
 )
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.units import KIB
-from bulkdeploy.drivers.usage import GuestUsage, HostUsage
+from bulkdeploy.domain.usage import GuestUsage, HostUsage
 from bulkdeploy.store.tables.usage import guest_usage, host_usage, pool_usage
 
 TOTALS = ("cpu_ns", "received_bytes", "sent_bytes", "read_bytes", "written_bytes", "reads", "writes")
 KEPT_MINUTES = 10
 """After so long without a measurement figures are deleted: the guest does not run, or its host is silent."""
-
-
-def percent(share: ColumnElement[int]) -> ColumnElement[str]:
-    """Return hundredths of a percent as CloudStack writes a percentage, such as ``3.5%``."""
-    value = func.trim_scale(cast(share, Numeric) / 100)
-    return cast(value, Text).concat(literal_column("'%'", Text))
 
 
 _VMS = text(

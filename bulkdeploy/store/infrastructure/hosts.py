@@ -12,6 +12,7 @@ from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, PoolScope
 from bulkdeploy.domain.units import KIB, mib_to_bytes
+from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -23,7 +24,6 @@ from bulkdeploy.store.filters import (
     keyword,
     same_text,
 )
-from bulkdeploy.store.hypervisors.usage import percent
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
 from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.ledger import host_capacity

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
 from bulkdeploy.store.database.arrays import any_of
-from bulkdeploy.store.hypervisors.usage import percent
+from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.offerings import disk_offerings, os_types, service_offerings, templates

@@ -1,0 +1,9 @@
+"""Percentages as CloudStack writes them."""
+
+from sqlalchemy import ColumnElement, Numeric, Text, cast, func, literal_column
+
+
+def percent(share: ColumnElement[int]) -> ColumnElement[str]:
+    """Return hundredths of a percent as CloudStack writes a percentage, such as ``3.5%``."""
+    value = func.trim_scale(cast(share, Numeric) / 100)
+    return cast(value, Text).concat(literal_column("'%'", Text))
