@@ -40,8 +40,13 @@ from tests.ganeti.live import CLUSTER, PATIENCE_S, address, needs_cluster, optio
 
 pytestmark = needs_cluster
 
-OF_DAEMONS = re.compile(r"/(queue|log|lock|ganeti/os|uidpool|socket|crypto)(/|$)")
-"""Folders of a node in which Ganeti keeps what it did, whatever it did."""
+OF_DAEMONS = re.compile(
+    r"/(queue|log|lock|livelocks|ganeti/os|uidpool|socket|crypto|instance-reason|bdev-cache)(/|$)|\.new$"
+)
+"""What Ganeti changes by itself on a node: files that it is writing, and folders.
+
+In the last two folders it leaves what it knew of removed instances, until the node boots.
+"""
 
 STEPS = {
     "volume": ("POST", r"/2/instances"),
