@@ -81,6 +81,14 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
             "Age of what is known of the CloudStack that is followed",
             figures.upstream_lag_s,
         )
+    yield from _host_metrics(figures)
+    queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
+    for queue, messages in figures.queues.items():
+        queues.add_metric([queue], messages)
+    yield queues
+
+
+def _host_metrics(figures: StateFigures) -> Iterator[Metric]:
     cores = GaugeMetricFamily("bulkdeploy_host_cpu_used_ratio", "Share of a host's cores in use", labels=["host"])
     memory = GaugeMetricFamily("bulkdeploy_host_memory_used_bytes", "Memory of a host in use", labels=["host"])
     for host, share, used_bytes in figures.hosts:
@@ -89,7 +97,3 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
         memory.add_metric([host], used_bytes)
     yield cores
     yield memory
-    queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
-    for queue, messages in figures.queues.items():
-        queues.add_metric([queue], messages)
-    yield queues

@@ -17,8 +17,9 @@ from tests.support.zones.fleet import Fleet, OneDriver
 
 FIGURES = {
     *("cpuused", "networkkbsread", "networkkbswrite", "diskkbsread", "diskkbswrite", "diskioread", "diskiowrite"),
-    *("memorykbs", "memorytargetkbs", "memoryintfreekbs"),
+    *("receivedbytes", "sentbytes", "memorykbs", "memorytargetkbs", "memoryintfreekbs"),
 }
+AT_ONCE = {"receivedbytes", "sentbytes", "memorykbs", "memorytargetkbs", "memoryintfreekbs"}
 MINUTE_AGO = "UPDATE {table} SET seen = seen - interval '1 minute'"
 
 
@@ -59,7 +60,7 @@ def test_figures_of_vms_and_hosts_are_measured(fleet: Fleet, watch: UsageWatch, 
     assert FIGURES & vm_of(client).keys() == set()
     watch.measure_usage()
     first = vm_of(client)
-    assert FIGURES & first.keys() == {"memorykbs", "memorytargetkbs", "memoryintfreekbs"}
+    assert FIGURES & first.keys() == AT_ONCE
     assert first["memorykbs"] == first["memory"] * 1024
 
     def has_traffic() -> bool:
@@ -69,6 +70,7 @@ def test_figures_of_vms_and_hosts_are_measured(fleet: Fleet, watch: UsageWatch, 
     wait_for(has_traffic)
     row = vm_of(client)
     assert row.keys() >= FIGURES
+    assert row["hostcontrolstate"] == "Enabled"
     assert 0 <= float(row["cpuused"].removesuffix("%")) <= 100
     assert FIGURES & vm_of(client, details="min").keys() == set()
 

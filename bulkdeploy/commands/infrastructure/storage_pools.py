@@ -10,7 +10,7 @@ from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
-from bulkdeploy.declare.response_fields import large_number, moment, text
+from bulkdeploy.declare.response_fields import flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, URL
 from bulkdeploy.declare.value_rules import TAGS as TAGS_RULE
@@ -41,6 +41,9 @@ STORAGE_POOL = Response(
         text("clustername", "the cluster's name"),
         text("ipaddress", "the address of its server"),
         text("path", "its path on the server"),
+        text("provider", "DefaultPrimary"),
+        flag("managed", "whether a storage system makes a volume of its own for each disk; always false"),
+        flag("istagarule", "whether its tags are a rule; always false"),
         text("tags", "its tags, separated by commas"),
         large_number("disksizetotal", "its size before over-provisioning, bytes"),
         large_number("disksizeallocated", "what is promised of it, bytes"),

@@ -232,6 +232,9 @@ def _finish(row: dict[str, Any], *, with_capacity: bool) -> None:
     row.update(
         type=HOST_TYPE,
         capabilities=CAPABILITIES,
+        arch=ARCHITECTURE,
+        hahost=False,
+        istagarule=False,
         hosttags=tags or None,
         explicithosttags=tags or None,
         memorytotal=memory,

@@ -193,9 +193,19 @@ def list_storage_pools(connection: Connection, arguments: Arguments, paging: Pag
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
     configuration = read_configuration(connection)
     for row in rows:
-        pool_id = row.pop("_id")
-        local = row["scope"] == PoolScope.HOST
-        factor = 1.0 if local else configuration.decimal(FACTOR, Scope.STORAGE_POOL, pool_id)
-        row["overprovisionfactor"] = str(factor)
-        row["tags"] = ",".join(row["tags"]) or None
+        _finish(row, configuration)
     return Page(rows, count)
+
+
+def _finish(row: dict[str, Any], configuration: Configuration) -> None:
+    """Turn what the tables say into what goes over the wire."""
+    pool_id = row.pop("_id")
+    local = row["scope"] == PoolScope.HOST
+    factor = 1.0 if local else configuration.decimal(FACTOR, Scope.STORAGE_POOL, pool_id)
+    row.update(
+        overprovisionfactor=str(factor),
+        provider="DefaultPrimary",
+        managed=False,
+        istagarule=False,
+        tags=",".join(row["tags"]) or None,
+    )

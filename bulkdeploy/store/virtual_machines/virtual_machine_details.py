@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, select
 from sqlalchemy.dialects.postgresql import JSONB
 
-from bulkdeploy.domain.topology import TemplateKind, VolumeType
+from bulkdeploy.domain.topology import HostResourceState, HostState, TemplateKind, VolumeType
 from bulkdeploy.store.database.arrays import any_of
 from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.tables.accounts import users
@@ -102,6 +102,7 @@ def _minimum() -> Columns:
         zones.c.name.label("zonename"),
         hosts.c.uuid.label("hostid"),
         hosts.c.name.label("hostname"),
+        _control_state().label("hostcontrolstate"),
         vm.hypervisor,
         vm.display_vm.label("displayvm"),
         vm.delete_protection.label("deleteprotection"),
@@ -109,6 +110,18 @@ def _minimum() -> Columns:
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
         _key_pair_names().label("keypairs"),
         vm.details,
+    )
+
+
+def _control_state() -> ColumnElement[str]:
+    """Return ``hostcontrolstate`` as ControlState.getControlState does; NULL if the VM is on no host."""
+    state, resource_state = hosts.c.state, hosts.c.resource_state
+    return case(
+        (hosts.c.id.is_(None), None),
+        (state != HostState.UP, literal_column("'Offline'", Text)),
+        (resource_state == HostResourceState.ENABLED, literal_column("'Enabled'", Text)),
+        (resource_state == HostResourceState.DISABLED, literal_column("'Disabled'", Text)),
+        else_=literal_column("'Maintenance'", Text),
     )
 
 
@@ -223,6 +236,8 @@ def _stats() -> Columns:
         used.memory_kib.label("memorykbs"),
         used.memory_kib.label("memorytargetkbs"),
         used.unused_kib.label("memoryintfreekbs"),
+        used.received_bytes.label("receivedbytes"),
+        used.sent_bytes.label("sentbytes"),
     )
 
 
