@@ -156,9 +156,12 @@ def _mib(size_bytes: int) -> int:
     return -(-size_bytes // MIB)
 
 
+WRITTEN_SPEC = (*SPEC, "nic-count")
+"""What an instance policy bounds in requests to allocators: hail refuses a policy without ``nic-count``."""
+
 POLICY: dict[str, Any] = {
-    "minmax": [{"min": dict.fromkeys(SPEC, 0), "max": dict.fromkeys(SPEC, MOST)}],
-    "std": dict.fromkeys(SPEC, 1),
+    "minmax": [{"min": dict.fromkeys(WRITTEN_SPEC, 0), "max": dict.fromkeys(WRITTEN_SPEC, MOST)}],
+    "std": dict.fromkeys(WRITTEN_SPEC, 1),
     "disk-templates": list(TEMPLATES),
     "vcpu-ratio": 1.0,
     "spindle-ratio": 1.0,

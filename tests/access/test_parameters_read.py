@@ -27,6 +27,7 @@ WITHOUT_EFFECT = {
     "listCapacity": {"fetchlatest"},
     "listDetailOptions": {"resourceid", "resourcetype"},
     "listDiskOfferings": {"listall"},
+    "listExtensions": {"details"},
     "listNetworkOfferings": {"zoneid"},
     "listResourceLimits": {"isrecursive", "listall"},
     "listServiceOfferings": {"listall"},
@@ -50,6 +51,8 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     addresses |= {"zoneid": walker.named("zones", "small"), "forvirtualnetwork": "true"}
     user = walker.world.id_of("users", "acme", "username")
     return {
+        "addCustomAction": {"parameters[0].name": "times"},
+        "updateCustomAction": {"parameters[0].name": "times"},
         "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
         "createAffinityGroup": {"type": "host anti-affinity"},

@@ -151,7 +151,10 @@ def test_owners_succeed_where_other_accounts_are_refused(
     assert not problems, "\n".join(problems)
 
 
-UNABLE = {"createConsoleEndpoint": b"does not support VNC console (driver"}
+UNABLE = {
+    "createConsoleEndpoint": b"does not support VNC console (driver",
+    "runCustomAction": b"does not support custom actions (driver",
+}
 """Commands that hypervisors of the walk have no ability for, and what says so."""
 
 

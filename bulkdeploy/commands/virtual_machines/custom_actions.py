@@ -94,13 +94,16 @@ RESULT = Response(
 
 def list_extensions(call: Call) -> Page:
     """Return the extension of the settings, if there is one."""
-    found = service.read_extension(call.system)
+    found, page = service.read_extension(call.system), paging(call)
     if (
         found is None
         or call.text("name") not in (None, found.name)
         or call.text("id") not in (None, str(found.uuid))
+        or (call.text("keyword") or "").lower() not in found.name.lower()
     ):
         return Page([], 0)
+    if page.offset or page.limit == 0:
+        return Page([], 1)
     row = {
         "id": str(found.uuid), "name": found.name, "type": "Orchestrator", "path": found.path,
         "pathready": found.is_ready, "isuserdefined": True,

@@ -1,6 +1,7 @@
 """Drivers as the synchronous half has them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
@@ -32,6 +33,11 @@ class _Nowhere:
         """Every host does."""
         del arguments, named
         return True
+
+    @property
+    def program(self) -> Path:
+        """A program that is never run: custom actions are its."""
+        return Path("/srv/lamps")
 
     def ensure_overcommit(self, *arguments: Any, **named: Any) -> None:
         """Nothing to do."""

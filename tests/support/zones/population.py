@@ -236,6 +236,15 @@ INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v
     JOIN security_groups g ON g.account_id = v.account_id AND g.name = 'default' AND v.removed IS NULL;
 INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g
     WHERE v.name = 'rival-1' AND g.name IN ('group of rival', 'of domain rivals');
+INSERT INTO custom_actions (name, description, resource_type, role_types, parameters, details, success_message,
+        error_message, timeout_seconds, enabled)
+    VALUES ('blink', 'Let a lamp blink', 'VirtualMachine', '{Admin,ResourceAdmin,DomainAdmin,User}',
+        '[{"name": "times", "type": "NUMBER", "validationformat": "NONE", "required": false}]', '{"lamp": "red"}',
+        'It blinks', 'It does not', 5, true);
+INSERT INTO guest_usage SELECT id, now(), 9000000000, 4096, 2048, 8192, 1024, 20, 10, 262144, 131072, 350, 4, 2, 8,
+        1, 20, 10 FROM virtual_machines WHERE name = 'rival-1';
+INSERT INTO host_usage SELECT id, now(), 1000, 9000, 1048576, 1250, 4, 2 FROM hosts;
+INSERT INTO pool_usage SELECT id, now(), 5000 FROM storage_pools;
 INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g
     WHERE v.name = 'neighbour-1' AND g.name = 'of domain customers';
 UPDATE events SET level = 'WARN', state = 'Completed', archived = false, event_type = 'VM.START',
