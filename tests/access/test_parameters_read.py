@@ -24,6 +24,7 @@ WITHOUT_EFFECT = {
     "deleteTemplate": {"issystem"},
     "destroyVolume": {"expunge"},
     "detachIso": {"forced"},
+    "importRole": {"ispublic"},
     "listCapacity": {"fetchlatest"},
     "listDetailOptions": {"resourceid", "resourcetype"},
     "listDiskOfferings": {"listall"},

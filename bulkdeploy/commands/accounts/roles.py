@@ -16,7 +16,7 @@ from bulkdeploy.declare.noun import Change, Noun, Values, by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.declare.value_rules import API_PATTERN, NAME
+from bulkdeploy.declare.value_rules import API_PATTERN, ROLE_NAME
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
@@ -120,7 +120,7 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name; no other role has it", required=True, rule=NAME),
+        string("name", "its name; no other role has it", required=True, rule=ROLE_NAME),
         string("type", "its type", choices=TYPES),
         uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
         string("description", "its description"),
@@ -141,7 +141,7 @@ UPDATE = Command(
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
         uuid("id", Entity.ROLE, "the role", required=True),
-        string("name", "its new name", rule=NAME),
+        string("name", "its new name", rule=ROLE_NAME),
         string("type", "its new type", choices=TYPES),
         string("description", "its new description"),
         PUBLICITY,
@@ -243,7 +243,7 @@ COMMANDS = (
 RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 
-def _with_rules(given: Values) -> Values:
+def with_rules(given: Values) -> Values:
     """What an entry says, each of its rules bound as createRolePermission binds one.
 
     Raises:
@@ -263,12 +263,12 @@ def _with_rules(given: Values) -> Values:
 
 def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
     """Make the roles of a file."""
-    return service.create_roles(connection, caller, every_api(), [_with_rules(given) for given in batch])
+    return service.create_roles(connection, caller, every_api(), [with_rules(given) for given in batch])
 
 
 def update_roles(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
     """Change roles as a file says."""
-    bound = [(role, _with_rules(given)) for role, given in changes]
+    bound = [(role, with_rules(given)) for role, given in changes]
     service.update_roles(connection, caller, every_api(), bound)
 
 
