@@ -20,6 +20,7 @@ from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract 
 from bulkdeploy.drivers.contract_suites.host_files import HostFilesContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.isos import IsoContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.leftovers import LeftoversContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.outages import DeclaredOffContract, Outage, OutageContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "HostFencingContract",
     "HostFilesContract",
     "IsoContract",
+    "LeftoversContract",
     "Machines",
     "MigrationContract",
     "Outage",

@@ -18,7 +18,8 @@ class StorageUnit:
     Attributes:
         unit_type: ``dir``, ``nfs``, ``lvm-vg``, ``lvm-pv``, or as the hypervisor calls it.
         name: what the host calls it, such as a path; of one type no two units of a host have the same.
-        size_bytes, used_bytes, free_bytes: in all, what data takes, and what is left for more.
+        size_bytes, used_bytes, free_bytes: in all, what is taken by whatever is there, and what is left for more.
+            Used and free add up to the size.
         is_allocatable: whether the hypervisor puts new data there.
         is_healthy: whether it can be read and written, as far as the hypervisor knows.
         pool_uuid: the primary storage pool that it is on this host; None: it is none of ours.

@@ -90,7 +90,6 @@ class Instance:
     tags: frozenset[str]
     disk_sizes: tuple[int, ...]
     spindles: int
-    nic_count: int
     networks: frozenset[str]
     names_spindles: bool = True
     admin_state: str = "up"
@@ -264,8 +263,8 @@ def _group(uuid: str, members: Members) -> Group:
     )
 
 
-SPEC = ("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use")
-"""What an instance policy bounds."""
+SPEC = ("memory-size", "cpu-count", "disk-size", "disk-count", "spindle-use")
+"""What an instance policy bounds, and an allocator checks. Ganeti itself checks ``nic-count`` before it asks."""
 
 
 def _spec(pair: Members, key: str, owner: str) -> Mapping[str, int]:
@@ -339,7 +338,6 @@ def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Insta
         disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
         spindles=spindles if is_local else 0,
         names_spindles=not is_local or all(disk.get("spindles") is not None for disk in disks),
-        nic_count=len(nics),
         networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
         admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",
         nodes=nodes,

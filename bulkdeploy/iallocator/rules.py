@@ -162,7 +162,6 @@ def breach(group: Group, instance: Instance) -> str | None:
         "cpu-count": (instance.vcpus,),
         "disk-size": instance.disk_sizes if instance.template != "diskless" else (),
         "disk-count": (len(instance.disk_sizes),),
-        "nic-count": (instance.nic_count,),
         "spindle-use": (instance.spindle_use,),
     }
     found = None

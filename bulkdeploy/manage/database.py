@@ -1,16 +1,17 @@
-"""``bulkdeploy db``: the schema and the first rows."""
+"""``bulkdeploy db``: the schema and the first rows, backups and restores."""
 
 from functools import partial
+from pathlib import Path
 
 import click
 
-from bulkdeploy.manage.configuration import service_settings
+from bulkdeploy.manage.configuration import service_settings, settings_of
 from bulkdeploy.wiring.settings import Settings
 
 
 @click.group("db")
 def database() -> None:
-    """Create and upgrade the database schema."""
+    """Create and upgrade the database schema, back the database up and restore it."""
 
 
 @database.command("upgrade")
@@ -53,12 +54,48 @@ def restored_command(ctx: click.Context) -> None:
 
     Numbers that were given out since (of jobs, guests, MAC addresses) are not given out again. Safe to repeat.
     """
+    _skip_numbers(service_settings(ctx, "database_url"))
+
+
+@database.command("dump")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_context
+def dump_command(ctx: click.Context, file: Path) -> None:
+    """Write the database to a new FILE, as it is at one moment. Programs may work on meanwhile.
+
+    The database of an `up` with --data-dir, running or stopped, needs no installed programs of PostgreSQL.
+    Keep the secret key, too, but elsewhere.
+    """
+    from bulkdeploy.manage import backups
+
+    backups.dump(settings_of(ctx), file)
+    click.echo(f"The database is in {file}.")
+
+
+@database.command("restore")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask whether to replace what the database holds.")
+@click.pass_context
+def restore_command(ctx: click.Context, file: Path, yes: bool) -> None:
+    """Replace all that the database holds by what the dump FILE holds, and do what `db restored` does.
+
+    All programs of bulkdeploy must be stopped.
+    """
+    from bulkdeploy.manage import backups
+
+    if not yes:
+        click.confirm("All that the database holds now is lost. Restore?", abort=True)
+    with backups.restored(settings_of(ctx), file) as settings:
+        _skip_numbers(settings)
+
+
+def _skip_numbers(settings: Settings) -> None:
+    """Let numbers go on higher than any that was given out, and say what comes next."""
     from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
     from bulkdeploy.store.database.engine import run_transaction
     from bulkdeploy.store.database.restored import LEAD, skip_numbers
     from bulkdeploy.wiring.system import build_engine
 
-    settings = service_settings(ctx, "database_url")
     engine = build_engine(settings, application_name="bulkdeploy restored")
     try:
         run_transaction(engine, partial(skip_numbers, leases_per_job=LEASES_PER_JOB))

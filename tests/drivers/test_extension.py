@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -18,6 +18,7 @@ from bulkdeploy.drivers.contract import (
     DriverContract,
     FencingContract,
     HostContract,
+    LeftoversContract,
     Machines,
     Rig,
     Subjects,
@@ -103,8 +104,15 @@ def shelved(shelf: Path) -> dict[str, str]:
     return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
 
 
-class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract, DeclaredOffContract):
+class TestExtension(
+    DriverContract, FencingContract, HostContract, VncConsoleContract, DeclaredOffContract, LeftoversContract
+):
     """Guests with a root disk on two hosts of one shelf."""
+
+    @pytest.fixture
+    def traces(self, tmp_path: Path) -> Callable[[], set[str]]:
+        """What lies on the shelf; the faults that are to come are the tests'."""
+        return lambda: {str(path) for path in tmp_path.rglob("*")} - {str(tmp_path / "faults")}
 
     @pytest.fixture
     def machines(self) -> Machines:

@@ -1,9 +1,10 @@
 """The driver for Ganeti keeps what every driver must keep, on a live cluster: ``make test-ganeti``."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from bulkdeploy.drivers.contract import (
     DriverContract,
     FencingContract,
     HostContract,
+    LeftoversContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -34,9 +36,17 @@ from bulkdeploy.drivers.ganeti.rapi import Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.ganeti.live import PATIENCE_S, address, needs_cluster, options
+from tests.ganeti.live import CLUSTER, PATIENCE_S, address, needs_cluster, options
 
 pytestmark = needs_cluster
+
+OF_DAEMONS = re.compile(
+    r"/(queue|log|lock|livelocks|ganeti/os|uidpool|socket|crypto|instance-reason|bdev-cache)(/|$)|\.new$"
+)
+"""What Ganeti changes by itself on a node: files that it is writing, and folders.
+
+In the last two folders it leaves what it knew of removed instances, until the node boots.
+"""
 
 STEPS = {
     "volume": ("POST", r"/2/instances"),
@@ -73,6 +83,7 @@ class TestGanetiContract(
     BatchContract,
     ResizeContract,
     StorageUnitContract,
+    LeftoversContract,
 ):
     """A cluster of Ganeti's own daemons, whose instances are files."""
 
@@ -108,6 +119,17 @@ class TestGanetiContract(
         for guest in {one.uuid for one in driver._instances(60)}:
             rapi.run("DELETE", f"/2/instances/{guest}.bulkdeploy", timeout_s=PATIENCE_S, shutdown_timeout="0")
         driver.close()
+
+    @pytest.fixture
+    def traces(self, rig: Rig) -> Callable[[], set[str]]:
+        """The files of all nodes and of their shared folder, without jobs, logs and the state of daemons."""
+        del rig
+
+        def listed() -> set[str]:
+            files = {str(path) for path in Path(str(CLUSTER)).rglob("*")}
+            return {name for name in files if not OF_DAEMONS.search(name)}
+
+        return listed
 
     @pytest.fixture
     def caller(self, rig: Rig) -> Caller:

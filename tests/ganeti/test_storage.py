@@ -90,6 +90,10 @@ def test_a_volume_group_loses_a_disk_and_is_repaired(driver: GanetiDriver, disks
     seen = units(driver)
     assert set(seen) == {GROUP, first, second}
     assert all(unit.is_healthy and unit.is_allocatable for unit in seen.values())
+    assert all(
+        unit.used_bytes + unit.free_bytes == unit.size_bytes
+        for unit in driver.units_of_host(HOST, timeout_s=PATIENCE_S)
+    )
     assert (seen[GROUP].pool_uuid, seen[first].pool_uuid) == (POOL.uuid, None)
     assert seen[first].size_bytes + seen[second].size_bytes == seen[GROUP].size_bytes > DISK_BYTES
     driver.set_allocatable(HOST, seen[second], allocatable=False, timeout_s=PATIENCE_S)

@@ -55,7 +55,6 @@ def _within(pair: Mapping[str, Mapping[str, int]], instance: Mapping[str, Any]) 
         ("memory-size", instance["memory"]),
         ("cpu-count", instance["vcpus"]),
         ("disk-count", len(instance["disks"])),
-        ("nic-count", len(instance["nics"])),
         ("spindle-use", instance["spindle_use"]),
         *(("disk-size", disk["size"]) for disk in instance["disks"] if instance["disk_template"] != "diskless"),
     ]

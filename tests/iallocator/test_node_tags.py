@@ -1,4 +1,4 @@
-"""What tags of nodes decide: desired locations, locations of mirrors, migrations; and spindles of nodes."""
+"""What tags of nodes decide: desired locations, locations of mirrors, migrations; and spindles."""
 
 from typing import Any
 
@@ -93,3 +93,12 @@ def test_exclusive_storage_hands_out_whole_spindles() -> None:
     assert _allocate(document, "plain", disks=[{"size": 1024, "spindles": 2}])["result"] == ["node0001"]
     answer = _allocate(document, "plain", disks=[{"size": 1024}])
     assert (answer["success"], "spindles" in answer["info"]) == (False, True)
+
+
+def test_the_number_of_nics_is_not_the_allocators_to_check() -> None:
+    """As hail has it: a policy that asks for a nic does not keep an instance without one from any node."""
+    document = _cluster([[], []], [])
+    for group in document["nodegroups"].values():
+        for pair in group["ipolicy"]["minmax"]:
+            pair["min"]["nic-count"] = 1
+    assert _allocate(document, "ext", nics=[])["success"]

@@ -28,6 +28,7 @@ from bulkdeploy.drivers.contract import (
     DriverContract,
     FencingContract,
     HostContract,
+    LeftoversContract,
     Machines,
     Outage,
     OutageContract,
@@ -51,7 +52,7 @@ from bulkdeploy.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.incus.cluster import CLUSTER, Member, driver_options, why_not
+from tests.incus.cluster import CLUSTER, MEMBERS, Member, driver_options, why_not
 from tests.incus.image import write_image
 from tests.support.runs.waiting import wait_for
 
@@ -59,6 +60,9 @@ if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
 PATIENCE_S = 120.0
+OF_DAEMONS = ("database", "images", "cache", "backups", "logs", "devices", "run", "security")
+"""Folders of a member that it changes by itself; in some Incus leaves logs and sockets of deleted instances."""
+
 CLOUD_INIT = ("user-data", "vendor-data", "network-config")
 HEARD_S = 5.0
 """How long to wait for a word before it is tried again: a guest may end before anybody hears its member."""
@@ -166,6 +170,7 @@ class TestIncusContract(
     SnapshotContract,
     ShrinkContract,
     DeclaredOffContract,
+    LeftoversContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 
@@ -306,6 +311,24 @@ class TestIncusContract(
         member.incus("query", "--wait", "-X", "POST", "-d", pools, "/internal/recover/import")
         assert lost not in list(rig.driver.list_volumes())
         caller.run(host, guest)
+
+    @pytest.fixture
+    def traces(self, rig: Rig) -> Callable[[], set[str]]:
+        """The files of both members, without the database and images, and the volumes of the cluster."""
+        del rig
+
+        def listed() -> set[str]:
+            found = set[str]()
+            for number in range(1, MEMBERS + 1):
+                root = Path(f"{CLUSTER}/{number}")
+                for path in root.rglob("*"):
+                    name = str(path.relative_to(root))
+                    if name.split("/", maxsplit=1)[0] not in OF_DAEMONS and "/rootfs/" not in name:
+                        found.add(f"{number} {name}")
+            volumes = Member(1).incus("storage", "volume", "list", "local", "--format", "csv", "--columns", "tn")
+            return found | {one for one in volumes.splitlines() if not one.startswith("image,")}
+
+        return listed
 
     def test_an_instance_without_its_root_volume_is_made_anew_or_removed(self, rig: Rig, caller: Caller) -> None:
         """A daemon died between the two: Incus changes nothing of what it left, and does not start it."""

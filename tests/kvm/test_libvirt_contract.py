@@ -30,6 +30,7 @@ from bulkdeploy.drivers.contract import (
     HostContract,
     HostFilesContract,
     IsoContract,
+    LeftoversContract,
     Machines,
     MigrationContract,
     Outage,
@@ -69,6 +70,9 @@ def starts_counted(variables: Path) -> int:
     return max(int.from_bytes(content[at : at + 4], "little") for at in found)
 
 
+DAEMONS_OWN = (".log",)
+"""Suffixes of the logs that daemons write of each guest, and that their system rotates."""
+
 SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, iso_uuid=ISO, memory_mib=32)
 
 
@@ -103,6 +107,23 @@ def rule_of(element: Tree.Element) -> Rule:
     direction = Direction.INGRESS if element.get("direction") == "in" else Direction.EGRESS
     way = "src" if direction is Direction.INGRESS else "dst"
     return Rule(direction, traffic, f"{matched.get(f'{way}ipaddr')}/{matched.get(f'{way}ipmask')}")
+
+
+def traces_of(hosts: LibvirtHosts) -> set[str]:
+    """Return the names of all files of these hosts, and of what their daemons know."""
+    import libvirt
+
+    found = {str(path) for root in (hosts.pool, hosts.consoles) for path in root.rglob("*")}
+    for host in hosts.hosts:
+        found |= {str(path) for path in host.folder.rglob("*") if path.suffix not in DAEMONS_OWN}
+        connection = libvirt.open(host.url.split("#")[0])
+        try:
+            lists = (connection.listAllDomains, connection.listAllNWFilters, connection.listAllStoragePools)
+            found |= {f"{host.name} {one.name()}" for every in lists for one in every()}
+            found |= {f"{host.name} {one.usageID()}" for one in connection.listAllSecrets()}
+        finally:
+            connection.close()
+    return found
 
 
 def failing_calls() -> dict[str, tuple[type, str]]:
@@ -144,6 +165,7 @@ class TestLibvirtContract(
     FencingContract,
     DeclaredOffContract,
     OutageContract,
+    LeftoversContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
 
@@ -194,6 +216,11 @@ class TestLibvirtContract(
             SUBJECTS,
             lambda guest: records_in(engine, lambda _: True).fences.release(guest, LAST_FENCE),
         )
+
+    @pytest.fixture
+    def traces(self, kvm_hosts: LibvirtHosts) -> Callable[[], set[str]]:
+        """The files of the pool, of consoles and of each daemon, and its domains, filters, secrets and pools."""
+        return lambda: traces_of(kvm_hosts)
 
     @pytest.fixture
     def outage(self, kvm_hosts: LibvirtHosts) -> Iterator[Outage]:

@@ -20,7 +20,7 @@ class StorageUnitContract:
         assert len({(unit.unit_type, unit.name) for unit in first}) == len(first)
         for unit in first:
             assert min(unit.used_bytes, unit.free_bytes) >= 0
-            assert unit.used_bytes + unit.free_bytes <= unit.size_bytes
+            assert unit.used_bytes + unit.free_bytes == unit.size_bytes
         (of_pool,) = (unit for unit in first if unit.pool_uuid == guest.volumes[0].pool_uuid)
         assert of_pool.is_healthy
         assert of_pool.is_allocatable

@@ -32,7 +32,9 @@ TYPES_OF_TEMPLATES = {
 
 MIRRORED = ("drbd",)
 SHARED = ("sharedfile",)
-FIELDS = "name,size,used,free,allocatable"
+FIELDS = "name,size,free,allocatable"
+"""Without ``used``: for a directory Ganeti counts its own files there. That takes long and leaves out all other
+files of the file system, so that size, used and free would not add up."""
 
 
 class NodeStorage:
@@ -59,13 +61,20 @@ class NodeStorage:
         # LVM names a disk that is gone [unknown]; what it was part of has lost it.
         has_lost = any(kind == PHYSICAL_VOLUME and not row[0].startswith("/") for kind, row in rows)
         units = []
-        for kind, (name, size, used, free, allocatable) in rows:
+        for kind, (name, size, free, allocatable) in rows:
             is_healthy = not has_lost if kind == VOLUME_GROUP else kind != PHYSICAL_VOLUME or name.startswith("/")
-            size_bytes, used_bytes, free_bytes = (int(amount or 0) * MIB for amount in (size, used, free))
+            size_bytes, free_bytes = (int(amount or 0) * MIB for amount in (size, free))
             pool_uuid = self._pool_of(kind, name, pools, cluster)
             units.append(
                 StorageUnit(
-                    kind, name, size_bytes, used_bytes, free_bytes, bool(allocatable), is_healthy, pool_uuid
+                    kind,
+                    name,
+                    size_bytes,
+                    size_bytes - free_bytes,
+                    free_bytes,
+                    bool(allocatable),
+                    is_healthy,
+                    pool_uuid,
                 )
             )
         return units

@@ -42,6 +42,7 @@ from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
+    GATE,
     KEY,
     LAST_POWER,
     PROTECTION,
@@ -91,7 +92,8 @@ FORMATS = ("TAR",)
 
 FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
 ALREADY = ("already exists", "UNIQUE constraint failed")
-BUSY = "Instance is busy running"
+PASSING = ("Instance is busy running", f'Failed to start device "{GATE}"')
+"""Incus's texts while an instance changes its state, such as where it plugs the gate into one that is stopping."""
 NO_VOLUME = "Failed getting instance pool"
 """Incus's text where it made an instance, and then died before it made the instance's root volume."""
 
@@ -800,7 +802,7 @@ class _Call(FencedCall):
         except Refused as error:
             if NO_VOLUME in error.text and self.remove_unfinished(step, found):
                 return False
-            is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
+            is_passing = error.code in (CHANGED, NOT_FOUND) or any(text in error.text for text in PASSING)
             if is_passing and not self.is_over:
                 time.sleep(AGAIN_S)
                 return False

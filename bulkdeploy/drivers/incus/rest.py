@@ -30,7 +30,8 @@ ANSWER_S, REPEAT_S = 5.0, 0.5
 """How much later than that the answer may come, and the pause before the next request."""
 
 OK, NOT_FOUND, CHANGED = 200, 404, 412
-WAIT_IS_OVER = "context deadline exceeded"
+SAYS_NOTHING = ("context deadline exceeded", "unexpected EOF", "EOF")
+"""Errors that end a wait and say nothing of its operation: the time is over, or a member lost another one."""
 UNDER_WAY = (103, 104, 105)
 """Status codes of an operation that has not ended: Running, Cancelling, Pending."""
 
@@ -263,7 +264,7 @@ class Incus:
             return dict(self.send("GET", path_of("operations", operation["id"]), timeout_s=ANSWER_S).value)
         except (Refused, NotAnswered) as unseen:
             if isinstance(unseen, Refused) and unseen.code == NOT_FOUND:
-                if isinstance(error, OperationFailed) and error.text != WAIT_IS_OVER:
+                if isinstance(error, OperationFailed) and error.text not in SAYS_NOTHING:
                     raise error from unseen
                 return {}
             if isinstance(unseen, Refused) and unseen.code < 500:

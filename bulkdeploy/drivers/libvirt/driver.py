@@ -60,7 +60,7 @@ from bulkdeploy.drivers.libvirt.domain import (
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
-from bulkdeploy.drivers.libvirt.files import read_states, write_file
+from bulkdeploy.drivers.libvirt.files import read_states, remove_rotated, write_file
 from bulkdeploy.drivers.libvirt.filters import (
     filter_name,
 )
@@ -80,7 +80,7 @@ from bulkdeploy.drivers.libvirt.storage import (
 )
 from bulkdeploy.drivers.libvirt.storage_units import units_of
 from bulkdeploy.drivers.libvirt.volumes import Volumes
-from bulkdeploy.drivers.records import Pool, Records
+from bulkdeploy.drivers.records import FencedGuest, Pool, Records
 from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.drivers.vnc import new_password
 
@@ -98,6 +98,12 @@ MOVE = (
 )
 NVRAM = "nvram"
 """Key of what is kept of a guest whose firmware has variables (``Fences.keep``)."""
+
+LOG_S = 5.0
+"""How long a removal waits for a host that has nothing of the guest but a log, in seconds."""
+
+CONSOLE_LOGS = "console_logs"
+"""Key of the files on hosts that have what a guest wrote to its serial console: path by the host's uuid."""
 
 
 class LibvirtDriver(HypervisorDriver):
@@ -204,8 +210,7 @@ class LibvirtDriver(HypervisorDriver):
         if guest.uefi is not None:
             with call.failing("boot"):
                 require_uefi(call, self._options)
-            if NVRAM not in fenced.details:
-                self._calls.keep(call, "boot", guest.uuid, {**fenced.details, NVRAM: True}, fence)
+        self._keep_made(call, "boot", guest, fenced, fence)
         with call.failing("volume"):
             disks = [self._calls.ensure_volume(call, volume) for volume in guest.volumes]
             seed, iso = self._write_seed(call, guest), self._calls.iso_path(call, guest)
@@ -226,6 +231,21 @@ class LibvirtDriver(HypervisorDriver):
         except libvirt.libvirtError as error:
             if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # it runs already
                 raise
+
+    def _keep_made(self, call: HostCall, step: str, guest: GuestSpec, fenced: FencedGuest, fence: int) -> None:
+        """Remember, before they are made, the files of a guest that no list of volumes has."""
+        kept = dict(fenced.details)
+        if guest.uefi is not None:
+            kept[NVRAM] = True
+        log = self._console_log(guest)
+        if log is not None:
+            kept[CONSOLE_LOGS] = {**kept.get(CONSOLE_LOGS, {}), str(call.host.uuid): log}
+        if kept != fenced.details:
+            self._calls.keep(call, step, guest.uuid, kept, fence)
+
+    def _console_log(self, guest: GuestSpec) -> str | None:
+        log = self._options.console_log
+        return None if log is None else log.format(name=guest.name, uuid=guest.uuid)
 
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
@@ -328,9 +348,20 @@ class LibvirtDriver(HypervisorDriver):
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._volumes.remove_files(pool, host, names, deadline)
+        if volume_uuids:
+            self._remove_console_logs(fenced, deadline)
         if fenced.details and volume_uuids:  # it went with the files
             with overtaken_at("delete", named):
                 fences.keep(guest_uuid, {}, fence)
+
+    def _remove_console_logs(self, fenced: FencedGuest, deadline: Deadline) -> None:
+        """Remove what a guest wrote to its serial console, except from hosts that do not answer."""
+        logs = fenced.details.get(CONSOLE_LOGS, {})
+        for host in self._records.directory.hosts() if logs else ():
+            if (path := logs.get(str(host.uuid))) is not None:
+                patience = Deadline(min(LOG_S, deadline.left_s()))
+                with suppress(DriverError):
+                    self._links.run("delete", host, patience, partial(remove_rotated, path=path))
 
     # Changes of running guests
 
@@ -369,6 +400,7 @@ class LibvirtDriver(HypervisorDriver):
                 self._calls.pool(destination, pool_uuid)
             with overtaken_at("migrate", destination.host.name):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
+            self._keep_made(destination, "migrate", guest, fenced, fence)
             self._networks.copy_filter(source, destination, guest.uuid)
             self._networks.ensure_leases(destination, guest)
             destination.go_on("migrate")
@@ -588,7 +620,7 @@ class LibvirtDriver(HypervisorDriver):
         *,
         is_filtered: bool,
     ) -> Domain:
-        options, log = self._options, self._options.console_log
+        options = self._options
         hardware = self._hardware.of(call, self._records.directory)
         return Domain(
             uuid=guest.uuid,
@@ -612,7 +644,7 @@ class LibvirtDriver(HypervisorDriver):
             uefi=guest.uefi,
             nvram_path=None if guest.uefi is None else self._nvram_path(call, guest),
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
-            console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
+            console_log=self._console_log(guest),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
         )
 

@@ -61,6 +61,16 @@ def write_file(call: HostCall, file: HostFile) -> None:
     stream.finish()
 
 
+def remove_rotated(call: HostCall, path: str) -> None:
+    """Remove a log from a host, and what its rotation made of it: ``PATH.0`` and so on. Absent files are fine."""
+    at = PurePosixPath(path)
+    for volume in _folder(call, str(at.parent)).listAllVolumes():
+        name = volume.name()
+        if name == at.name or (name.startswith(f"{at.name}.") and name.removeprefix(f"{at.name}.").isdecimal()):
+            call.go_on("delete")
+            volume.delete()
+
+
 def _find(folder: Any, name: str) -> Any | None:
     try:
         return folder.storageVolLookupByName(name)

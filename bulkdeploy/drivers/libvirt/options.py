@@ -80,8 +80,8 @@ class LibvirtOptions(DriverOptions):
     )
     console_log: str | None = Field(
         default="/var/log/libvirt/qemu/{name}.console.log",
-        description="File on the host that gets what a guest writes to its serial console; {name} and {uuid} are "
-        "the guest's. Unset: none.",
+        description="File on the host that gets what a guest writes to its serial console, until the VM is "
+        "expunged; {name} and {uuid} are the guest's. Unset: none.",
     )
     vnc_address: str = Field(
         default="0.0.0.0",  # noqa: S104 - guests take it along when they move

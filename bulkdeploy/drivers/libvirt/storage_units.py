@@ -29,14 +29,14 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
         if known.name().startswith(PASSING):
             continue
         document = Tree.fromstring(known.XMLDesc())  # noqa: S314 - of the daemon that we drive
-        state, size, used, free = known.info()
+        state, size, _, free = known.info()  # of a directory, blocks that its file system reserves are in neither
         kind, path = document.get("type", ""), document.findtext("target/path")
         units.append(
             StorageUnit(
                 UNIT_TYPES.get(kind, kind),
                 path or known.name(),
                 int(size),
-                int(used),
+                int(size) - int(free),
                 int(free),
                 is_healthy=state == libvirt.VIR_STORAGE_POOL_RUNNING,
                 pool_uuid=ours.get(path),

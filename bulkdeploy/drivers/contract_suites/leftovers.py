@@ -1,0 +1,94 @@
+"""What a driver leaves on hosts of guests that were removed: nothing."""
+
+import base64
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from bulkdeploy.domain.firmware import BootMode
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
+from bulkdeploy.drivers.driver import CONSOLES, GuestSpec, SnapshotSpec
+from bulkdeploy.drivers.hosts import HostAddress
+
+USER_DATA = base64.b64encode(b"#cloud-config\n{}\n").decode()
+
+
+class LeftoversContract:
+    """Nothing that was made for a guest remains on any host once the guest was removed.
+
+    Subclasses give the fixtures ``rig``, ``caller`` and ``traces``: a function that returns the names of all files
+    of all hosts and pools, and of all objects of the hypervisor that are in no file. It leaves out what changes by
+    itself, such as a daemon's own state. Templates and ISOs in pools belong to no guest.
+    """
+
+    @pytest.mark.parametrize("is_moved", [False, True], ids=["in one place", "moved"])
+    def test_nothing_remains_of_a_guest_that_had_everything(
+        self, rig: Rig, caller: Caller, traces: Callable[[], set[str]], is_moved: bool
+    ) -> None:
+        """Disks, seed, ISO, firmware variables, snapshots and consoles; also of one that was on two hosts."""
+        _live(rig, caller, _with_everything(rig), is_moved=is_moved)  # the template and the ISO get into the pool
+        before = traces()
+        for _ in range(2):
+            guest = _with_everything(rig)
+            _live(rig, caller, guest, is_moved=is_moved)
+            assert traces() - before == set()
+
+    def test_nothing_remains_of_a_start_that_failed(
+        self, rig: Rig, caller: Caller, traces: Callable[[], set[str]]
+    ) -> None:
+        """Whichever step failed, the removal that follows takes all that was made before it."""
+        _live(rig, caller, _with_everything(rig), is_moved=False)
+        before = traces()
+        for step in rig.start_steps:
+            guest = _with_everything(rig)
+            rig.fail_next(step)
+            with pytest.raises(Exception, match=r".+"):
+                caller.run(rig.hosts[0], guest)
+            caller.remove(rig.hosts[0], guest)
+            assert traces() - before == set()
+
+
+def _with_everything(rig: Rig) -> GuestSpec:
+    abilities = rig.driver.abilities
+    return replace(
+        rig.new_guest(),
+        user_data=USER_DATA,
+        host_name="web",
+        public_keys=("ssh-ed25519 AAAA",),
+        iso_uuid=rig.subjects.iso_uuid if Ability.ISOS in abilities else None,
+        uefi=BootMode.LEGACY if Ability.UEFI in abilities else None,
+    )
+
+
+def _live(rig: Rig, caller: Caller, guest: GuestSpec, *, is_moved: bool) -> None:
+    """Start, look at, snapshot, move, stop and remove a guest."""
+    abilities, (host, other) = rig.driver.abilities, rig.hosts[:2]
+    if guest.iso_uuid is not None:
+        caller.ensure_iso(host, guest)
+    caller.run(host, guest)
+    _look(rig, host, guest)
+    if is_moved and Ability.LIVE_MIGRATION in abilities:
+        caller.migrate(host, other, guest)
+        host = other
+    caller.stop(host, guest, forced=True)
+    snapshot = SnapshotSpec(uuid4(), with_memory=False)
+    if Ability.SNAPSHOTS in abilities:
+        caller.snapshot(None, guest, snapshot)
+    if is_moved:
+        caller.run(other, guest)
+        _look(rig, other, guest)
+        caller.stop(other, guest, forced=True)
+    if Ability.SNAPSHOTS in abilities:
+        caller.remove_snapshot(None, guest, snapshot)
+    caller.remove(None if is_moved else host, guest)
+
+
+def _look(rig: Rig, host: HostAddress, guest: GuestSpec) -> None:
+    for kind, ability in CONSOLES.items():
+        if ability in rig.driver.abilities:
+            with closing(rig.driver.open_console(host, guest.uuid, kind, timeout_s=PATIENCE_S)):
+                pass
