@@ -285,7 +285,7 @@ def test_the_builder_makes_what_the_tool_reads(tmp_path: Path) -> None:
     assert "virtual size: 1 MiB" in printed.stdout
 
 
-@pytest.mark.parametrize("algorithm", ["SHAKE-128", "shake_256", "CRC32", "MD5-SHA1", "BLAKE2B", "../x"])
+@pytest.mark.parametrize("algorithm", ["SHAKE-128", "shake_256", "CRC32", "MD5-SHA1", "BLAKE2B"])
 def test_a_checksum_of_an_algorithm_without_one_digest_is_rejected(algorithm: str) -> None:
     """As an error of the image, before a byte of it is sent on."""
     image = TemplateImage(UUID(int=1), "mine", "http://images.example/a", "RAW", f"{{{algorithm}}}aa", 1)

@@ -1,4 +1,4 @@
-"""Roles and their rules: the lists, and all that changes them."""
+"""Roles and their rules: the lists, and all that changes them (one file: the commands of one noun)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -101,6 +101,21 @@ def delete_role_permission(call: Call) -> None:
     service.delete_rule(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
+def import_role(call: Call) -> Mapping[str, Any]:
+    """Make a role with rules, or give a role of this name these rules if that is forced.
+
+    Raises:
+        InvalidParameter: a rule is not valid, or a role has the name and ``forced`` is not given.
+    """
+    given = with_rules(call.arguments)
+    known = roles.find_role(call.connection, call.arguments["name"]) if call.flag("forced") else None
+    if known is None:
+        (known,) = service.create_roles(call.connection, call.caller, every_api(), [given])
+    else:
+        service.update_roles(call.connection, call.caller, every_api(), [(known, given)])
+    return roles.read_role(call.connection, known.id)
+
+
 PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
 
 RULE_PARAMETERS = (
@@ -164,6 +179,27 @@ CREATE_RULE = Command(
     ),
 )
 
+IMPORT = replace(
+    CREATE,
+    name="importRole",
+    description="Makes a role with these rules; with forced, changes a role that has the name",
+    handler=import_role,
+    errors=(PermissionDenied, ResourceInUse),
+    parameters=(
+        *(replace(one, required=one.name in ("name", "type")) for one in CREATE.parameters if one.name != "roleid"),
+        replace(
+            mapping(
+                "rules",
+                "its rules, the first to be asked first: rule, permission and description",
+                tuple((one.name, None) for one in RULE_PARAMETERS),
+            ),
+            required=True,
+        ),
+        boolean("forced", "change the role that has the name, if there is one; default false"),
+    ),
+    rules=(),
+)
+
 COMMANDS = (
     Command(
         name="listRoles",
@@ -192,6 +228,7 @@ COMMANDS = (
         parameters=(uuid("roleid", Entity.ROLE, "only rules of this role"), *PAGING),
     ),
     CREATE,
+    IMPORT,
     UPDATE,
     Command(
         name="deleteRole",
