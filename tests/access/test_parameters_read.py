@@ -55,6 +55,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
         "updateCustomAction": {"parameters[0].name": "times"},
         "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
+        "importRole": {"rules[0].rule": "listZones", "rules[0].permission": "allow"},
         "createAffinityGroup": {"type": "host anti-affinity"},
         "createDiskOffering": {"disksize": "1"},
         "createNetwork": {
