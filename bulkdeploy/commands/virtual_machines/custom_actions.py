@@ -1,4 +1,4 @@
-"""listExtensions; addCustomAction, listCustomActions, updateCustomAction, deleteCustomAction, runCustomAction."""
+"""Custom actions of extensions: listed, added, changed, deleted, run; the extension listed (one file: one table)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
