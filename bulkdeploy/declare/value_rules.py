@@ -99,6 +99,10 @@ NAME = ValueRule(
     f"must be a name: 1 to {LONGEST_NAME} characters in one line, no spaces around it",
     _if(_is_name),
 )
+ROLE_NAME = ValueRule(
+    f"must be a name: 1 to {LONGEST_NAME} characters in one line, not only spaces",
+    _if(lambda written: _is_name(written.strip()) and len(written) <= LONGEST_NAME and "\n" not in written),
+)
 DOMAIN_NAME = ValueRule(
     f"must be a name: 1 to {LONGEST_NAME} characters in one line, no spaces around it, no /",
     _if(lambda written: _is_name(written) and "/" not in written),

@@ -361,6 +361,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Refuse calls with parameters that their commands do not have, here or in CloudStack; "
         "false: ignore these and say so in the answer, in the field warning",
     ),
+    Setting(
+        "dynamic.apichecker.cache.period",
+        "0",
+        N,
+        "Seconds that the rules of roles are cached: none, so that changes hold from the next call on",
+        minimum=0,
+        maximum=0,
+    ),
     Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),
     Setting("api.throttling.interval", "1", N, "Seconds of a throttling interval", minimum=1),
     Setting("api.throttling.max", "25", N, "Calls an account may make per interval", minimum=1),

@@ -52,6 +52,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     return {
         "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
+        "importRole": {"rules[0].rule": "listZones", "rules[0].permission": "allow"},
         "createAffinityGroup": {"type": "host anti-affinity"},
         "createDiskOffering": {"disksize": "1"},
         "createNetwork": {

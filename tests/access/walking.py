@@ -210,7 +210,8 @@ class Walker:
         for name in sorted(wanted):
             value = self.sample(by_name[name], owner)
             if value is not None:
-                sent[f"{name}[0].key" if by_name[name].type is WireType.MAP else name] = value
+                fields = [field for field, _ in by_name[name].fields] or ["key"]
+                sent[f"{name}[0].{fields[0]}" if by_name[name].type is WireType.MAP else name] = value
         return sent
 
 

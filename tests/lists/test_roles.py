@@ -25,7 +25,7 @@ RESTRICTED = {
     "listRoles": {A, R, D},
     "listAllocations": {A},
     "listRolePermissions": {A},
-    **dict.fromkeys(("createRole", "updateRole", "deleteRole", "updateDomain"), frozenset({A})),
+    **dict.fromkeys(("createRole", "importRole", "updateRole", "deleteRole", "updateDomain"), frozenset({A})),
     **dict.fromkeys(("createRolePermission", "updateRolePermission", "deleteRolePermission"), frozenset({A})),
     **dict.fromkeys(("createDomain", "deleteDomain"), frozenset({A, D})),
     **dict.fromkeys(("createAccount", "updateAccount", "enableAccount", "disableAccount"), frozenset({A, R, D})),

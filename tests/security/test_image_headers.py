@@ -1,5 +1,6 @@
 """No image that refers to anything outside itself gets past its header, whatever else the header says."""
 
+import io
 import os
 import random
 import shutil
@@ -7,10 +8,14 @@ import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.image_headers import FILE_SYSTEM_AT, HEAD_BYTES, MAGICS, ImageRejected, check_image
+from bulkdeploy.drivers.images import OpenedImage
+from bulkdeploy.drivers.records import TemplateImage
 from tests.security.qcow2 import (
     BACKING_FORMAT,
     BITMAPS,
@@ -278,3 +283,12 @@ def test_the_builder_makes_what_the_tool_reads(tmp_path: Path) -> None:
         ["qemu-img", "info", "-f", "qcow2", str(made)], check=True, capture_output=True, text=True
     )
     assert "virtual size: 1 MiB" in printed.stdout
+
+
+@pytest.mark.parametrize("algorithm", ["SHAKE-128", "shake_256", "CRC32", "MD5-SHA1", "BLAKE2B"])
+def test_a_checksum_of_an_algorithm_without_one_digest_is_rejected(algorithm: str) -> None:
+    """As an error of the image, before a byte of it is sent on."""
+    image = TemplateImage(UUID(int=1), "mine", "http://images.example/a", "RAW", f"{{{algorithm}}}aa", 1)
+    opened = OpenedImage(image, "host", 4, 4, MOST, b"data", io.BytesIO())
+    with pytest.raises(DriverError, match="mine"):
+        next(opened.chunks())

@@ -24,16 +24,18 @@ FOR_EVERY_TYPE = frozenset(
         *("createConsoleEndpoint", "deleteUserData", "destroyVolume", "getUserKeys", "listApis"),
         *("listDetailOptions", "listKubernetesClusters", "listResourceIcon", "listUserData"),
         *("listVirtualMachinesMetrics", "listVolumesMetrics", "registerUserData"),
+        *("listCustomActions", "runCustomAction"),
     }
 )
 FOR_DOMAIN_ADMINS = frozenset({"createDomain", "deleteDomain"})
 FOR_ADMINS = frozenset(
     {
-        *("createRole", "createRolePermission", "deleteRole", "deleteRolePermission", "listRolePermissions"),
+        *("createRole", "createRolePermission", "deleteRole", "deleteRolePermission", "importRole"),
+        "listRolePermissions",
         *("listRoles", "updateRole", "updateRolePermission", "updateSecurityGroup", "listAnnotations"),
         *("importUnmanagedInstance", "listUnmanagedInstances", "unmanageVirtualMachine", "listInfrastructure"),
         *("listClustersMetrics", "listHostsMetrics", "listManagementServersMetrics", "listStoragePoolsMetrics"),
-        "listZonesMetrics",
+        *("listZonesMetrics", "listExtensions", "addCustomAction", "deleteCustomAction"),
     }
 )
 ANNOTATED: Mapping[str, frozenset[str]] = {

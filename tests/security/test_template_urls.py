@@ -16,6 +16,7 @@ def test_a_url_of_an_address_that_is_not_public_is_not_registered(owned_world: W
     world = owned_world
     zone = world.id_of("zones", "small")
     urls = [f"http://{host}/image" for host in (*NOT_PUBLIC, "localhost")]
+    urls += ["http://images.example/a\r\nX", "http://images.example/a\tb", "\x01http://images.example/a"]
     urls += ["ftp://127.0.0.1/image", "ftp://images.example/image", "gopher://127.0.0.1/", "file:///etc/passwd"]
     for by in (USER, DOMAIN_ADMIN):
         for url in urls:

@@ -1,4 +1,4 @@
-"""Roles and their rules: the lists, and all that changes them."""
+"""Roles and their rules: the lists, and all that changes them (one file: the commands of one noun)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from bulkdeploy.declare.noun import Change, Noun, Values, by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.declare.value_rules import API_PATTERN, NAME
+from bulkdeploy.declare.value_rules import API_PATTERN, ROLE_NAME
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
@@ -101,6 +101,21 @@ def delete_role_permission(call: Call) -> None:
     service.delete_rule(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
+def import_role(call: Call) -> Mapping[str, Any]:
+    """Make a role with rules, or give a role of this name these rules if that is forced.
+
+    Raises:
+        InvalidParameter: a rule is not valid, or a role has the name and ``forced`` is not given.
+    """
+    given = with_rules(call.arguments)
+    known = roles.find_role(call.connection, call.arguments["name"]) if call.flag("forced") else None
+    if known is None:
+        (known,) = service.create_roles(call.connection, call.caller, every_api(), [given])
+    else:
+        service.update_roles(call.connection, call.caller, every_api(), [(known, given)])
+    return roles.read_role(call.connection, known.id)
+
+
 PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
 
 RULE_PARAMETERS = (
@@ -120,7 +135,7 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name; no other role has it", required=True, rule=NAME),
+        string("name", "its name; no other role has it", required=True, rule=ROLE_NAME),
         string("type", "its type", choices=TYPES),
         uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
         string("description", "its description"),
@@ -141,7 +156,7 @@ UPDATE = Command(
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
         uuid("id", Entity.ROLE, "the role", required=True),
-        string("name", "its new name", rule=NAME),
+        string("name", "its new name", rule=ROLE_NAME),
         string("type", "its new type", choices=TYPES),
         string("description", "its new description"),
         PUBLICITY,
@@ -162,6 +177,27 @@ CREATE_RULE = Command(
         uuid("roleid", Entity.ROLE, "the role", required=True),
         *RULE_PARAMETERS,
     ),
+)
+
+IMPORT = replace(
+    CREATE,
+    name="importRole",
+    description="Makes a role with these rules; with forced, changes a role that has the name",
+    handler=import_role,
+    errors=(PermissionDenied, ResourceInUse),
+    parameters=(
+        *(replace(one, required=one.name in ("name", "type")) for one in CREATE.parameters if one.name != "roleid"),
+        replace(
+            mapping(
+                "rules",
+                "its rules, the first to be asked first: rule, permission and description",
+                tuple((one.name, None) for one in RULE_PARAMETERS),
+            ),
+            required=True,
+        ),
+        boolean("forced", "change the role that has the name, if there is one; default false"),
+    ),
+    rules=(),
 )
 
 COMMANDS = (
@@ -192,6 +228,7 @@ COMMANDS = (
         parameters=(uuid("roleid", Entity.ROLE, "only rules of this role"), *PAGING),
     ),
     CREATE,
+    IMPORT,
     UPDATE,
     Command(
         name="deleteRole",
@@ -243,7 +280,7 @@ COMMANDS = (
 RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 
-def _with_rules(given: Values) -> Values:
+def with_rules(given: Values) -> Values:
     """What an entry says, each of its rules bound as createRolePermission binds one.
 
     Raises:
@@ -263,12 +300,12 @@ def _with_rules(given: Values) -> Values:
 
 def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
     """Make the roles of a file."""
-    return service.create_roles(connection, caller, every_api(), [_with_rules(given) for given in batch])
+    return service.create_roles(connection, caller, every_api(), [with_rules(given) for given in batch])
 
 
 def update_roles(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
     """Change roles as a file says."""
-    bound = [(role, _with_rules(given)) for role, given in changes]
+    bound = [(role, with_rules(given)) for role, given in changes]
     service.update_roles(connection, caller, every_api(), bound)
 
 

@@ -208,11 +208,11 @@ def _take(taken: set[str], name: str) -> None:
     """Keep a name for a role.
 
     Raises:
-        InvalidParameter: another one has it, in any case.
+        InvalidParameter: another one has it, in any case and with any spaces around it.
     """
-    if name.lower() in taken:
+    if name.strip().lower() in taken:
         raise InvalidParameter("name", name, "another role has this name already")
-    taken.add(name.lower())
+    taken.add(name.strip().lower())
 
 
 def _require_unused(connection: Connection, changed: Sequence[Row[Any]]) -> None:

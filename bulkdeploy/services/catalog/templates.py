@@ -298,6 +298,8 @@ def _check_url(caller: Caller, url: str) -> None:
         parts = urlsplit(url)
     except ValueError:
         parts = urlsplit("")
+    if any(ord(letter) < ord(" ") for letter in url):  # urlsplit leaves line breaks out
+        raise InvalidParameter("url", redact_url(url)[:80], "it must have no control characters")
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return
     if parts.scheme.lower() not in PORTS or not parts.hostname:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, text, update
 
 from bulkdeploy.domain.accounts import Rights, RoleType
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.permissions import rules_of as rule_set
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
@@ -112,11 +112,23 @@ def role_of_rule(connection: Connection, rule_id: int) -> int | None:
 
 
 def lock_role_names(connection: Connection) -> set[str]:
-    """The names of live roles in lower case; no other transaction can read them until this one ends."""
+    """The names of live roles in lower case, without spaces around them.
+
+    No other transaction can read them until this one ends.
+    """
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
     names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()
-    return {name.lower() for name in names}
+    return {name.strip().lower() for name in names}
+
+
+def find_role(connection: Connection, name: str) -> EntityRef | None:
+    """Return the live role of a name, in any case, or None if there is none."""
+    query = select(roles.c.id, roles.c.uuid, roles.c.name).where(
+        same_text(roles.c.name)(name), roles.c.removed.is_(None)
+    )
+    found = connection.execute(query).one_or_none()
+    return None if found is None else EntityRef(Entity.ROLE, found.id, found.uuid, found.name)
 
 
 def read_roles(connection: Connection) -> list[dict[str, Any]]:

@@ -112,3 +112,26 @@ def test_a_restricted_admin_does_not_free_itself(world: World) -> None:
     assert code == 531
     own = world.id_of("accounts", "admin")
     assert refusal(client.get("updateAccount", id=own, newname="mine"))[0] == 531
+
+
+def test_a_role_is_imported_with_its_rules(world: World) -> None:
+    """In their order; with others if that is forced. Names may end with a space, and are no other names then."""
+    name = f"{new_name('role')} "
+    sent = {"name": name, "type": "User", "rules[0].rule": "list*", "rules[0].permission": "allow"}
+    more = {"rules[1].rule": "update*", "rules[1].permission": "deny", "rules[1].description": "no"}
+    role = world.client().call("importRole", **sent, **more)["role"]
+    shown = [(row["rule"], row["permission"]) for row in world.rows("listRolePermissions", roleid=role["id"])]
+    assert (role["name"], shown) == (name, [("list*", "allow"), ("update*", "deny")])
+    for again in (name, name.strip(), name.upper()):
+        assert refusal(world.client().get("importRole", **{**sent, "name": again}))[0] == 431
+    changed = world.client().call("importRole", **sent, forced="true")["role"]
+    shown = [(row["rule"], row["permission"]) for row in world.rows("listRolePermissions", roleid=role["id"])]
+    assert (changed["id"], shown) == (role["id"], [("list*", "allow")])
+    wrong = (
+        {"rules[0].permission": "maybe"},
+        {"rules[0].rule": "list zones"},
+        {"rules[0].effect": "x"},
+        {"name": " "},
+    )
+    for broken in wrong:
+        assert refusal(world.client().get("importRole", **{**sent, **broken}, forced="true"))[0] in (430, 431)
