@@ -60,6 +60,9 @@ class Failpoint(StrEnum):
     DRIVER_CUSTOM_ACTION = "driver.custom_action"
     DRIVER_FENCE = "driver.fence"
 
+    # sweepers, and API processes that take a host back
+    DRIVER_LEFTOVERS = "driver.leftovers"
+
     # sweepers
     RELAY_PUBLISH = "relay.publish"
     RELAY_COMMIT = "relay.commit"

@@ -29,7 +29,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine, Row
 
-from bulkdeploy import metrics
+from bulkdeploy import failpoints, metrics
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
@@ -241,10 +241,12 @@ class HostWatch:
         """End the guests that still run on a host which was declared off and answers: they may run elsewhere."""
         with read_only(self._engine) as connection:
             kept = guests_kept_on(connection, host.id)
+        failpoints.before(Failpoint.DRIVER_LEFTOVERS)
         try:
             driver.end_leftovers(address_of(host), kept, timeout_s=self._timeout_s)
         except DriverError as error:
             log.warning("leftovers_not_ended", host=host.name, why=str(error))
+        failpoints.after(Failpoint.DRIVER_LEFTOVERS)
 
     def _lasted(self, one: Seen, now: float) -> float:
         """For how many seconds it has answered, or not; of silence no more than this process has seen itself."""

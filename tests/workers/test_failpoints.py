@@ -56,8 +56,13 @@ OF_SWEEPERS = [
 """In the order in which a sweeper passes them after its start."""
 
 OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
-OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS, Failpoint.SWEEP_EVACUATIONS, Failpoint.SWEEP_FILTERS}
-"""Passed when hosts fall silent, or guests end: ``tests/provisioning``."""
+OF_WATCHED_HOSTS = {
+    Failpoint.SWEEP_GUESTS,
+    Failpoint.SWEEP_EVACUATIONS,
+    Failpoint.SWEEP_FILTERS,
+    Failpoint.DRIVER_LEFTOVERS,
+}
+"""Passed when hosts fall silent or return, or guests end: ``tests/provisioning``, ``tests/commands``."""
 
 OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
 """Passed by what operators run: ``tests/manage``."""

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from bulkdeploy import failpoints
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
@@ -13,6 +14,7 @@ from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost, address_of
 from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.infrastructure.host_files import push
 from bulkdeploy.services.live_entities import given_refs
@@ -103,11 +105,13 @@ def end_leftovers(connection: Connection, system: System, host: EntityRef) -> No
     address = address_of(read_address(connection, host.id))
     kept = guests_kept_on(connection, host.id)
     driver = system.drivers.driver_for(address.hypervisor)
+    failpoints.before(Failpoint.DRIVER_LEFTOVERS)
     try:
         driver.end_leftovers(address, kept, timeout_s=system.driver_timeout_s)
     except DriverError as error:
         rule = "the host takes no virtual machines before the guests that were started elsewhere have ended on it"
         raise ResourceUnavailable(f"{error}; {rule}") from error
+    failpoints.after(Failpoint.DRIVER_LEFTOVERS)
 
 
 def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, HostModel]) -> None:
