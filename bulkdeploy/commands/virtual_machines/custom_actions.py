@@ -1,4 +1,4 @@
-"""Custom actions of extensions: listed, added, changed, deleted, run; the extension listed (one file: one table)."""
+"""Custom actions: listed, added, changed, deleted, run; the extension listed (one file: one table)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
