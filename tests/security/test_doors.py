@@ -10,6 +10,7 @@ PROGRAMS: Mapping[str, str] = {
     "bulkdeploy.run_program": "allocators and extensions, which the settings file names",
     "bulkdeploy.embedded": "PostgreSQL and Valkey of the product's own wheels",
     "bulkdeploy.manage.stack": "the product's own programs",
+    "bulkdeploy.manage.backups": "PostgreSQL's own programs for backups, on the machine of whoever runs it",
     "bulkdeploy.cli.shell.shell": "the user's own shell, on the user's machine",
     "bulkdeploy.cli.output.screen": "the user's own pager, on the user's machine",
 }

@@ -37,6 +37,7 @@ USER_READS = (
     *(
         "listAnnotations",
         "listAutoScaleVmGroups",
+        "listCustomActions",
         "listDetailOptions",
         "listEgressFirewallRules",
         "listFirewallRules",
