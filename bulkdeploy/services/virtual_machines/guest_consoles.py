@@ -14,6 +14,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import CONSOLES, ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.random_texts import random_text
+from bulkdeploy.request_id import current_request, working_for
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
@@ -42,6 +43,7 @@ class Console:
 
     kind: ConsoleKind
     vm_uuid: UUID
+    user_id: int
     user_uuid: UUID
     host: HostAddress
     owner_id: int
@@ -76,7 +78,7 @@ def console_of(connection: Connection, token: str, extra: str) -> Console | Cons
     if row.host_uuid is None or row.state != VmState.RUNNING:
         return ConsoleRefused(f"virtual machine {row.name} does not run any more; its state is {row.state}")
     host = HostAddress(row.host_uuid, row.host_name, row.ip_address, row.hypervisor, row.url)
-    return Console(ConsoleKind(row.kind), row.uuid, row.user_uuid, host, row.owner_id)
+    return Console(ConsoleKind(row.kind), row.uuid, row.user_id, row.user_uuid, host, row.owner_id)
 
 
 def forbidden_consoles(connection: Connection, opened: Sequence[Console]) -> list[Console]:
@@ -87,13 +89,14 @@ def forbidden_consoles(connection: Connection, opened: Sequence[Console]) -> lis
 
 
 def connect(system: System, console: Console) -> socket.socket:
-    """Connect to a console; the caller closes the socket.
+    """Connect to a console on behalf of the user of its token; the caller closes the socket.
 
     Raises:
         DriverError: it can not be reached.
     """
     driver = system.drivers.driver_for(console.host.hypervisor)
-    return driver.open_console(console.host, console.vm_uuid, console.kind, timeout_s=system.driver_timeout_s)
+    with working_for(current_request(), console.user_id):
+        return driver.open_console(console.host, console.vm_uuid, console.kind, timeout_s=system.driver_timeout_s)
 
 
 def _joined(token: str, extra: str) -> str:

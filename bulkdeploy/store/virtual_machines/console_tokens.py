@@ -27,8 +27,8 @@ def keep_token(
 _TAKE = text(
     "WITH taken AS (DELETE FROM console_tokens WHERE token_hash = :hash RETURNING vm_id, user_id, kind, expires)"
     " SELECT v.uuid, v.name, v.state, coalesce(h.hypervisor, v.hypervisor) AS hypervisor, h.uuid AS host_uuid,"
-    " h.name AS host_name, h.ip_address, h.url, t.kind, u.uuid AS user_uuid,"
-    " v.account_id AS owner_id"
+    " h.name AS host_name, h.ip_address, h.url, t.kind, u.id AS user_id,"
+    " u.uuid AS user_uuid, v.account_id AS owner_id"
     " FROM taken t JOIN virtual_machines v ON v.id = t.vm_id JOIN users u ON u.id = t.user_id"
     " JOIN accounts a ON a.id = u.account_id LEFT JOIN hosts h ON h.id = v.host_id"
     " WHERE t.expires >= now() AND v.removed IS NULL AND u.removed IS NULL AND u.state = 'enabled'"
