@@ -23,8 +23,7 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.provisioning.assignment import Assignment, Work
-from bulkdeploy.provisioning.cancelling import CancelWatch
+from bulkdeploy.provisioning.assignment import Work
 from bulkdeploy.provisioning.completion import Finished
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.group_commit import GroupCommit
@@ -118,7 +117,6 @@ class JobRunner:
         self._callers: dict[int, list[Event]] = defaultdict(list)
         self._lease_seconds = options.lease_seconds
         self._held = HeldLeases(engine, options.lease_seconds)
-        self._cancels = CancelWatch(engine)
         leases = LeaseAcquisition(self._steps, worker_name(), options.lease_seconds, self._held.quarantined)
         self._writer = JobWriter(engine, job_queue, leases, self)
         pace_s = options.commit_pace_s
@@ -249,8 +247,6 @@ class JobRunner:
             return Requeued()
         steps = self._steps[work.job.kind]
         try:
-            if isinstance(work, Assignment) and self._cancels.stops(work.job):
-                return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
             outcome = self._bounded(steps, work, steps.run(work))
             return with_seen_state(self._engine, self._calls, work, outcome)
         except LeaseLost as lost:

@@ -61,10 +61,8 @@ BULK_DEPLOYMENT = Response(
         text("state", "InProgress, Completed or Cancelled"),
         number("asked", "VMs asked for"),
         number("count", "VMs made"),
-        number("queued", "jobs that no worker has taken yet; cancelling stops them"),
-        number(
-            "running", "jobs that a worker has taken; cancelling stops those of them that wait for a free thread"
-        ),
+        number("queued", "jobs that no worker has leased yet; cancelBulkDeployment cancels exactly these"),
+        number("running", "jobs that a worker has leased; they continue after a cancellation"),
         number("succeeded", "jobs that succeeded"),
         number("failed", "jobs that failed"),
         moment("completed", "when the latest of them ended"),
@@ -188,7 +186,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="cancelBulkDeployment",
-        description="Stops the jobs of a bulk deployment that have not begun; they fail and give back their room",
+        description="Cancels the queued jobs of a bulk deployment; they fail and release their capacity",
         shape=Shape.OBJECT,
         response=BULK_DEPLOYMENT,
         roles=ROOT_ADMIN_ONLY,

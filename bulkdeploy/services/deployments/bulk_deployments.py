@@ -54,13 +54,13 @@ def list_bulk_deployments(
 
 
 def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:
-    """Stop the deployment's jobs that have not begun; the deployment as it stands then.
+    """Cancel the deployment's jobs that no worker has leased, and return the deployment's row.
 
-    A job that has begun goes on. Each stopped one fails with that reason and gives back all it holds. Stopped
-    are all that the answer counts as ``queued``, and those of ``running`` whose driver was not called yet.
+    The row counts the cancelled jobs as ``queued``: each fails with that reason and releases all that it holds. The
+    row counts the leased jobs as ``running``: they continue to their end.
 
     Raises:
-        PermissionDenied: the deployment is of an account the caller may not act for.
+        PermissionDenied: the caller may not act for the deployment's account.
         InvalidParameter: all its jobs are finished, or it was cancelled before.
     """
     account_id = store.deployment_owner(connection, deployment.id)

@@ -18,6 +18,7 @@ from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT
+from bulkdeploy.store.jobs.jobs import cancel_jobs_never_leased
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.jobs import async_jobs
 
@@ -40,9 +41,13 @@ UPDATE templates SET removed = now() WHERE account_id = ANY(:accounts) AND remov
 DELETE FROM dedicated_resources WHERE account_id = ANY(:accounts);
 DELETE FROM resource_limits WHERE owner_kind = 'account' AND owner_id = ANY(:accounts);
 DELETE FROM configuration_values WHERE scope = 'Account' AND scope_id = ANY(:accounts);
-DELETE FROM resource_tags WHERE account_id = ANY(:accounts);
-UPDATE deployments SET cancel_requested = coalesce(cancel_requested, now()) WHERE account_id = ANY(:accounts)
+DELETE FROM resource_tags WHERE account_id = ANY(:accounts)
 """
+
+_CANCEL_DEPLOYMENTS = text(
+    "UPDATE deployments SET cancel_requested = coalesce(cancel_requested, now()) WHERE account_id = ANY(:accounts)"
+    " RETURNING id"
+)
 
 
 def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]) -> list[int]:
@@ -55,6 +60,8 @@ def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
     """Mark accounts removed with all that they own but VMs and volumes: their users can not log in any more."""
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
+    deployments = connection.execute(_CANCEL_DEPLOYMENTS, {"accounts": list(account_ids)}).scalars().all()
+    cancel_jobs_never_leased(connection, deployments)
 
 
 _PROJECTS = text(

@@ -10,6 +10,7 @@ from zlib import crc32
 from sqlalchemy import Connection, Row, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
+from bulkdeploy.store.jobs.jobs import CANCELLED, cancel_jobs_never_leased
 from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.topology import zones
@@ -75,7 +76,7 @@ def is_bulk(connection: Connection, deployment_id: int) -> bool:
 
 
 def request_cancel(connection: Connection, deployment_id: int) -> bool:
-    """Ask that jobs of this deployment which have not begun do not begin; False: nothing was left to stop."""
+    """Cancel the deployment's jobs that no worker has leased. Return False if no unfinished job was left."""
     changed = connection.execute(
         text(
             "UPDATE deployments SET cancel_requested = now() WHERE id = :id AND cancel_requested IS NULL"
@@ -83,15 +84,9 @@ def request_cancel(connection: Connection, deployment_id: int) -> bool:
         ),
         {"id": deployment_id},
     )
+    if changed.rowcount == 1:
+        cancel_jobs_never_leased(connection, [deployment_id])
     return changed.rowcount == 1
-
-
-_IS_CANCELLED = text("SELECT cancel_requested IS NOT NULL FROM deployments WHERE id = :id")
-
-
-def is_cancelled(connection: Connection, deployment_id: int) -> bool:
-    """Whether ``request_cancel`` was called for the deployment."""
-    return bool(connection.execute(_IS_CANCELLED, {"id": deployment_id}).scalar())
 
 
 ORDERS: Orders = {
@@ -128,20 +123,23 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
 
 
 def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Per deployment its jobs that are queued, running, succeeded and failed, and when the latest ended.
+    """Count the queued, running, succeeded and failed jobs of each deployment, with the time of the latest end.
 
-    Queued are those that no worker has had in its hands: these, and only these, end for certain when the
-    deployment is cancelled. A job that waits to be tried again has begun, and counts as running.
+    A job is queued until a worker leases it for the first time. In a cancelled deployment only the cancelled jobs
+    are queued: all of them fail, and all running ones continue. A job that waits for another attempt is running.
     """
     rows = connection.execute(
         text(
-            "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND attempts = 0) AS queued,"
-            " count(*) FILTER (WHERE status = 0 AND attempts > 0) AS running,"
-            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed,"
-            " max(completed) AS completed"
-            " FROM async_jobs WHERE deployment_id = ANY(:ids) GROUP BY deployment_id"
+            "SELECT j.deployment_id, count(*) FILTER (WHERE j.status = 0 AND waits) AS queued,"
+            " count(*) FILTER (WHERE j.status = 0 AND NOT waits) AS running,"
+            " count(*) FILTER (WHERE j.status = 1) AS succeeded, count(*) FILTER (WHERE j.status = 2) AS failed,"
+            " max(j.completed) AS completed"
+            " FROM async_jobs j JOIN deployments d ON d.id = j.deployment_id CROSS JOIN LATERAL (SELECT CASE"
+            "   WHEN d.cancel_requested IS NULL THEN j.attempts = 0"
+            "   ELSE j.status = 0 AND coalesce(j.progress, '{}') ? :cancelled END AS waits) AS state"
+            " WHERE j.deployment_id = ANY(:ids) GROUP BY j.deployment_id"
         ),
-        {"ids": list(deployment_ids)},
+        {"ids": list(deployment_ids), "cancelled": CANCELLED},
     ).mappings()
     return {row["deployment_id"]: {key: row[key] for key in (*JOB_COUNTS, "completed")} for row in rows}
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, TextClause, text
 
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.jobs.jobs import FIRST, LeasedJob
+from bulkdeploy.store.jobs.jobs import CANCELLED, FIRST, LeasedJob
 from bulkdeploy.store.jobs.outbox import TO_OUTBOX, JobQueues, Unsent
 from bulkdeploy.store.locks import Lock, take_lock
 
@@ -91,6 +91,7 @@ def _sql(statement: str) -> TextClause:
         ("$busy", BUSY),
         ("$has_capacity", HAS_CAPACITY),
         ("$to_outbox", TO_OUTBOX),
+        ("$cancelled", CANCELLED),
     ):
         statement = statement.replace(name, part)
     return text(statement)
@@ -123,8 +124,7 @@ _TAKE_LEASES = _sql(
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
     " j.deployment_id, j.params, j.progress, j.parent_id, j.request_id, j.traceparent,"
     " j.lost_leases, j.lost_leases >= :suspect AS runs_alone, asked.is_new,"
-    " (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
-    "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
+    " coalesce(j.progress, '{}') ? '$cancelled' AS cancelled"
 )
 
 

@@ -22,6 +22,9 @@ from bulkdeploy.store.jobs.action_events import SCHEDULED, ActionEvent, write_ev
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.tracing import current_traceparent
 
+CANCELLED = "cancelled"
+"""The key of a job's progress that says: its deployment was cancelled before any worker leased the job."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedJob:
@@ -213,6 +216,23 @@ def write_progress(
         {"id": job.id, "fence": job.fence, "progress": dict(progress), "seconds": lease_seconds},
     ).first()
     return row is not None
+
+
+_CANCEL = text(
+    "UPDATE async_jobs j"
+    " SET progress = coalesce(j.progress, '{}') || jsonb_build_object(CAST(:cancelled AS text), true)"
+    " FROM (SELECT id FROM async_jobs WHERE deployment_id = ANY(CAST(:deployments AS bigint[])) AND status = 0"
+    "   AND attempts = 0 FOR UPDATE SKIP LOCKED) AS stopped WHERE j.id = stopped.id"
+)
+
+
+def cancel_jobs_never_leased(connection: Connection, deployment_ids: Sequence[int]) -> None:
+    """Mark the jobs of these deployments that no worker has leased: the next lease ends them without a driver call.
+
+    A job that another transaction changes at this moment is not marked: a worker is about to lease it, or it waits
+    for the next deployment call. It runs as if it had been leased before.
+    """
+    connection.execute(_CANCEL, {"cancelled": CANCELLED, "deployments": int_array(deployment_ids)})
 
 
 @dataclass(frozen=True, slots=True)
