@@ -22,6 +22,18 @@ from bulkdeploy.signature import JAVA, sign
 
 Row = Mapping[str, Any]
 
+OF_ACCOUNTS: Mapping[str, str] = {"listall": "true"}
+"""Parameters that restrict a list to the things of all accounts."""
+
+OF_PROJECTS: Mapping[str, str] = {"listall": "false", "projectid": "-1"}
+"""Parameters that restrict a list to the things of all projects; ``listall`` would add those of accounts.
+
+Source: ``buildACLSearchParameters`` of CloudStack.
+"""
+
+OF_EACH_OWNER = (OF_ACCOUNTS, OF_PROJECTS)
+"""The two calls that read a list of owned things whole."""
+
 EXPIRES_AFTER = timedelta(minutes=10)
 """How long a signed request is good for; servers may refuse more than 15 minutes."""
 

@@ -24,6 +24,9 @@ from bulkdeploy.console.visit import (
 )
 
 PREFIX = "/console"
+ELSEWHERE: Mapping[str, str] = MappingProxyType({"/": "console/", "/client": "console/", "/client/": "../console/"})
+"""Addresses that people type to find a console, and where it is from there; CloudStack's own is at ``/client/``."""
+
 FORWARDED = "X-Forwarded-Proto"
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -55,7 +58,7 @@ def with_console(api: Wsgi) -> Wsgi:
 
     def application(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        mine = path == PREFIX or path.startswith(f"{PREFIX}/")
+        mine = path == PREFIX or path.startswith(f"{PREFIX}/") or path in ELSEWHERE
         return (console if mine else api)(environ, start_response)
 
     return application
@@ -67,6 +70,8 @@ def create_console(api: Wsgi) -> Flask:
     pages, permissions = Pages(), Permissions()
     front = _Front(api, pages, permissions)
     app.add_url_rule(PREFIX, "root", lambda: redirect("console/"), strict_slashes=True)
+    for path in ELSEWHERE:
+        app.add_url_rule(path, f"from {path}", lambda: redirect(ELSEWHERE[request.path]), strict_slashes=True)
     app.add_url_rule(f"{PREFIX}/", "home", front.home)
     app.add_url_rule(f"{PREFIX}/static/<path:name>", "static_file", _static_file)
     app.add_url_rule(f"{PREFIX}/sign-in", "sign_in", front.sign_in, methods=["GET", "POST"])

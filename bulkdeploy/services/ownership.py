@@ -53,7 +53,8 @@ def visibility(connection: Connection, caller: Caller, requested: OwnerParameter
     """Whose things a list call shows.
 
     Without owner parameters: the caller's own account's; with ``list_all``, or where things are named by
-    id, all that an admin may see. Things of projects are shown only by ``project`` or by id.
+    id, all that an admin may see. Things of projects are shown by id and by ``project``: those of one project,
+    those of every project (-1), or with ``list_all`` those of accounts as well.
 
     Raises:
         InvalidCombination: ``account`` and ``project`` together.
@@ -66,7 +67,7 @@ def visibility(connection: Connection, caller: Caller, requested: OwnerParameter
             raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
         return _of_owner(named_account(connection, caller, requested.account, requested.domain))
     if requested.project is not None:
-        return _of_projects(connection, caller, requested.project, lineage)
+        return _of_projects(connection, caller, requested, requested.project, lineage)
     projects = ProjectScope.SHOWN if requested.by_id else ProjectScope.HIDDEN
     if caller.role_type is RoleType.USER:
         return Visibility(
@@ -258,20 +259,20 @@ def _of_owner(owner: Owner) -> Visibility:
     return Visibility(owner.account_id, owner.lineage)
 
 
-def _of_projects(connection: Connection, caller: Caller, project: EntityRef, lineage: str | None) -> Visibility:
+def _of_projects(
+    connection: Connection, caller: Caller, requested: OwnerParameters, project: EntityRef, lineage: str | None
+) -> Visibility:
     if project.id != EVERY_ID:
         return _of_owner(project_owner(connection, caller, project.id))
+    projects = ProjectScope.SHOWN if requested.list_all else ProjectScope.ONLY
     if caller.role_type is RoleType.USER:
         return Visibility(
-            caller.owner.account_id,
-            caller.owner.lineage,
-            projects=ProjectScope.ONLY,
-            member=caller.owner.account_id,
+            caller.owner.account_id, caller.owner.lineage, projects=projects, member=caller.owner.account_id
         )
     return Visibility(
         lineage=lineage or _reach(caller),
         recursive=True,
-        projects=ProjectScope.ONLY,
+        projects=projects,
         member=None if lineage or caller.is_root_admin else caller.owner.account_id,
     )
 

@@ -47,6 +47,19 @@ def of_name(row_name: str, value: str, field: str = "name") -> Case:
     return Case(value, lambda row: row.get(field) == row_name)
 
 
+def categories_of_images(world: World, zone: str = "", arch: str = "", *, isos: bool = False) -> set[str]:
+    """Return the OS categories of which there is an ISO, or any image in a zone or for an architecture."""
+    types = {row["id"]: row["oscategoryid"] for row in world.rows("listOsTypes")}
+    images = world.rows("listIsos", isofilter="all", listall="true")
+    if not isos:
+        images += world.rows("listTemplates", templatefilter="all", listall="true")
+    return {
+        types[row["ostypeid"]]
+        for row in images
+        if "ostypeid" in row and zone in ("", row.get("zoneid")) and arch in ("", row["arch"])
+    }
+
+
 def services(row: Row) -> set[str]:
     """The names of the services that a network, or one of an offering, has."""
     return {service["name"] for service in row.get("service", ())}
@@ -223,6 +236,11 @@ def catalogue(world: World) -> dict[str, Cases]:
         "listOsCategories": {
             "id": equal("id", windows),
             "name": equal("name", "windows", "Windows"),
+            "isfeatured": constant("false", keeps=False),
+            "isiso": Case("true", lambda row: row["id"] in categories_of_images(world, isos=True)),
+            "isvnf": constant("true", keeps=False),
+            "zoneid": Case(zone, lambda row: row["id"] in categories_of_images(world, zone=zone)),
+            "arch": Case("aarch64", lambda row: row["id"] in categories_of_images(world, arch="aarch64")),
             "keyword": word("win", "name"),
         },
         "listNetworks": {
@@ -297,6 +315,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "id": constant(world.rows("listManagementServers")[0]["id"], keeps=True),
             "name": constant("bulkdeploy", keeps=True),
             "version": constant("4.1", keeps=False),
+            "peers": constant("true", keeps=True),
             "keyword": constant("bulk", keeps=True),
         },
         "listResourceLimits": {

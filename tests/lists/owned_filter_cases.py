@@ -187,6 +187,7 @@ def machines(world: World) -> dict[str, Cases]:
             "hostid": Case(host, lambda row: host_of(world, row["vmname"]) == host),
             "storageid": equal("storageid", pool),
             "displayvolume": constant("true", keeps=True),
+            "listsystemvms": constant("true", keeps=True),
             "tags[0].key": equal("name", "colour", "DATA"),
             "keyword": word("data", "name", "type", "state"),
         },

@@ -93,6 +93,17 @@ def test_things_of_projects_are_shown_by_project(world: World, command: str) -> 
 
 
 @pytest.mark.parametrize("command", OWNED)
+def test_listall_with_every_project_shows_accounts_and_projects(world: World, command: str) -> None:
+    """CloudStack's UI always sends both, and shows what the caller sees without a project and with each."""
+    for caller in (ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR):
+        shown = [
+            {row.get("id", row.get("key")) for row in world.rows(command, caller, **requested(command, **sent))}
+            for sent in ({"listall": "true", "projectid": "-1"}, {"listall": "true"}, {"projectid": "-1"})
+        ]
+        assert shown[0] == shown[1] | shown[2]
+
+
+@pytest.mark.parametrize("command", OWNED)
 def test_an_id_lifts_what_listall_lifts(world: World, command: str) -> None:
     """Who may see a thing finds it by id without more; to who may not it does not exist."""
     names = {parameter.name for parameter in COMMANDS[command].parameters} & {"id", "vmsnapshotid"}

@@ -26,7 +26,7 @@ from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import disk_offerings
-from bulkdeploy.store.catalog.offering_places import Wanted, read_offerings
+from bulkdeploy.store.catalog.offering_places import ANY_STATE, Wanted, read_offerings
 from bulkdeploy.store.listing import Page
 
 DISK_OFFERING = Response(
@@ -183,7 +183,11 @@ COMMANDS = (
                 roles=ROOT_ADMIN_ONLY,
             ),
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
-            string("state", "only offerings in this state; default Active", choices=("Active", "Inactive")),
+            string(
+                "state",
+                "only offerings in this state; default Active; all: in any state",
+                choices=("Active", "Inactive", ANY_STATE),
+            ),
             *PAGING,
         ),
         unsupported={"encrypt": NO_ENCRYPTION},

@@ -4,8 +4,8 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
-from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.catalog import os_categories
@@ -17,21 +17,30 @@ def list_os_categories(call: Call) -> Page:
     return os_categories.list_os_categories(call.connection, call.arguments, paging(call))
 
 
-NOT_BY_IMAGES = "categories are listed whatever images there are of them; listTemplates takes oscategoryid"
-
 COMMANDS = (
     Command(
         name="listOsCategories",
         description="Lists categories of guest OS types",
         handler=list_os_categories,
         shape=Shape.LIST,
-        response=Response("oscategory", (text("id", "the category"), text("name", "its name"))),
+        response=Response(
+            "oscategory",
+            (
+                text("id", "the category"),
+                text("name", "its name"),
+                flag("isfeatured", "true: every category is offered when VMs are deployed"),
+            ),
+        ),
         parameters=(
             uuid("id", Entity.OS_CATEGORY, "only this category"),
             string("name", "only the category of this name"),
+            boolean("isfeatured", "true: all categories; false: none, because every category is featured"),
+            boolean("isiso", "true: only categories of which there is an ISO; false: a template"),
+            boolean("isvnf", "true: only categories of network appliances; there are none"),
+            uuid("zoneid", Entity.ZONE, "only categories of which there is an image in this zone"),
+            string("arch", "only categories of which there is an image for this CPU architecture"),
             SHOW_ICON,
             *PAGING,
         ),
-        unsupported=dict.fromkeys(("arch", "isfeatured", "isiso", "isvnf", "zoneid"), NOT_BY_IMAGES),
     ),
 )

@@ -36,7 +36,7 @@ from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.catalog.templates import template_size
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import service_offerings
-from bulkdeploy.store.catalog.offering_places import Wanted, read_offerings
+from bulkdeploy.store.catalog.offering_places import ANY_STATE, Wanted, read_offerings
 from bulkdeploy.store.listing import Page
 
 SERVICE_OFFERING = Response(
@@ -236,7 +236,11 @@ COMMANDS = (
             integer("cpuspeed", "only what allows this speed of a core, MHz"),
             integer("memory", "only what allows this memory, MiB"),
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
-            string("state", "only offerings in this state; default Active", choices=("Active", "Inactive")),
+            string(
+                "state",
+                "only offerings in this state; default Active; all: in any state",
+                choices=("Active", "Inactive", ANY_STATE),
+            ),
             boolean("issystem", "whether to list offerings of system VMs; there are none", roles=ROOT_ADMIN_ONLY),
             *PAGING,
         ),

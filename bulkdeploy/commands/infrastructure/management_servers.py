@@ -4,7 +4,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import string
+from bulkdeploy.declare.parameters import boolean, string
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -40,8 +40,8 @@ COMMANDS: tuple[Command, ...] = (
             string("id", "only the one with this id"),
             string("name", "only the one of this name"),
             string("version", "only one of this version"),
+            boolean("peers", "without effect: the service's processes are not listed, so that there are no peers"),
             *PAGING,
         ),
-        unsupported={"peers": "the service's processes are not told apart"},
     ),
 )

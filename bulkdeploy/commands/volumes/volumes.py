@@ -8,7 +8,6 @@ from bulkdeploy.commands.unsupported import (
     NO_CUSTOM_IDS,
     NO_ENCRYPTION,
     NO_QUALITY_OF_SERVICE,
-    NO_SYSTEM_VMS,
     NOTHING_FROM_SNAPSHOTS,
 )
 from bulkdeploy.declare.command import Command, JobTicket
@@ -168,6 +167,12 @@ def destroy_volume(call: Call) -> JobTicket:
     return service.destroy_volume(call.connection, call.caller, call.arguments["id"])
 
 
+LIST_SYSTEM_VMS = boolean(
+    "listsystemvms",
+    "list volumes of system VMs, too; without effect: there are no system VMs",
+    roles=ROOT_ADMIN_ONLY,
+)
+
 COMMANDS = (
     Command(
         name="listVolumes",
@@ -191,6 +196,7 @@ COMMANDS = (
             uuid("hostid", Entity.HOST, "only volumes of VMs on this host", roles=ROOT_ADMIN_ONLY),
             uuid("storageid", Entity.STORAGE_POOL, "only volumes on this pool", roles=ROOT_ADMIN_ONLY),
             boolean("displayvolume", "false: only hidden volumes; there are none"),
+            LIST_SYSTEM_VMS,
             mapping("tags", "only volumes with these tags: tags[0].key, tags[0].value"),
             COUNT_ONLY,
             *OWNER,
@@ -198,7 +204,7 @@ COMMANDS = (
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
-        unsupported={"isencrypted": NO_ENCRYPTION, "listsystemvms": NO_SYSTEM_VMS},
+        unsupported={"isencrypted": NO_ENCRYPTION},
     ),
     Command(
         name="createVolume",

@@ -13,6 +13,8 @@ from uuid import UUID, uuid5
 from bulkdeploy.cloudstack.client import (
     INVALID,
     NO_RESULT,
+    OF_ACCOUNTS,
+    OF_PROJECTS,
     CallRefused,
     Client,
     NotAnswered,
@@ -278,9 +280,9 @@ class _Watch:
                 time.sleep(pause)
             with self._changed:
                 keys = list(self._wanted)
-            for project in (False, True):
+            for project, owned in ((False, OF_ACCOUNTS), (True, OF_PROJECTS)):
                 ids = [vm_id for of_project, vm_id in keys if of_project == project]
-                wanted = {"listall": "true", "details": ",".join(SEEN), **({"projectid": "-1"} if project else {})}
+                wanted = {"details": ",".join(SEEN), **owned}
                 rows |= {str(row["id"]): row for row in self._client.by_ids("listVirtualMachines", ids, wanted)}
         except (CallRefused, NotAnswered) as error:
             problem = error

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from bulkdeploy.cloudstack.client import (
     INVALID,
+    OF_EACH_OWNER,
     Access,
     CallRefused,
     Client,
@@ -325,9 +326,9 @@ class CloudStackDriver(HypervisorDriver):
             DriverError: not all of them could be read; absence would mean nothing.
         """
         rows: list[Row] = []
-        for project in ({}, {"projectid": "-1"}):
+        for owned in OF_EACH_OWNER:
             try:
-                listed = self._client.list_all(command, {"listall": "true", **restricted, **project})
+                listed = self._client.list_all(command, {**restricted, **owned})
             except (CallRefused, NotAnswered) as error:
                 raise failure("list", ANY_HOST, error) from error
             if not listed.is_whole:

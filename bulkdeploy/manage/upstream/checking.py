@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
-from bulkdeploy.cloudstack.client import INVALID, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.cloudstack.client import INVALID, OF_EACH_OWNER, CallRefused, Client, NotAnswered, Row, rows_in
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.manage.upstream.events import EVENTS
-from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN, WITHOUT_PAGES
+from bulkdeploy.manage.upstream.reading import OWNED_BY_PROJECTS, PLAIN, WITHOUT_PAGES
 from bulkdeploy.manage.upstream.sections import SOURCES, hosts_of_pool, hypervisor_of
 
 OLDEST, NEWEST = (4, 18), (4, 22)
@@ -107,11 +107,11 @@ def _version(capability: Row) -> Need:
 
 def _lists(client: Client) -> Iterator[Need]:
     wanted = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
-    wanted |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
-    wanted |= {EVENTS: ({"listall": "true"}, True)}
+    wanted |= {command: (parameters, command in OWNED_BY_PROJECTS) for command, parameters in PLAIN.items()}
+    wanted |= {EVENTS: ({}, True)}
     for command, (parameters, of_projects) in wanted.items():
         page = {} if command in WITHOUT_PAGES else {"page": "1", "pagesize": "1"}
-        for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
+        for more in OF_EACH_OWNER if of_projects else ({},):
             try:
                 answer = client.call(command, {**parameters, **more, **page})
             except CallRefused as error:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from bulkdeploy.cloudstack.client import Client, Row
+from bulkdeploy.cloudstack.client import OF_EACH_OWNER, Client, Row
 from bulkdeploy.manage.upstream.reading import Wanted
 
 EVENTS = "listEvents"
@@ -21,9 +21,6 @@ MOST_EVENTS = 10_000
 
 MOST_VMS = 400
 """VMs and volumes that are read at a time; events that name more wait for the next round."""
-
-OWNERS = ({"listall": "true"}, {"listall": "true", "projectid": "-1"})
-"""Accounts, and projects."""
 
 BEFORE_ALL = datetime.fromtimestamp(0, UTC)
 
@@ -90,7 +87,7 @@ def newest_event(client: Client) -> datetime:
     Raises:
         CallRefused, NotAnswered: see the client.
     """
-    firsts = [next(client.pages(EVENTS, owned)) for owned in OWNERS]
+    firsts = [next(client.pages(EVENTS, owned)) for owned in OF_EACH_OWNER]
     return max((_when(row) for rows, _ in firsts for row in rows), default=BEFORE_ALL)
 
 
@@ -103,7 +100,7 @@ def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
     first = since - OVERLAP
     day = (max(since, BEFORE_ALL + ANY_ZONE) - ANY_ZONE).strftime("%Y-%m-%d")
     found: dict[str, Row] = {}
-    for owned in OWNERS:
+    for owned in OF_EACH_OWNER:
         for rows, _ in client.pages(EVENTS, {**owned, "startdate": day}):
             found |= {str(row["id"]): row for row in rows if _when(row) >= first}
             if len(found) > MOST_EVENTS:

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row
-from bulkdeploy.manage.upstream.reading import OF_EACH_OWNER, VIRTUAL_MACHINES
+from bulkdeploy.cloudstack.client import OF_EACH_OWNER, CallRefused, Client, NotAnswered, Row
+from bulkdeploy.manage.upstream.reading import VIRTUAL_MACHINES
 from bulkdeploy.manage.upstream.virtual_machines import NOT_HERE, place_of
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.virtual_machines.learnt_vms import places_of
@@ -51,6 +51,6 @@ class MovedVms:
 
     def _all_pages(self) -> Iterator[list[Row]]:
         for owned in OF_EACH_OWNER:
-            parameters = {"listall": "true", "details": "min", **owned}
+            parameters = {"details": "min", **owned}
             for rows, _ in self._client.pages(VIRTUAL_MACHINES, parameters):
                 yield rows

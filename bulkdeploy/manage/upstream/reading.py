@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bulkdeploy.cloudstack.client import Client, Row, rows_in
+from bulkdeploy.cloudstack.client import OF_ACCOUNTS, OF_EACH_OWNER, OF_PROJECTS, Client, Row, rows_in
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.sections import OWNED, SOURCES
 
@@ -12,9 +12,6 @@ VIRTUAL_MACHINES, VOLUMES = "listVirtualMachines", "listVolumes"
 
 ROLE_PERMISSIONS = "listRolePermissions"
 
-OF_EACH_OWNER: tuple[Mapping[str, str], ...] = ({}, {"projectid": "-1"})
-"""What restricts a list to the things of accounts, and of projects: CloudStack never lists both at once."""
-
 PLAIN: Mapping[str, Mapping[str, str]] = {
     ROLE_PERMISSIONS: {},
     VIRTUAL_MACHINES: {**OWNED, "details": VM_DETAILS},
@@ -22,8 +19,8 @@ PLAIN: Mapping[str, Mapping[str, str]] = {
 }
 """Lists beside those of the sections, with what they are restricted to."""
 
-OF_PROJECTS = frozenset({VIRTUAL_MACHINES, VOLUMES})
-"""Of these what projects own is listed by a second call."""
+OWNED_BY_PROJECTS = frozenset({VIRTUAL_MACHINES, VOLUMES})
+"""Lists whose rows projects may own: a second call reads these rows."""
 
 WITHOUT_PAGES = frozenset({ROLE_PERMISSIONS})
 """These take neither page nor size, and answer with all there is."""
@@ -93,7 +90,7 @@ class Upstream:
             InvalidParameter: there is no such zone.
         """
         lists = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
-        lists |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
+        lists |= {command: (parameters, command in OWNED_BY_PROJECTS) for command, parameters in PLAIN.items()}
         for command, (parameters, of_projects) in lists.items():
             if self._is_wanted(command):
                 self._keep(command, self._list(command, parameters, of_projects))
@@ -113,7 +110,7 @@ class Upstream:
         volumes = {str(row["id"]): row for row in there}
         attached = {str(row["virtualmachineid"]) for row in there if row.get("virtualmachineid")}
         vms = self._by_ids(VIRTUAL_MACHINES, wanted.vms | attached)
-        for of_project, more in ((False, {}), (True, {"projectid": "-1"})):
+        for of_project, more in ((False, OF_ACCOUNTS), (True, OF_PROJECTS)):
             left = {
                 str(row["id"])
                 for row in vms

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, any_, func, or_, select
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType
-from bulkdeploy.store.catalog.offering_places import Wanted, offered_to, place_columns
+from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -78,7 +78,7 @@ FILTERS: Filters = {
     "id": by_id(disk_offerings.c.id),
     "name": same_text(disk_offerings.c.name),
     "keyword": keyword(disk_offerings.c.name, disk_offerings.c.display_text),
-    "state": same_text(disk_offerings.c.state),
+    "state": in_state(disk_offerings.c.state),
     "storagetype": same_text(disk_offerings.c.storage_type),
     "zoneid": ref_in_array(disk_offerings.c.zone_ids),
     "storageid": _suits_pool,

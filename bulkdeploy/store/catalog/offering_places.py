@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.store.filters import Condition, id_in
+from bulkdeploy.store.filters import Condition, Filter, id_in, same_text
 from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.topology import zones
@@ -51,6 +51,16 @@ class Wanted:
         places = offerings.c.zone_ids
         found += [or_(func.cardinality(places) == 0, any_(places) == zone_id) for zone_id in self.zone_ids]
         return found
+
+
+ANY_STATE = "all"
+"""The value of ``state`` that lists offerings in any state."""
+
+
+def in_state(column: ColumnElement[Any]) -> Filter:
+    """Return the filter of a ``state`` parameter: offerings in this state, or in any."""
+    of_one = same_text(column)
+    return lambda state: true() if state == ANY_STATE else of_one(state)
 
 
 def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:

@@ -1,12 +1,16 @@
 """The list query of categories of guest OS types."""
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, false, select, true
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.tables.offerings import os_categories
+from bulkdeploy.store.tables.offerings import os_categories, os_types, template_zones, templates
+
+OF_IMAGES = ("arch", "isiso", "isvnf", "zoneid")
+"""Filters that leave only the categories of which there is an image."""
 
 FILTERS: Filters = {
+    "isfeatured": lambda wanted: true() if wanted else false(),
     "id": by_id(os_categories.c.id),
     "name": same_text(os_categories.c.name),
     "keyword": keyword(os_categories.c.name),
@@ -14,6 +18,29 @@ FILTERS: Filters = {
 
 
 def list_os_categories(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of OS categories by id."""
-    query = select(os_categories.c.uuid.label("id"), os_categories.c.name).order_by(os_categories.c.id)
+    """Return one page of OS categories, ordered by id. Every category is featured."""
+    category = os_categories.c
+    query = select(category.uuid.label("id"), category.name, true().label("isfeatured")).order_by(category.id)
+    if any(name in arguments for name in OF_IMAGES):
+        query = query.where(_has_image(arguments))
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
+
+
+def _has_image(arguments: Arguments) -> Condition:
+    """Return the condition that a category has a template, or an ISO if ``isiso`` is given, for the filters."""
+    if arguments.get("isvnf"):
+        return false()
+    of_category = exists(select(1).select_from(os_types)).where(
+        os_types.c.category_id == os_categories.c.id,
+        templates.c.os_type_id == os_types.c.id,
+        templates.c.removed.is_(None),
+    )
+    if "isiso" in arguments:
+        of_category = of_category.where(templates.c.kind == ("iso" if arguments["isiso"] else "template"))
+    if "arch" in arguments:
+        of_category = of_category.where(same_text(templates.c.arch)(arguments["arch"]))
+    if "zoneid" in arguments:
+        of_category = of_category.where(
+            template_zones.c.template_id == templates.c.id, template_zones.c.zone_id == arguments["zoneid"].id
+        )
+    return of_category

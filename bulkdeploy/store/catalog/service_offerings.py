@@ -8,7 +8,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.store.catalog.offering_places import Wanted, offered_to, place_columns
+from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -119,7 +119,7 @@ def _filters() -> Filters:
         "id": by_id(offering.id),
         "name": same_text(offering.name),
         "keyword": keyword(offering.name, offering.display_text),
-        "state": same_text(offering.state),
+        "state": in_state(offering.state),
         "storagetype": same_text(offering.storage_type),
         "zoneid": ref_in_array(offering.zone_ids),
         "cpunumber": _allows("cpu_number", "min_cpu_number", "max_cpu_number"),

@@ -45,6 +45,8 @@ def test_a_service_offering_lives_and_goes(cloud: Cloud) -> None:
     )
     assert (changed["name"], changed["state"]) == ("bigger", "Inactive")
     assert not {"hosttags", "zoneid"} & changed.keys()
+    assert cloud.rows("listServiceOfferings", id=made["id"]) == []
+    assert len(cloud.rows("listServiceOfferings", id=made["id"], state="all")) == 1
     cloud.done("deleteServiceOffering", id=made["id"])
     assert cloud.rows("listServiceOfferings", id=made["id"], state="Inactive") == []
 
@@ -73,6 +75,8 @@ def test_a_disk_offering_lives_and_goes(cloud: Cloud) -> None:
         "updateDiskOffering", id=made["id"], state="Inactive", displayoffering="false", domainid=root
     )
     assert (changed["state"], changed["displayoffering"], changed["domainid"]) == ("Inactive", False, root)
+    assert cloud.rows("listDiskOfferings", id=made["id"]) == []
+    assert len(cloud.rows("listDiskOfferings", id=made["id"], state="all")) == 1
     cloud.done("deleteDiskOffering", id=made["id"])
     custom = cloud.make("createDiskOffering", name="any", displaytext="Any", customized="true")
     assert (custom["disksize"], custom["iscustomized"]) == (0, True)

@@ -193,13 +193,11 @@ def _ground(client: ApiClient, zone: Zone, *, with_groups: bool) -> dict[str, st
 
 def _seen(client: ApiClient, zone: Zone, vm_ids: list[str]) -> list[dict[str, Any]]:
     """The VMs as lists show them, with what only other lists show beside it."""
-    found: dict[str, dict[str, Any]] = {}
-    for more in ({}, {"projectid": "-1"}):
-        answer = client.call("listVirtualMachines", ids=",".join(vm_ids), userdata="true", listall="true", **more)
-        found |= {vm["id"]: vm for vm in answer.get("virtualmachine", [])}
+    every = {"listall": "true", "projectid": "-1"}
+    answer = client.call("listVirtualMachines", ids=",".join(vm_ids), userdata="true", **every)
+    found = {vm["id"]: vm for vm in answer["virtualmachine"]}
     vms = [found[vm_id] for vm_id in vm_ids]
     volumes = client.call("listVolumes", listall="true", projectid="-1").get("volume", [])
-    volumes += client.call("listVolumes", listall="true").get("volume", [])
     places = {str(row.vm): row for row in zone.rows(PLACES)}
     for vm in vms:
         mine = [volume for volume in volumes if volume["virtualmachineid"] == vm["id"]]

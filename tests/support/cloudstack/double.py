@@ -243,7 +243,7 @@ class CloudStackDouble:
     def _list(self, requested: dict[str, str]) -> dict[str, Any]:
         """Answer a list of the zone; unknown ids are refused as ParamProcessWorker refuses them."""
         command = requested["command"]
-        if requested.get("projectid") and command != "listProjects":
+        if _of_projects_only(requested) and command != "listProjects":
             return {}
         rows = self.zone.rows(command, self.release)
         known = {row.get("id") for row in rows}
@@ -269,7 +269,7 @@ class CloudStackDouble:
         return {"user": {"username": "admin", "account": "admin", "accounttype": self.account_type}}
 
     def _listEvents(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        rows = [] if requested.get("projectid") else self.events[::-1]
+        rows = [] if _of_projects_only(requested) else self.events[::-1]
         return _listed("event", rows, requested)
 
     def _note(self, kind: str, of: str, resource: str, state: str = "Completed") -> None:
@@ -304,7 +304,7 @@ class CloudStackDouble:
         ]
         chosen = [row for row in rows if requested.get("hostid") in (None, row.get("hostid"))]
         chosen = [row for row in chosen if requested.get("state") in (None, row["state"])]
-        return _listed("virtualmachine", [] if requested.get("projectid") else chosen, requested)
+        return _listed("virtualmachine", [] if _of_projects_only(requested) else chosen, requested)
 
     def _listVolumes(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         for name in ("id", "virtualmachineid"):
@@ -316,7 +316,7 @@ class CloudStackDouble:
             if all(requested.get(name) in (None, value) for name, value in names.items()):
                 vm = self.vms.get(volume.get("virtualmachineid", ""))
                 rows.append(volume | ({} if vm is None else {"vmstate": vm["state"]}))
-        return _listed("volume", [] if requested.get("projectid") else rows, requested)
+        return _listed("volume", [] if _of_projects_only(requested) else rows, requested)
 
     def _queryAsyncJobResult(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         if requested["jobid"] not in self.jobs:
@@ -782,6 +782,11 @@ def _unknown(parameter: str, value: str) -> Refusal:
         f"{parameter} value={value} due to incorrect long value format, or entity does not exist or due to "
         "incorrect parameter annotation for the field in api cmd class.",
     )
+
+
+def _of_projects_only(requested: Mapping[str, str]) -> bool:
+    """Return whether a list call asks for the things of projects only; the double has no projects."""
+    return bool(requested.get("projectid")) and requested.get("listall") != "true"
 
 
 def _listed(name: str, rows: list[dict[str, Any]], requested: Mapping[str, str]) -> dict[str, Any]:
