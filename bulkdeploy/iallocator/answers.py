@@ -93,7 +93,7 @@ def multi_allocate(work: Work, request: Members) -> Answer:
     batch = _Batch(work, request, given, [wanted_instance(one) for one in given])
     largest_first = sorted(range(len(given)), key=lambda at: -batch.instances[at].memory)
     found = batch.place(largest_first)
-    if work.placing.improves:
+    if all(work.placing.improves(batch.scope(at)) for at in range(len(given))):
         found = batch.improve(found, largest_first)
     return _bulk_answer(
         work, [found[at] for at in range(len(given))], batch.instances, partly="group_name" in request
@@ -124,8 +124,8 @@ class _Batch:
         hopeless: dict[tuple[Any, ...], Refusal] = {}
         for at in order:
             instance = self.instances[at]
-            alike = (replace(instance, name=""), self._scope(at))
-            nodes = hopeless.get(alike) or _place(self.work, self.given[at], self._scope(at))
+            alike = (replace(instance, name=""), self.scope(at))
+            nodes = hopeless.get(alike) or _place(self.work, self.given[at], self.scope(at))
             if isinstance(nodes, Refusal):  # what found no nodes once finds none later: nothing becomes free
                 hopeless[alike] = nodes = replace(nodes, instance=instance)
             else:
@@ -165,7 +165,7 @@ class _Batch:
                     continue
                 instance = self.instances[at]
                 cluster.take_away(instance, nodes)
-                better = self.work.placing.better(instance, self._scope(at), nodes, mirrored=len(nodes) > 1)
+                better = self.work.placing.better(instance, self.scope(at), nodes, mirrored=len(nodes) > 1)
                 cluster.place(instance, better)
                 found[at] = better
                 changed |= better != nodes
@@ -177,7 +177,8 @@ class _Batch:
             if not isinstance(nodes, Refusal):
                 self.work.cluster.take_away(self.instances[at], nodes)
 
-    def _scope(self, at: int) -> Scope:
+    def scope(self, at: int) -> Scope:
+        """Return where an instance may go, by the request and by its own members."""
         return _scope(self.work, {**self.request, **self.given[at]})
 
 

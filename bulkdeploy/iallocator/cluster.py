@@ -19,6 +19,7 @@ class GanetiCluster:
 
     Attributes:
         free_disk, free_spindles: what is left on each node.
+        exclusive, exclusive_groups: the nodes, and the groups of nodes, with exclusive storage.
         spindles_used, spindle_limit: of nodes that share spindles.
         secondaries: how many instances have each node as their secondary.
         peers: the memory that instances with primary p (row) and secondary s (column) use.
@@ -44,6 +45,9 @@ class GanetiCluster:
         self.free_disk = _ints([node.free_disk for node in self.nodes])
         self.free_spindles = _ints([node.free_spindles for node in self.nodes])
         self.exclusive = np.array([node.exclusive_storage for node in self.nodes], dtype=bool)
+        self.exclusive_groups = np.array(
+            [bool(self.exclusive[self.group_of == at].any()) for at in range(len(self.groups))], dtype=bool
+        )
         self.spindle_limit = self._limit("spindle_ratio", [node.spindle_count for node in self.nodes])
         self.spindles_used = np.zeros(count, dtype=np.int64)
         self.secondaries = np.zeros(count, dtype=np.int64)

@@ -76,9 +76,9 @@ class Instance:
     """An instance, placed (``nodes``: primary, then secondary) or to be placed.
 
     Attributes:
-        disk_space, spindles: what its disks take of each of its nodes, as Ganeti counts it: nothing of what lies
-            elsewhere than in their volume groups.
-        names_spindles: whether each disk says how many spindles it takes; nodes with exclusive storage need that.
+        disk_space: MiB that its disks take of each of its nodes; 0 outside of volume groups, as Ganeti counts.
+        spindles: spindles that its disks take of each of its nodes with exclusive storage, whatever the template.
+        names_spindles: whether each disk names its number of spindles, as nodes with exclusive storage require.
     """
 
     name: str
@@ -326,18 +326,17 @@ def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Insta
 
     template, disk_space = get(members, "disk_template", str, owner), amount("disk_space_total")
     spindles = sum(get(disk, "spindles", int, owner) for disk in disks if disk.get("spindles") is not None)
-    is_local = template in ON_NODES
     return Instance(
         name=name,
         memory=amount("memory"),
         vcpus=amount("vcpus"),
         spindle_use=amount("spindle_use"),
-        disk_space=disk_space if is_local else 0,
+        disk_space=disk_space if template in ON_NODES else 0,
         template=template,
         tags=frozenset(strings(members, "tags", owner)),
         disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
-        spindles=spindles if is_local else 0,
-        names_spindles=not is_local or all(disk.get("spindles") is not None for disk in disks),
+        spindles=spindles,
+        names_spindles=all(disk.get("spindles") is not None for disk in disks),
         networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
         admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",
         nodes=nodes,

@@ -5,7 +5,9 @@ so each node keeps the memory that the failure of any one other node would bring
 by what they would have to run.
 
 With the objective ``hbal`` the rules say which nodes take the instance, and Ganeti's cluster score
-(``cluster_score``) chooses among them. With ``leastused`` the planner chooses: the least used node comes first.
+(``cluster_score``) chooses among them; new instances go by ``lost_allocations`` where all nodes have exclusive
+storage. Of equal choices the last is taken, as in hail. With ``leastused`` the planner chooses: the least used node
+comes first.
 """
 
 from collections.abc import Iterator
@@ -17,9 +19,10 @@ import numpy as np
 from bulkdeploy.iallocator.cluster import GanetiCluster
 from bulkdeploy.iallocator.cluster_score import GroupScore
 from bulkdeploy.iallocator.document import Instance
+from bulkdeploy.iallocator.lost_allocations import placement_costs
 from bulkdeploy.iallocator.refusal import Refusal, explain
 from bulkdeploy.iallocator.restarting import restart_gap
-from bulkdeploy.iallocator.rules import InstanceRules, Scope
+from bulkdeploy.iallocator.rules import UNALLOCABLE, InstanceRules, Scope
 from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapshot
@@ -79,10 +82,9 @@ class Placing:
         )
         self._score = cache(lambda group: GroupScore(cluster, group))
 
-    @property
-    def improves(self) -> bool:
-        """Whether placed instances are worth another look: only a score says so."""
-        return self._checks.objective == HBAL
+    def improves(self, scope: Scope) -> bool:
+        """Return whether moving placed instances can lower the cluster score, which must be the objective."""
+        return self._checks.objective == HBAL and not self._is_dedicated(scope)
 
     def total_score(self) -> float:
         """Return the cluster scores of all groups, added up."""
@@ -93,6 +95,8 @@ class Placing:
     ) -> list[int] | Refusal:
         """A primary, and a secondary if ``mirrored``; the cluster stays as it is."""
         if self._checks.objective == HBAL:
+            if not instance.nodes and self._is_dedicated(scope):
+                return self._cheapest(instance, scope, mirrored=mirrored) or self._refusal(instance, scope)
             for choice in self._best(instance, scope, leaving, mirrored=mirrored):
                 if mirrored or not self._gap(instance, choice.nodes[0]):
                     return list(choice.nodes)
@@ -181,7 +185,7 @@ class Placing:
         nodes = scores.nodes
         alone = scores.of_primaries(instance)
         alone[~usable[nodes]] = np.inf
-        order = np.argsort(alone, kind="stable")[: np.isfinite(alone).sum()]
+        order = np.lexsort((-nodes, alone))[: np.isfinite(alone).sum()]
         if not mirrored:
             for at in order[:CHANCES].tolist():
                 yield _Choice(rank, float(alone[at]), (int(nodes[at]),))
@@ -193,11 +197,50 @@ class Placing:
             fits = secondaries[nodes] & self._has_memory(instance, nodes[part], nodes)
             fits[np.arange(len(part)), part] = False
             pairs[~fits] = np.inf
-            first, second = np.unravel_index(pairs.argmin(), pairs.shape)
-            if np.isfinite(pairs[first, second]):
-                chosen = (int(nodes[part[first]]), int(nodes[second]))
-                yield _Choice(rank, float(pairs[first, second]), chosen)
+            least = float(pairs.min())
+            if np.isfinite(least):
+                chosen = max(
+                    (int(nodes[part[first]]), int(nodes[second])) for first, second in np.argwhere(pairs == least)
+                )
+                yield _Choice(rank, least, chosen)
                 return
+
+    def _is_dedicated(self, scope: Scope) -> bool:
+        """Return whether all nodes of the allowed groups have exclusive storage."""
+        cluster = self._cluster
+        allowed = cluster.policy_rank != UNALLOCABLE
+        if scope.groups is not None:
+            allowed = np.isin(np.arange(len(cluster.groups)), list(scope.groups))
+        return bool(cluster.exclusive[allowed[cluster.group_of]].all())
+
+    def _cheapest(self, instance: Instance, scope: Scope, *, mirrored: bool) -> list[int] | None:
+        """Return the nodes on which a new instance costs the fewest allocations, or None if no node takes it."""
+        cluster = self._cluster
+        snapshot = cluster.snapshot(with_reserve=self._checks.soft)
+        usable = self._usable(instance, scope, frozenset(), snapshot, self._primary)
+        secondaries = self._secondaries(instance, scope, frozenset()) if mirrored else usable
+        best: tuple[tuple[int, ...], list[int]] | None = None
+        for group in np.unique(cluster.group_of[usable]).tolist():
+            primaries = np.flatnonzero(usable & (cluster.group_of == group))
+            pairs = primaries[:, np.newaxis]
+            if mirrored:
+                others = np.flatnonzero(secondaries & (cluster.group_of == group))
+                fits = self._has_memory(instance, primaries, others) & (pairs != others)
+                first, second = np.nonzero(fits)
+                pairs = np.column_stack((primaries[first], others[second]))
+            for cost, nodes in zip(
+                placement_costs(cluster, instance, group, pairs).tolist(), pairs.tolist(), strict=True
+            ):
+                ranked = (int(cluster.policy_rank[group]), *cost)
+                if best is None or ranked <= best[0]:
+                    best = ranked, nodes
+        return best[1] if best else None
+
+    def _refusal(self, instance: Instance, scope: Scope) -> Refusal:
+        snapshot = self._cluster.snapshot(with_reserve=self._checks.soft)
+        self._rules.instance, self._rules.scope = instance, scope
+        request = self._request(instance, frozenset())
+        return Refusal(instance, explain(self._cluster, instance, snapshot, request, self._primary))
 
     def _has_memory(self, instance: Instance, primaries: Ints, secondaries: Ints) -> Flags:
         """Whether each secondary could run what each primary runs, and the instance (a soft rule)."""

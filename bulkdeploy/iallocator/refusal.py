@@ -52,7 +52,7 @@ def explain(
             parts.append(f"{detail}, {len(nodes) - 1} others lack as much or more" if len(nodes) > 1 else detail)
         elif reason == "policy":
             groups = dict.fromkeys(cluster.group_of[nodes].tolist())
-            parts += [str(breach(cluster.groups[group], instance)) for group in groups]
+            parts += [str(breach(cluster, group, instance)) for group in groups]
         else:
             shown = ", ".join(cluster.names[node] for node in nodes[:3])
             more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""

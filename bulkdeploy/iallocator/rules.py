@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bulkdeploy.iallocator.cluster import GanetiCluster
-from bulkdeploy.iallocator.document import Group, Instance
+from bulkdeploy.iallocator.document import Instance
 from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapshot
 from bulkdeploy.placement.rule import Rule
 from bulkdeploy.placement.rules import avoided, cpu, host_not_enabled, host_not_up, memory, out_of_scope
@@ -99,7 +99,10 @@ class InstanceRules:
         return outside
 
     def _policy(self) -> Flags:
-        return np.array([breach(group, self.instance) is not None for group in self._cluster.groups], dtype=bool)
+        return np.array(
+            [breach(self._cluster, group, self.instance) is not None for group in range(len(self._cluster.groups))],
+            dtype=bool,
+        )
 
     def _networks(self) -> Flags | None:
         if not self.instance.networks:
@@ -148,13 +151,17 @@ TEXTS = {
     "memory": "memory",
     "spindle_ratio": "spindle use",
     "disk": "disk space",
-    "spindles": "spindles",
+    "spindles": "has exclusive storage, and a disk of the instance names no spindles",
 }
 """What each reason means, said of a node; of amounts, what of."""
 
 
-def breach(group: Group, instance: Instance) -> str | None:
-    """What an instance has against a group's policy; None: nothing."""
+def breach(cluster: GanetiCluster, position: int, instance: Instance) -> str | None:
+    """Return which rule of a group's policy an instance breaks, or None if it breaks none.
+
+    In a group with exclusive storage the bounds of ``spindle-use`` are for the spindles of the instance's disks.
+    """
+    group = cluster.groups[position]
     if instance.template not in group.policy.templates:
         return f"disk template {instance.template} is not allowed in group {group.name}"
     amounts = {
@@ -162,7 +169,7 @@ def breach(group: Group, instance: Instance) -> str | None:
         "cpu-count": (instance.vcpus,),
         "disk-size": instance.disk_sizes if instance.template != "diskless" else (),
         "disk-count": (len(instance.disk_sizes),),
-        "spindle-use": (instance.spindle_use,),
+        "spindle-use": _spindle_use(instance, is_exclusive=bool(cluster.exclusive_groups[position])),
     }
     found = None
     for least, most in group.policy.bounds:
@@ -181,8 +188,16 @@ def breach(group: Group, instance: Instance) -> str | None:
     return found
 
 
+def _spindle_use(instance: Instance, *, is_exclusive: bool) -> tuple[int, ...]:
+    if not is_exclusive:
+        return (instance.spindle_use,)
+    return (instance.spindles,) if instance.names_spindles else ()
+
+
 def lacking(cluster: GanetiCluster, reason: str, instance: Instance, free_memory: Ints) -> tuple[Ints, str] | None:
-    """How much each node lacks by a reason, and the unit; None: it is no amount."""
+    """Return how much each node lacks by a reason, with the unit, or None if the reason is not an amount."""
+    if reason == "spindles" and not instance.names_spindles:
+        return None
     amounts: dict[str, tuple[Ints, str]] = {
         "memory": (instance.memory + 1 - free_memory, "MiB of memory"),
         "disk": (instance.disk_space + 1 - cluster.free_disk, "MiB of disk space"),

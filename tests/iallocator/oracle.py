@@ -41,7 +41,9 @@ def _of_one(document: Document, instance: Mapping[str, Any], nodes: Sequence[str
         wrong.append("group_name")
     if not set(nodes) <= set(instance.get("restrict-to-nodes", nodes)):
         wrong.append("restrict-to-nodes")
-    if not any(_within(pair, instance) for pair in group["ipolicy"]["minmax"]):
+    peers = [node for node in document["nodes"].values() if node["group"] == members[0]["group"]]
+    exclusive = any(node["ndparams"]["exclusive_storage"] for node in peers)
+    if not any(_within(pair, instance, exclusive=exclusive) for pair in group["ipolicy"]["minmax"]):
         wrong.append("minmax")
     if instance["disk_template"] not in group["ipolicy"]["disk-templates"]:
         wrong.append("disk template")
@@ -50,12 +52,13 @@ def _of_one(document: Document, instance: Mapping[str, Any], nodes: Sequence[str
     return wrong
 
 
-def _within(pair: Mapping[str, Mapping[str, int]], instance: Mapping[str, Any]) -> bool:
+def _within(pair: Mapping[str, Mapping[str, int]], instance: Mapping[str, Any], *, exclusive: bool) -> bool:
+    spindles = sum(disk.get("spindles") or 0 for disk in instance["disks"])
     amounts = [
         ("memory-size", instance["memory"]),
         ("cpu-count", instance["vcpus"]),
         ("disk-count", len(instance["disks"])),
-        ("spindle-use", instance["spindle_use"]),
+        ("spindle-use", spindles if exclusive else instance["spindle_use"]),
         *(("disk-size", disk["size"]) for disk in instance["disks"] if instance["disk_template"] != "diskless"),
     ]
     return all(pair["min"][name] <= amount <= pair["max"][name] for name, amount in amounts)
@@ -77,6 +80,7 @@ def _of_node(
     here = [*new, *(instance for instance, nodes in old if nodes[0] == name)]
     local = [placement for placement in placements if placement[0]["disk_template"] in ("plain", "drbd")]
     stored = [instance for instance, nodes in local if name in nodes]
+    placed = [instance for instance, nodes in placements if name in nodes]
     down = sum(one["memory"] for one, nodes in old if nodes[0] == name and one.get("admin_state") == "down")
     kept: defaultdict[str, int] = defaultdict(int)
     for instance, nodes in [*old, *placements]:
@@ -84,7 +88,7 @@ def _of_node(
             kept[nodes[0]] += instance["memory"]
     memory = node["free_memory"] - down - sum(one["memory"] for one in new) - max(kept.values(), default=0)
     disk = sum(one["disk_space_total"] for one in stored)
-    spindles = sum(disk.get("spindles") or 0 for one in stored for disk in one["disks"])
+    spindles = sum(disk.get("spindles") or 0 for one in placed for disk in one["disks"])
     vcpus = node["reserved_cpus"] + sum(one["vcpus"] for one in here)
     exclusive = node["ndparams"]["exclusive_storage"]
     shared = policy["spindle-ratio"] * node["ndparams"]["spindle_count"]

@@ -95,6 +95,27 @@ def test_exclusive_storage_hands_out_whole_spindles() -> None:
     assert (answer["success"], "spindles" in answer["info"]) == (False, True)
 
 
+def test_a_new_instance_costs_the_fewest_possible_allocations_where_all_storage_is_exclusive() -> None:
+    """The fuller of two nodes takes the instance, although the cluster score and N+1 speak for the empty one.
+
+    The policy's bound of spindles is for the disks, not for the instance's ``spindle_use``.
+    """
+    document = _cluster([[], []], [])
+    for node in document["nodes"].values():
+        node["ndparams"]["exclusive_storage"] = True
+        node |= {"total_spindles": 4, "free_spindles": 4}
+    for group in document["nodegroups"].values():
+        (pair,) = group["ipolicy"]["minmax"]
+        pair["min"] |= {"memory-size": 4096, "spindle-use": 2}
+        pair["max"]["spindle-use"] = 2
+    used = documents.instance(documents.FLAVOURS[2], "plain") | {"memory": documents.NODE_MEMORY - 6000}
+    documents.placed(document, "used", used, ["node0001"])
+    new = {"disks": [{"size": 20480, "spindles": 2}], "memory": 4096, "spindle_use": 9}
+    assert _allocate(document, "plain", **new)["result"] == ["node0001"]
+    answer = _allocate(document, "plain", **(new | {"disks": [{"size": 20480, "spindles": 3}]}))
+    assert (answer["success"], "spindle-use must be from 2 to 2" in answer["info"]) == (False, True)
+
+
 def test_the_number_of_nics_is_not_the_allocators_to_check() -> None:
     """As hail has it: a policy that asks for a nic does not keep an instance without one from any node."""
     document = _cluster([[], []], [])
