@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.hosts import HostAddress
+from tests.support.runs.waiting import say, wait_for
 
 CLUSTER = os.environ.get("GANETI_CLUSTER")
 """Its directory."""
@@ -43,6 +45,47 @@ def mirrored_cluster() -> Iterator[None]:
     yield
     modify(f"--ipolicy-disk-templates={both}")
     modify(f"--enabled-disk-templates={both}", "--vg-name=", "--drbd-usermode-helper=")
+
+
+def kill_daemons(node: str, *daemons: str) -> None:
+    """Kill daemons of a node at once."""
+    for daemon in daemons:
+        file = pid_file(node, daemon)
+        os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+        file.unlink()  # where it is of another user, nothing is started beside it
+
+
+def start_daemons(node: str, *daemons: str) -> None:
+    """Start those of a node's daemons that do not run, and wait until the master answers."""
+    for daemon in daemons:
+        if not pid_file(node, daemon).exists():
+            assert run(node, "/usr/lib/ganeti/daemon-util", "start", daemon) == 0
+    wait_for(
+        lambda: run("node1", "gnt-instance", "list") == 0, "the master answers", pause_s=2, patience_s=PATIENCE_S
+    )
+
+
+def pid_file(node: str, daemon: str) -> Path:
+    """Return the file with the process id of a node's daemon, which is there while the daemon runs."""
+    return Path(f"{CLUSTER}/{node}/var/run/ganeti/{daemon}.pid")
+
+
+def run(node: str, *command: str) -> int:
+    """Run a program on a node, show what it complains of, and return its exit code."""
+    done = subprocess.run([f"{CLUSTER}/{node}/cmd", *command], capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode != 0:
+        say(f"{node}: {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[:300]}")
+    return done.returncode
+
+
+def guest_files(node: str) -> dict[str, Path]:
+    """Return the file that the hypervisor of a node has of each guest, by the instance's name."""
+    return {path.name: path for path in Path(f"{CLUSTER}/{node}/var/run/ganeti/fake-hypervisor").iterdir()}
+
+
+def set_offline(node: str, *, offline: bool) -> None:
+    """Tell Ganeti that a node is off, or on again, as its operators do."""
+    gnt("gnt-node", "modify", "--force", f"--offline={'yes' if offline else 'no'}", node)
 
 
 def address(node: int) -> HostAddress:

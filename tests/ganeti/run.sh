@@ -10,7 +10,8 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
     exit 0
 fi
 packages=(ganeti ganeti-haskell-3.0 ganeti-htools-3.0 ganeti-os-noop socat iproute2)
-if ! dpkg --status "${packages[@]}" > /dev/null 2>&1; then
+installed=$(dpkg-query --show --showformat '${db:Status-Status}\n' "${packages[@]}" 2>/dev/null | grep --count '^installed$' || true)
+if [ "$installed" != ${#packages[@]} ]; then
     apt-get install --yes --no-install-recommends "${packages[@]}" || { echo "skipped: no packages of Ganeti"; exit 0; }
 fi
 directory=$(mktemp --directory)

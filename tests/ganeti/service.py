@@ -1,6 +1,8 @@
 """The whole service with the virtual cluster as its zone, and VMs deployed there with one call."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +53,29 @@ class GanetiCloud:
         """The VMs in a state."""
         body = self.client.call("listVirtualMachines", state=state, listall="true", pagesize=500, page=1)
         return list(body.get("virtualmachine", ()))
+
+    def result(self, job: str) -> dict[str, Any]:
+        """Wait for the end of a job, which succeeds, and return its result."""
+        ended: dict[str, Any] = {}
+
+        def has_ended() -> bool:
+            ended.update(self.client.call("queryAsyncJobResult", jobid=job))
+            return bool(ended["jobstatus"])
+
+        wait_for(has_ended, f"job {job} ends", pause_s=0.5, patience_s=PATIENCE_OF_MANY_S)
+        assert ended["jobstatus"] == 1, ended
+        return dict(ended["jobresult"])
+
+    def kill_programs(self, *modules: str) -> None:
+        """Kill those of the service's programs that run these modules; the service starts them again."""
+        service = json.loads((self.service.data_dir / "running.json").read_text())["pid"]
+        children = Path(f"/proc/{service}/task/{service}/children").read_text().split()
+        lines = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in children}
+        for module in modules:
+            pids = [pid for pid, words in lines.items() if module in words]
+            assert pids, f"no {module} among {lines}"
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
 
     def destroy_all(self) -> None:
         """Remove every VM, and wait for it."""

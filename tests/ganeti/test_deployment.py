@@ -4,7 +4,6 @@ GANETI_VMS=50 for as many; a VM takes Ganeti seconds of CPU.
 """
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ganeti.live import CLUSTER, PATIENCE_S, gnt, needs_cluster
+from tests.ganeti.live import gnt, kill_daemons, needs_cluster, start_daemons
 from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
 from tests.support.runs.waiting import say, wait_for
 
@@ -47,23 +46,8 @@ def bulkmonkey(cloud: GanetiCloud, folder: Path, *words: str) -> "subprocess.Pop
 
 def restart(node: str, *daemons: str) -> None:
     """Kill daemons of a node at once, and start them again, until the master answers."""
-    for daemon in daemons:
-        file = Path(f"{CLUSTER}/{node}/var/run/ganeti/{daemon}.pid")
-        os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
-        file.unlink()  # where it is of another user, nothing is started beside it
-    for daemon in daemons:
-        assert run(node, "/usr/lib/ganeti/daemon-util", "start", daemon) == 0
-    wait_for(
-        lambda: run("node1", "gnt-instance", "list") == 0, "the master answers", pause_s=2, patience_s=PATIENCE_S
-    )
-
-
-def run(node: str, *command: str) -> int:
-    """How a program ended on a node; what it complained of is shown."""
-    done = subprocess.run([f"{CLUSTER}/{node}/cmd", *command], capture_output=True, text=True, timeout=PATIENCE_S)
-    if done.returncode != 0:
-        say(f"{node}: {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[:300]}")
-    return done.returncode
+    kill_daemons(node, *daemons)
+    start_daemons(node, *daemons)
 
 
 def test_daemons_may_die_during_a_bulk_call(cloud: GanetiCloud, tmp_path: Path) -> None:

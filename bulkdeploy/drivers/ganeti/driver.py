@@ -6,7 +6,7 @@ Fences are compared before an instance is asked for, and once it runs: a worker 
 what it made. Instances that start together are made by one request. Instances without our tag are never touched.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import BoundedSemaphore
@@ -58,6 +58,10 @@ log = structlog.get_logger(__name__)
 
 SUFFIX = ".bulkdeploy"
 TAG = "bulkdeploy:"
+LEFT = f"{TAG}left:"
+RUNS_NOWHERE = "does not seem to be running at all"
+"""Part of Ganeti's error where it was to clean up after a migration of an instance that runs on no node."""
+
 MOST_STEPS = 6
 """From primary and secondary anywhere to a given primary: three, and as many by others meanwhile."""
 
@@ -81,6 +85,8 @@ class _Instance:
     volumes: dict[UUID, tuple[UUID, int]]
     disk_names: tuple[str | None, ...]
     disk_sizes: tuple[int, ...]
+    left_nodes: frozenset[str]
+    """Nodes that the instance left while they were silent: a copy may still run there."""
 
 
 class GanetiDriver(BatchDriver):
@@ -274,7 +280,7 @@ class GanetiDriver(BatchDriver):
     def _stop(self, call: "_Call", *, forced: bool, timeout_s: float) -> None:
         """The instance stays, and is on no host as far as others are told."""
         call.fenced_here("stop")
-        found = call.look("stop")
+        found = call.look_at_state("stop")
         if found is not None and (found.runs or found.wanted):
             patience = 0 if forced else int(min(timeout_s / 2, 120))
             call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": patience})
@@ -283,7 +289,7 @@ class GanetiDriver(BatchDriver):
     def _remove(self, call: "_Call", volume_uuids: Sequence[UUID]) -> None:
         """Volumes that are not named stay, with the instance, which does not run."""
         call.fenced_here("delete")
-        found = call.look("delete")
+        found = call.look_at_state("delete")
         if found is not None:
             if set(found.volumes) <= set(volume_uuids):
                 call.run("delete", "DELETE", "instances", call.name, shutdown_timeout="0")
@@ -295,7 +301,7 @@ class GanetiDriver(BatchDriver):
         """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         where = call.fenced_here("look")
-        found = call.look("look")
+        found = call.look_at_state("look")
         if found is None or not (found.runs or found.wanted):
             call.let_go(where)
             return None
@@ -307,9 +313,19 @@ class GanetiDriver(BatchDriver):
         """See HypervisorDriver. An instance has one primary node: only where that is the host does it end."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.raise_fence_elsewhere("stop")
-        found = call.look("stop")
+        found = call.look_at_state("stop")
         if found is not None and found.node == node_of(host) and (found.runs or found.wanted):
             call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
+
+    def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
+        """See HypervisorDriver: Ganeti lists a guest on its primary node only, and finds other copies by a job."""
+        node = node_of(host)
+        for one in [one for one in self._instances(timeout_s) if one.uuid not in kept]:
+            if one.node == node:
+                fence = self._records.fences.highest(one.uuid)
+                self.ensure_copy_gone(host, one.uuid, fence=fence, timeout_s=timeout_s)
+            elif node in one.left_nodes:
+                _Call(self, host, one.uuid, 0, timeout_s).end_copy()
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: it goes with the instance that it was left with."""
@@ -329,7 +345,7 @@ class GanetiDriver(BatchDriver):
         where = call.raise_fence("migrate")
         if where.host_uuids - {source.uuid, destination.uuid}:
             raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
-        found = call.look("migrate")
+        found = call.look_at_state("migrate")
         if found is None or not found.runs:
             raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
         if found.secondary is not None:
@@ -343,7 +359,7 @@ class GanetiDriver(BatchDriver):
             try:
                 call.run("migrate", "PUT", "instances", call.name, "migrate", body=body)
             except DriverError:
-                found = call.look("migrate")  # another call may have moved it
+                found = call.look_at_state("migrate")  # another call may have moved it
                 if found is None or not found.runs or found.node != node_of(destination):
                     raise
         fences.move(guest.uuid, destination.uuid, None, fence)
@@ -354,7 +370,7 @@ class GanetiDriver(BatchDriver):
         """See HypervisorDriver: disks of Ganeti grow, and never shrink."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.fenced_here("resize")
-        found = call.look("resize")
+        found = call.look_at_state("resize")
         if host is not None and (found is None or not found.runs or found.node != node_of(host)):
             raise call.error("resize", f"guest {guest_uuid} does not run there")
         if found is None or volume.uuid not in found.volumes:
@@ -387,7 +403,7 @@ class GanetiDriver(BatchDriver):
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
         """See HypervisorDriver: of instances on a node that does not answer Ganeti knows no state."""
         silent = {one.uuid: one for one in self._silent_instances(unseen)}
-        unseen.update((uuid, f"node {one.node} does not tell its state") for uuid, one in silent.items())
+        unseen.update((uuid, _silence_of(one)) for uuid, one in silent.items())
         yield from (guest for guest in super().list_seen_guests(unseen) if guest.uuid not in silent)
 
     def _silent_instances(self, unseen: dict[UUID, str]) -> list[_Instance]:
@@ -496,6 +512,17 @@ class _Call(FencedCall):
             found = self._get(step)
         return found
 
+    def look_at_state(self, step: str) -> _Instance | None:
+        """Return the instance as ``look`` does, with a state that is known.
+
+        Raises:
+            DriverError: the instance's node does not answer Ganeti, so the instance may run or not.
+        """
+        found = self.look(step)
+        if found is not None and not found.is_seen:
+            raise self.error(step, _silence_of(found), transient=True)
+        return found
+
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
         """A job, of which Ganeti keeps who wanted it."""
         with self._driver._slots:
@@ -572,8 +599,37 @@ class _Call(FencedCall):
         if found.secondary is not None:
             self.bring_mirrored("boot")
             return
-        body = {"target_node": node_of(self.host), "ignore_consistency": False}
-        self.run("boot", "PUT", "instances", self.name, "failover", body=body)
+        self._fail_over("boot", found, target_node=node_of(self.host))
+
+    def end_copy(self) -> None:
+        """End the copy of an instance on the call's node, which it left while that node was silent.
+
+        Ganeti ends the copy as it ends the remains of a migration. An instance that does not run on its primary
+        node, and runs on the call's, becomes the call's node's by that, and is shut down there.
+
+        Raises:
+            DriverError: the copy may still run.
+        """
+        assert self.host is not None  # noqa: S101 - a copy is on a host
+        node = node_of(self.host)
+        found = self.look_at_state("stop")
+        if found is None or node not in found.left_nodes:
+            return
+        if found.wanted and not found.runs:
+            why = f"instance {self.name} is to run on node {found.node}, and does not run there yet"
+            raise self.error("stop", why, transient=True)
+        body: dict[str, object] = {"cleanup": True, "allow_failover": False}
+        if found.secondary is None:
+            body["target_node"] = node
+        try:
+            self.run("stop", "PUT", "instances", self.name, "migrate", body=body)
+        except DriverError as error:
+            if RUNS_NOWHERE not in error.reason:
+                raise
+        found = self.look_at_state("stop")
+        if found is not None and found.node == node and found.runs:
+            self.run("stop", "PUT", "instances", self.name, "shutdown", body={"timeout": 0})
+        self.run("stop", "DELETE", "instances", self.name, "tags", tag=_left_tag(node))
 
     def bring_mirrored(self, step: str) -> _Instance:
         """Let an instance with a secondary be on the call's node, which becomes its secondary first if need be.
@@ -640,7 +696,20 @@ class _Call(FencedCall):
             body = {"allow_failover": False, "cleanup": False}
             self.run(step, "PUT", "instances", self.name, "migrate", body=body)
         else:
-            self.run(step, "PUT", "instances", self.name, "failover", body={"ignore_consistency": False})
+            self._fail_over(step, found)
+
+    def _fail_over(self, step: str, found: _Instance, **target: str) -> None:
+        """Start an instance on another node; of a silent one Ganeti must have been told that it is off.
+
+        A tag keeps the name of a silent node, where a copy may run on, until ``end_copy`` has looked there.
+        """
+        if not found.is_seen:
+            if not self._is_offline(step, found.node):
+                remedy = f"once it is off, gnt-node modify --offline=yes {found.node} frees its instances"
+                raise self.error(step, f"{_silence_of(found)}; {remedy}", transient=True)
+            self.run(step, "PUT", "instances", self.name, "tags", tag=_left_tag(found.node))
+        body = {"ignore_consistency": False, **target}
+        self.run(step, "PUT", "instances", self.name, "failover", body=body)
 
     def _is_offline(self, step: str, node: str) -> bool:
         try:
@@ -786,6 +855,14 @@ def _replacing(node: str) -> dict[str, Any]:
     return {"mode": "replace_new_secondary", "remote_node": node}
 
 
+def _silence_of(one: _Instance) -> str:
+    return f"node {one.node} does not tell Ganeti whether instance {one.uuid}{SUFFIX} runs"
+
+
+def _left_tag(node: str) -> str:
+    return f"{LEFT}{node}"
+
+
 def _tag_of(volume: VolumeSpec) -> str:
     return _volume_tag(volume.uuid, volume.pool_uuid, volume.size_bytes)
 
@@ -825,6 +902,7 @@ def _read(row: dict[str, Any]) -> _Instance:
         volumes=volumes,
         disk_names=tuple(row["disk.names"]),
         disk_sizes=tuple(row["disk.sizes"]),
+        left_nodes=frozenset(tag.removeprefix(LEFT) for tag in row["tags"] if tag.startswith(LEFT)),
     )
 
 
