@@ -1,7 +1,8 @@
 """An extension whose guests are files on a shelf, and which fails as it is told to: in the file ``faults`` there.
 
 A line ACTION FAULT is used once. Faults: refuse, garbage, half, hang, flood, lost (done, then killed), early
-(killed before), idle (nothing is done, and success is said).
+(killed before), idle (nothing is done, and success is said). Every action about a node that the file ``silent``
+names fails.
 """
 
 import json
@@ -45,6 +46,9 @@ def end(answer: dict[str, object]) -> None:
     sys.exit()
 
 
+silent = shelf / "silent"
+if silent.exists() and node in silent.read_text().split():
+    fail(f"node {node} does not answer")
 fault = fault_of(action)
 token = payload["externaldetails"]["extension"].get("token", "")
 if fault == "refuse":

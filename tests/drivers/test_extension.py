@@ -20,6 +20,8 @@ from bulkdeploy.drivers.contract import (
     HostContract,
     LeftoversContract,
     Machines,
+    Outage,
+    OutageContract,
     Rig,
     Subjects,
     VncConsoleContract,
@@ -105,9 +107,25 @@ def shelved(shelf: Path) -> dict[str, str]:
 
 
 class TestExtension(
-    DriverContract, FencingContract, HostContract, VncConsoleContract, DeclaredOffContract, LeftoversContract
+    DriverContract,
+    FencingContract,
+    HostContract,
+    VncConsoleContract,
+    DeclaredOffContract,
+    OutageContract,
+    LeftoversContract,
 ):
     """Guests with a root disk on two hosts of one shelf."""
+
+    @pytest.fixture
+    def outage(self, tmp_path: Path) -> Outage:
+        """The executable fails for every action about a silent node."""
+        silent = tmp_path / "silent"
+
+        def cut_off(host: HostAddress) -> None:
+            silent.write_text(str(host.url).partition("node=")[2])
+
+        return Outage(cut_off, lambda _: silent.unlink())
 
     @pytest.fixture
     def traces(self, tmp_path: Path) -> Callable[[], set[str]]:
