@@ -5,7 +5,8 @@ python=$(realpath --no-symlinks "$1"); shift
 skip() { echo "skipped: $1"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "a cluster of Incus needs root"
 packages=(incus-base incus-client dnsmasq-base busybox-static openssl iproute2)
-if ! dpkg --status "${packages[@]}" > /dev/null 2>&1; then
+installed=$(dpkg-query --show --showformat '${db:Status-Status}\n' "${packages[@]}" 2>/dev/null | grep --count '^installed$' || true)
+if [ "$installed" != ${#packages[@]} ]; then
     command -v apt-get > /dev/null || skip "install Incus 6.0, dnsmasq and a static busybox"
     release=()
     if [ -z "$(apt-cache search --names-only '^incus-base$')" ] && grep --quiet bookworm /etc/os-release; then

@@ -101,7 +101,7 @@ def test_the_check_passes_and_leaves_nothing(tmp_path: Path, program: Path, imag
     command = [sys.executable, *BULKDEPLOY, "--config", str(settings), "check", "extension", str(program)]
     command += ["--host", HOST.format("a")]
     passed = subprocess.run(command, capture_output=True, text=True)
-    assert (passed.returncode, passed.stdout.count("ok  "), list((tmp_path / "guests").iterdir())) == (0, 10, [])
+    assert (passed.returncode, passed.stdout.count("ok  "), list((tmp_path / "guests").iterdir())) == (0, 11, [])
     (tmp_path / "fail-stop").touch()
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1
