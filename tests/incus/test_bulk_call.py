@@ -1,14 +1,18 @@
 """One call, a hundred containers on two members, as operators and users see them; it says what they cost."""
 
 import os
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
 
+from tests.incus.chaos import IncusTrial
 from tests.incus.cluster import IncusHosts, why_not
 from tests.incus.rates import said_what_it_costs
+from tests.support.hypervisors import real_trial
 from tests.support.hypervisors.real_cloud import RealCloud, real_cloud
 from tests.support.processes.programs import bulkdeploy
 from tests.support.runs.waiting import say
@@ -18,6 +22,8 @@ if (reason := why_not()) is not None:
 
 GUESTS = int(os.environ.get("GUESTS") or 100)
 PATIENCE_S = 600.0
+SEED = 28
+FEWEST_ACCIDENTS = 5
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +96,26 @@ def test_one_call_makes_a_hundred_containers(
     assert len({vm["hostname"] for vm in vms}) == len(cloud.hosts.hosts)
     assert_intact(cloud)
     destroy_all(cloud, capsys)
+
+
+def test_a_hundred_containers_while_members_die(
+    cloud: RealCloud[IncusHosts], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons, workers and the power of members fail meanwhile; in the end rows, members and containers agree."""
+    monkeypatch.setattr(real_trial, "REST_S", PATIENCE_S)
+    trial = IncusTrial(cloud, SEED, time.monotonic() + PATIENCE_S)
+    with capsys.disabled():
+        cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
+        breaking = threading.Thread(target=trial.break_things, daemon=True)
+        breaking.start()
+        assert cloud.wait_until(lambda: has_ended(cloud), PATIENCE_S)
+        trial.ends = time.monotonic()
+        assert cloud.wait_until(lambda: not breaking.is_alive(), PATIENCE_S)
+        assert cloud.wait_until(lambda: not trial._differences(), PATIENCE_S), trial._differences()
+        states = Counter(vm["state"] for vm in cloud.vms())
+        say(f"accidents: {dict(trial.done)}; VMs: {dict(states)}")
+        assert states.keys() <= {"Running", "Stopped", "Error"}
+        assert states["Running"] > 0
+        assert trial.done.total() >= FEWEST_ACCIDENTS
+        trial.come_to_rest()
+    assert trial.breaches == []
