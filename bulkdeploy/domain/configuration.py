@@ -1,7 +1,7 @@
 """CloudStack's global settings: those that bulkdeploy honours, with defaults and meanings (one file: a list).
 
 Operators change them at run time through ``updateConfiguration``; ``store.configuration.configuration`` reads
-them. A setting that nothing reads does not belong here.
+them. A setting that nothing reads does not belong here: ``store.configuration.cloudstack_settings`` has all others.
 """
 
 import re
@@ -11,6 +11,8 @@ from enum import StrEnum
 from bulkdeploy.domain.source_networks import are_networks
 
 LONGEST_VALUE = 4096
+SECRETS = "Secure"
+"""The category of CloudStack's settings that hold secrets."""
 WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 NAME_PART = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,25}", re.ASCII)
 """What a host name may begin with so that ``-<uuid>`` still fits behind it in 63 characters."""
@@ -61,9 +63,17 @@ class Setting:
     names_vms: bool = False
     lists_cidrs: bool = False
     lists_allocators: bool = False
+    other_scopes: tuple[Scope, ...] = ()
+    has_effect: bool = True
+
+    def can_be_set_for(self, scope: Scope) -> bool:
+        """Return whether the setting can have a value of its own in a scope."""
+        return scope in (Scope.GLOBAL, self.scope, *self.other_scopes)
 
     def broken_rule(self, value: str) -> str | None:
         """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
+        if not self.has_effect and self.category == SECRETS:
+            return "has no effect here and holds a secret, so that it is not stored"
         if self.choices:
             return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
         if self.type is ValueType.BOOLEAN:

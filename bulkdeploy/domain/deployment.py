@@ -290,6 +290,17 @@ class NetworkFacts:
     has_user_data: bool
     network_domain: str | None
 
+    def is_usable_by(self, owner: Owner) -> bool:
+        """Return whether the owner's VMs may be in the network.
+
+        Account networks serve their account. Domain networks serve their domain and, if so made, those below.
+        """
+        if self.acl_type == "Account":
+            return self.account_id == owner.account_id
+        if self.subdomain_access:
+            return owner.lineage.startswith(self.domain_lineage)
+        return owner.lineage == self.domain_lineage
+
 
 @dataclass(frozen=True, slots=True)
 class AffinityFacts:

@@ -14,11 +14,12 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from bulkdeploy.domain.configuration import SETTINGS, Setting
+from bulkdeploy.domain.configuration import Setting
 from bulkdeploy.placement import rules, strategies
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
 from bulkdeploy.placement.strategy import Strategy
+from bulkdeploy.store.configuration.cloudstack_settings import all_settings
 
 ENTRY_POINT_GROUP = "bulkdeploy.strategies"
 
@@ -48,7 +49,7 @@ def planners() -> tuple[str, ...]:
 def settings_by_name() -> Mapping[str, Setting]:
     """All settings by name, those that choose something of placement with what there is to choose."""
     choices = {"vm.deployment.planner": planners(), "vm.allocation.algorithm": tuple(HOST_ALGORITHMS)}
-    return {one.name: replace(one, choices=choices.get(one.name, one.choices)) for one in SETTINGS}
+    return {one.name: replace(one, choices=choices.get(one.name, one.choices)) for one in all_settings().values()}
 
 
 def _modules(package: ModuleType) -> Iterator[Any]:

@@ -35,6 +35,12 @@ class Lock(Enum):
     ZONE_RULES = 4206
     """What a zone lets VMs use, by the zone's id: shared by planning, alone by changing it."""
 
+    DOMAIN_LIMITS = 4203
+    """Counting what a domain has where no count is kept, by its id."""
+
+    ACCOUNT_LIMITS = 4205
+    """The same of an account."""
+
     NETWORKS = "networks"
     """Networks that new nics are in."""
 
@@ -49,12 +55,6 @@ class Lock(Enum):
 
     AFFINITY_GROUPS = "affinity_groups"
     """Counting members: by one planner at a time."""
-
-    DOMAIN_LIMITS = 4203
-    """Counting what a domain has where no count is kept, by its id."""
-
-    ACCOUNT_LIMITS = 4205
-    """The same of an account."""
 
     CLUSTERS = "clusters"
     """Claims that a cluster's thresholds bind are made one at a time."""

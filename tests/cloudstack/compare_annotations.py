@@ -65,7 +65,7 @@ class Checkout:
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Return the text of each class of the API and of plug-ins to it, by the class's name."""
-        roots = [self.folder / "api", self.folder / "server", self.folder / "plugins" / "api"]
+        roots = [self.folder / "api", self.folder / "server", self.folder / "plugins"]
         return {path.stem: path.read_text() for root in roots for path in root.rglob("src/main/**/*.java")}
 
     @cached_property
@@ -109,14 +109,15 @@ class Checkout:
             for inner in PARAMETER.findall(text):
                 name = NAME.search(inner)
                 if name is not None:
-                    names.add(self._value(*name.groups()).lower())
+                    names.add(self.value(*name.groups()).lower())
         return frozenset(names)
 
     def fields(self, response: str) -> frozenset[str]:
         """Return the names of a response's fields."""
-        return frozenset(self._value(*found) for text in self.above(response) for found in FIELD.findall(text))
+        return frozenset(self.value(*found) for text in self.above(response) for found in FIELD.findall(text))
 
-    def _value(self, literal: str | None, constant: str | None) -> str:
+    def value(self, literal: str | None, constant: str | None) -> str:
+        """Return the text that an annotation gives, as a literal or as the name of a constant."""
         if literal:
             return literal
         last_two = ".".join(str(constant).split(".")[-2:])

@@ -29,6 +29,7 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InsufficientVlans, PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.domain.guest_networks import LARGEST_MTU, SMALLEST_MTU
+from bulkdeploy.services.network_creation import create_networks
 from bulkdeploy.services.networks import networks as service
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import networks
@@ -48,7 +49,7 @@ def list_networks(call: Call) -> Page:
 
 def create_network(call: Call) -> Mapping[str, Any]:
     """Make a network."""
-    (network,) = service.create_networks(call.connection, call.caller, [call.arguments])
+    (network,) = create_networks(call.connection, call.caller, [call.arguments])
     return service.network_row(call.connection, call.caller, network)
 
 
@@ -254,7 +255,7 @@ NOUNS = (
         section="networks",
         entity=Entity.NETWORK,
         create=CREATE,
-        create_many=service.create_networks,
+        create_many=create_networks,
         update=UPDATE,
         update_many=service.update_networks,
         read=read_networks,

@@ -69,13 +69,15 @@ def list_configurations(
 ) -> list[dict[str, Any]]:
     """Settings by name: all with their global values, or those that can be set for a place with the values there.
 
-    Others than root admins see only settings of accounts and domains.
+    Settings without effect are returned only if ``name`` names them. Others than root admins see only settings of
+    accounts and domains.
     """
     chosen = [
         setting
         for setting in settings_by_name().values()
-        if (place.scope is Scope.GLOBAL or setting.scope is place.scope)
-        and (caller.is_root_admin or setting.scope in (Scope.ACCOUNT, Scope.DOMAIN))
+        if setting.can_be_set_for(place.scope)
+        and (caller.is_root_admin or setting.can_be_set_for(Scope.ACCOUNT) or setting.can_be_set_for(Scope.DOMAIN))
+        and (setting.has_effect or name is not None)
         and (name is None or setting.name.lower() == name.lower())
         and (category is None or setting.category.lower() == category.lower())
         and (keyword is None or keyword.lower() in f"{setting.name}\n{setting.description}".lower())
@@ -170,7 +172,7 @@ def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None)
         raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
     if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
         raise PermissionDenied(f"Only root admins may set {name} for more than one account or domain")
-    if place.scope is not Scope.GLOBAL and setting.scope is not place.scope:
+    if not setting.can_be_set_for(place.scope):
         raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
     if entity is not None and entity.removed:
         raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
@@ -184,7 +186,7 @@ def _is_overcommit(setting: Setting, place: Place) -> bool:
 def _where(setting: Setting) -> str:
     if setting.scope is Scope.GLOBAL:
         return "only globally"
-    return f"only globally or per {setting.scope.value}"
+    return f"only globally or per {', '.join(scope.value for scope in (setting.scope, *setting.other_scopes))}"
 
 
 @dataclass(frozen=True, slots=True)

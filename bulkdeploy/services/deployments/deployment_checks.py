@@ -1,7 +1,8 @@
 """Every rule of a deploy call that does not depend on room (one file: they are checked in one order).
 
 Checked in the order of reference sections 0.4 and 5.3; the first rule broken answers. Reads only
-(one exception: an owner's missing ``default`` security group is made, in the same transaction).
+(two exceptions: an owner's missing ``default`` security group and missing first network are made, in the same
+transaction).
 """
 
 from dataclasses import replace
@@ -110,7 +111,7 @@ def _check_request(
     hypervisor = _check_hypervisor(request, template)
     _check_pins(connection, request, zone)
     disks = vm_disks(configuration, request, offering, disk_offerings, template)
-    networks = choose_networks(connection, request, owner, zone)
+    networks = choose_networks(connection, caller, request, owner, zone)
     security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, request, owner)
     check_key_pairs(connection, request.keypairs, owner, request.keypairs_parameter)

@@ -1,12 +1,16 @@
 """Which networks and security groups a deployment gets (reference section 5.4)."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeployRequest, NetworkFacts, ZoneFacts
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.topology import HypervisorType, NetworkType
 from bulkdeploy.scheduling.nics import checked_mac
+from bulkdeploy.services.network_creation import create_default_network
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.networks.network_changes import keep_networks
 
@@ -14,7 +18,7 @@ ISOLATED = "Isolated"
 
 
 def choose_networks(
-    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
+    connection: Connection, caller: Caller, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
     """The networks of each VM, default first: those asked for, or the one the zone's rules give.
 
@@ -22,7 +26,7 @@ def choose_networks(
         InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
         PermissionDenied: a network that the owner may not use.
     """
-    networks = _choose_networks(connection, request, owner, zone)
+    networks = _choose_networks(connection, caller, request, owner, zone)
     keep_networks(connection, [network.id for network in networks])
     _check_mac_addresses(connection, request)
     return networks
@@ -37,7 +41,7 @@ def _check_mac_addresses(connection: Connection, request: DeployRequest) -> None
 
 
 def _choose_networks(
-    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
+    connection: Connection, caller: Caller, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
     if zone.network_type is NetworkType.BASIC:
         if request.network_ids:
@@ -50,7 +54,7 @@ def _choose_networks(
         return _requested_networks(connection, request, owner, zone)
     if zone.security_groups_enabled:
         return (_security_group_network(connection, owner, zone),)
-    return (_default_network(connection, owner, zone),)
+    return (_default_network(connection, caller, owner, zone),)
 
 
 def _only_network(connection: Connection, zone: ZoneFacts) -> NetworkFacts:
@@ -71,7 +75,7 @@ def _requested_networks(
         if network is None:
             shown = request.shown(request.networks_parameter, network_id)
             raise InvalidParameter(request.networks_parameter, shown, f"Unable to find network by id {shown}")
-        if not is_usable(network, owner):  # first: what else is wrong with it is told only to who may use it
+        if not network.is_usable_by(owner):  # first: what else is wrong with it is told only to who may use it
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.uuid}"
             )
@@ -102,27 +106,43 @@ def _requested_networks(
     return tuple(networks)
 
 
-def is_usable(network: NetworkFacts, owner: Owner) -> bool:
-    """Account networks serve their account; domain networks their domain and, if so made, those below."""
-    if network.acl_type == "Account":
-        return network.account_id == owner.account_id
-    if network.subdomain_access:
-        return owner.lineage.startswith(network.domain_lineage)
-    return owner.lineage == network.domain_lineage
-
-
 def _security_group_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
     for network in facts.read_networks(connection, zone_id=zone.id):
-        if network.has_security_groups and not network.is_system and is_usable(network, owner):
+        if network.has_security_groups and not network.is_system and network.is_usable_by(owner):
             return network
     raise InvalidParameter("zoneid", zone.name, f"No network with security enabled is found in zone id={zone.uuid}")
 
 
-def _default_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
-    """The owner's single Isolated network, else the zone's default Shared network, else its only one."""
-    usable = [
-        n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system and is_usable(n, owner)
+def _default_network(connection: Connection, caller: Caller, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
+    """Return the owner's single isolated network, else the zone's default network, else a new isolated network.
+
+    Other networks that the owner may use do not count, as in CloudStack. If no network offering is required, an
+    owner with exactly one usable network gets that one.
+    """
+    found = _usable_networks(connection, owner, zone)
+    chosen = _single_default(owner, found)
+    if chosen is None and create_default_network(connection, caller, owner, _ref(zone)):
+        chosen = _single_default(owner, _usable_networks(connection, owner, zone))
+    if chosen is None and len(found) == 1:
+        chosen = found[0]
+    if chosen is not None:
+        return chosen
+    names = ", ".join(network.name for network in found) or "none"
+    raise InvalidParameter(
+        "networkids",
+        None,
+        f"account {owner.account_name} has no single default network in zone {zone.name} (usable: {names}); "
+        "please specify networkids",
+    )
+
+
+def _usable_networks(connection: Connection, owner: Owner, zone: ZoneFacts) -> list[NetworkFacts]:
+    return [
+        n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system and n.is_usable_by(owner)
     ]
+
+
+def _single_default(owner: Owner, usable: Sequence[NetworkFacts]) -> NetworkFacts | None:
     isolated = [network for network in usable if network.guest_type == ISOLATED]
     if len(isolated) > 1:
         raise InvalidParameter(
@@ -132,16 +152,11 @@ def _default_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> N
             "please specify networkIds",
         )
     defaults = [network for network in usable if network.is_default]
-    for choice in (isolated, defaults, usable):
-        if len(choice) == 1:
-            return choice[0]
-    found = ", ".join(network.name for network in usable) or "none"
-    raise InvalidParameter(
-        "networkids",
-        None,
-        f"account {owner.account_name} has no single default network in zone {zone.name} (usable: {found}); "
-        "please specify networkids",
-    )
+    return next((choice[0] for choice in (isolated, defaults) if len(choice) == 1), None)
+
+
+def _ref(zone: ZoneFacts) -> EntityRef:
+    return EntityRef(Entity.ZONE, zone.id, zone.uuid, zone.name)
 
 
 def choose_security_groups(

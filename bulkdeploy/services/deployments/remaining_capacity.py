@@ -60,6 +60,7 @@ def calculate_capacity(
         PlannerNotInstalled: the offering or the call names a planner that is not there.
     """
     configuration = read_configuration(connection)
+    savepoint = connection.begin_nested()  # of the network that a first deployment would make, nothing is kept
     (spec,) = check_deployments(connection, configuration, caller, DeployBatch((request,)))
     if tiered and not spec.offering.is_custom:
         raise InvalidCombination(
@@ -71,7 +72,9 @@ def calculate_capacity(
     held = held_vms(connection, need.zone_id) if n1 else None
     sizes = _Sizes(connection, spec, placement_catalog())
     sizes.fill(snapshot, wanted, held, tiered=tiered)
-    return _answer(connection, snapshot, sizes)
+    answer = _answer(connection, snapshot, sizes)
+    savepoint.rollback()
+    return answer
 
 
 class _Sizes:

@@ -12,33 +12,23 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
-from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import given_refs, unique_name
-from bulkdeploy.services.networks.network_rules import (
+from bulkdeploy.services.network_rules import (
     DNS_SERVERS,
-    Reach,
-    check_basic,
     check_dns,
     check_new_offering,
     check_offerings,
-    check_zones,
-    choose_vlans,
-    reaches_of,
 )
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
-from bulkdeploy.services.ownership import as_found_by_id, require_access, require_open_zones
-from bulkdeploy.store.accounts.live_limits import require_within_limits
+from bulkdeploy.services.ownership import as_found_by_id, require_access
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import change_rows, columns_of, remove_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
@@ -46,77 +36,6 @@ from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
 NOUN = "network"
 NEVER_EMPTY = ("name", "displaytext", "networkdomain")
 COMMANDS = "org.apache.cloudstack.api.command.user.network"
-
-
-def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make networks.
-
-    Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
-        ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
-        InsufficientVlans: a physical network has no VLAN left.
-    """
-    zones = check_zones(connection, caller, batch)
-    offerings = check_offerings(connection, caller, given_refs(batch, "networkofferingid"))
-    subnets = [
-        _subnet(given, zones[given["zoneid"].id], offerings[given["networkofferingid"].id]) for given in batch
-    ]
-    reaches = reaches_of(connection, caller, batch, offerings)
-    require_open_zones(
-        connection,
-        (
-            (reach.owner, given["zoneid"].id, given["zoneid"].uuid)
-            for reach, given in zip(reaches, batch, strict=True)
-        ),
-    )
-    require_within_limits(connection, [reach.owner for reach in reaches], ResourceType.NETWORK)
-    advanced = [given for given in batch if zones[given["zoneid"].id].network_type != NetworkType.BASIC]
-    vlans = iter(choose_vlans(connection, advanced, offerings))
-    rows = [
-        _row(given, offerings[given["networkofferingid"].id], subnet, reach)
-        for given, subnet, reach in zip(batch, subnets, reaches, strict=True)
-    ]
-    for given, row in zip(batch, rows, strict=True):
-        is_basic = zones[given["zoneid"].id].network_type == NetworkType.BASIC
-        row["vlan"], row["physical_network_id"] = (None, None) if is_basic else next(vlans)
-        row.setdefault("is_default", is_basic)
-    with unique_name("name", batch[0]["name"], "another network"):
-        made = insert_rows(connection, Entity.NETWORK, rows)
-    ranges = [
-        store.range_of(ref.id, subnet) for ref, subnet in zip(made, subnets, strict=True) if subnet is not None
-    ]
-    insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
-    happened = (
-        Happened(EventType.NETWORK_CREATE, f"made {row['guest_type']} network {ref.name}", _about(ref), reach.owner)
-        for ref, row, reach in zip(made, rows, reaches, strict=True)
-    )
-    record_events(connection, caller, happened)
-    return made
-
-
-def _row(given: Arguments, offering: OfferingFacts, subnet: Subnet | None, reach: Reach) -> dict[str, Any]:
-    return {
-        **columns_of(store.FIELDS, given),
-        "display_text": given.get("displaytext") or given["name"],
-        "guest_type": offering.guest_type,
-        "acl_type": reach.acl_type,
-        "account_id": reach.owner.account_id,
-        "domain_id": reach.domain_id,
-        "subdomain_access": reach.subdomain_access,
-        "cidr": None if subnet is None else subnet.cidr,
-        "gateway": None if subnet is None else subnet.gateway,
-        "netmask": None if subnet is None else subnet.netmask,
-        "state": "Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
-    }
-
-
-def _subnet(given: Arguments, zone: Row[Any], offering: OfferingFacts) -> Subnet | None:
-    check_dns(given, offering)
-    if zone.network_type == NetworkType.BASIC:
-        check_basic(given, offering)
-        return None
-    requested = RequestedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip")))
-    return subnet_of(GuestType(offering.guest_type), requested, zone.guest_cidr or DEFAULT_GUEST_CIDR)
 
 
 def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:

@@ -19,7 +19,6 @@ from bulkdeploy.domain.virtual_machines import one_of
 from bulkdeploy.provisioning.kinds.add_nic import ADD_NIC
 from bulkdeploy.provisioning.kinds.remove_nic import REMOVE_NIC
 from bulkdeploy.scheduling import nics as rows
-from bulkdeploy.services.deployments.deployment_networks import is_usable
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
@@ -129,7 +128,7 @@ def _network(connection: Connection, vm: Row[Any], owner: Owner, network: Entity
     found = facts.read_networks(connection, ids=[network.id])
     if not found:
         raise InvalidParameter("networkid", str(network.uuid), "the network was deleted")
-    if not is_usable(found[0], owner):
+    if not found[0].is_usable_by(owner):
         raise PermissionDenied(
             f"Account {owner.account_name} does not have permission to use network {network.uuid}"
         )

@@ -14,7 +14,7 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.deployments.deployment_checks import check_offering
-from bulkdeploy.services.deployments.deployment_networks import is_usable, requested_security_groups
+from bulkdeploy.services.deployments.deployment_networks import requested_security_groups
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, compute_of, count, shown
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -85,7 +85,7 @@ def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_ow
                 f"Account {new_owner.account_name} does not have permission to use template {template.name}"
             )
     for network in read_networks(connection, ids=rows.network_ids_of(connection, row.id)):
-        if not is_usable(network, new_owner):
+        if not network.is_usable_by(new_owner):
             raise PermissionDenied(
                 f"Account {new_owner.account_name} does not have permission to use network {network.name};"
                 " take the virtual machine's nic there away first"

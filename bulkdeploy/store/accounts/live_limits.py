@@ -29,6 +29,13 @@ LIVE: Mapping[ResourceType, FromClause] = {
 """Where what is counted so is."""
 
 
+def lock_limits(connection: Connection, owners: Sequence[Owner]) -> None:
+    """Wait until no other transaction adds what limits count to these accounts and the domains above them."""
+    below_root = {domain_id for owner in owners for domain_id in domain_ids(owner.lineage)[1:]}
+    take_locks(connection, Lock.DOMAIN_LIMITS, below_root)
+    take_locks(connection, Lock.ACCOUNT_LIMITS, {owner.account_id for owner in owners})
+
+
 def require_within_limits(
     connection: Connection, owners: Sequence[Owner], kind: ResourceType, *, amount: int = 1
 ) -> None:
@@ -44,8 +51,7 @@ def require_within_limits(
         return
     account_ids = {owner.account_id for owner in bound}
     below_root = {domain_id for owner in bound for domain_id in domain_ids(owner.lineage)[1:]}
-    take_locks(connection, Lock.DOMAIN_LIMITS, below_root)
-    take_locks(connection, Lock.ACCOUNT_LIMITS, account_ids)
+    lock_limits(connection, bound)
     book = read_limits(connection, account_ids, {owner.lineage for owner in bound})
     used = count_live(connection, kind, account_ids, below_root)
     for owner in bound:

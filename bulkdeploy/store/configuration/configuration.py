@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.configuration.cloudstack_settings import all_settings
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.jobs import configuration_values
 from bulkdeploy.store.tables.topology import clusters, storage_pools, zones
@@ -36,7 +37,7 @@ class Configuration:
         """The effective value: the scope's override, else the global one, else the default."""
         return self.overrides.get(
             (scope, scope_id, name),
-            self.overrides.get((Scope.GLOBAL, GLOBAL_ID, name), BY_NAME[name].default),
+            self.overrides.get((Scope.GLOBAL, GLOBAL_ID, name), all_settings()[name].default),
         )
 
     def flag(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> bool:

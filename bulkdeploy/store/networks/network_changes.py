@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, text, update
 
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.guest_networks import GuestType, Subnet
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.filters import id_in
@@ -101,6 +101,31 @@ def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dic
         )
         for row in rows
     }
+
+
+def required_offering(connection: Connection) -> EntityRef | None:
+    """Return the enabled offering of isolated networks that every account needs one of, or None."""
+    offering = network_offerings.c
+    query = select(offering.id, offering.uuid, offering.name).where(
+        offering.availability == "Required",
+        offering.guest_type == "Isolated",
+        offering.state == "Enabled",
+        offering.removed.is_(None),
+    )
+    row = connection.execute(query.order_by(offering.id).limit(1)).one_or_none()
+    return None if row is None else EntityRef(Entity.NETWORK_OFFERING, row.id, row.uuid, row.name)
+
+
+def has_isolated_network(connection: Connection, account_id: int, zone_id: int) -> bool:
+    """Return whether an account has a live isolated network in a zone."""
+    network = networks.c
+    query = select(network.id).where(
+        network.account_id == account_id,
+        network.zone_id == zone_id,
+        network.guest_type == "Isolated",
+        network.removed.is_(None),
+    )
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, int]:

@@ -31,6 +31,11 @@ class Reach:
     domain_id: int
     subdomain_access: bool
 
+    @classmethod
+    def of_account(cls, owner: Owner) -> "Reach":
+        """Return the reach of a network that is one account's."""
+        return cls(OF_ACCOUNT, owner, owner.domain_id, subdomain_access=True)
+
 
 def check_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> dict[int, Row[Any]]:
     """The zones of new networks by internal id; they stay until the transaction ends.
@@ -127,7 +132,7 @@ def reaches_of(
     of_domains = (given for given, acl_type in zip(batch, acl_types, strict=True) if acl_type == OF_DOMAIN)
     require_domains(connection, caller, given_refs(of_domains, "domainid"))
     return [
-        _reach_of_account(next(owners)) if acl_type == OF_ACCOUNT else _reach_of_domain(caller, given)
+        Reach.of_account(next(owners)) if acl_type == OF_ACCOUNT else _reach_of_domain(caller, given)
         for given, acl_type in zip(batch, acl_types, strict=True)
     ]
 
@@ -150,10 +155,6 @@ def _acl_type(caller: Caller, given: Arguments, guest_type: str) -> str:
     elif caller.role_type is RoleType.USER:
         raise PermissionDenied(f"{caller.username} may not make networks of a whole domain")
     return acl_type
-
-
-def _reach_of_account(owner: Owner) -> Reach:
-    return Reach(OF_ACCOUNT, owner, owner.domain_id, subdomain_access=True)
 
 
 def _reach_of_domain(caller: Caller, given: Arguments) -> Reach:

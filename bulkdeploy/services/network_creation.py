@@ -1,0 +1,145 @@
+"""Creation of guest networks: by createNetwork, and for accounts whose first VM names none (section 8.9)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.topology import NetworkType
+from bulkdeploy.services.live_entities import given_refs, unique_name
+from bulkdeploy.services.network_rules import (
+    Reach,
+    check_basic,
+    check_dns,
+    check_offerings,
+    check_zones,
+    choose_vlans,
+    reaches_of,
+)
+from bulkdeploy.services.ownership import require_open_zones
+from bulkdeploy.store.accounts.live_limits import lock_limits, require_within_limits
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.live_rows import columns_of, insert_rows
+from bulkdeploy.store.networks import network_changes as store
+from bulkdeploy.store.networks.network_changes import OfferingFacts
+
+
+def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make networks.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
+        ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
+        InsufficientVlans: a physical network has no VLAN left.
+    """
+    zones = check_zones(connection, caller, batch)
+    offerings = check_offerings(connection, caller, given_refs(batch, "networkofferingid"))
+    for given in batch:  # before anybody's accounts are looked at
+        _subnet(given, zones[given["zoneid"].id], offerings[given["networkofferingid"].id])
+    reaches = reaches_of(connection, caller, batch, offerings)
+    return _create(connection, caller, batch, zones, offerings, reaches)
+
+
+def create_default_network(connection: Connection, caller: Caller, owner: Owner, zone: EntityRef) -> bool:
+    """Make the network that an account's first VM in a zone gets if its deployment names none.
+
+    The network is made from the enabled offering of isolated networks whose availability is Required. If another
+    transaction has just made one for the account, nothing is made.
+
+    Returns:
+        False if there is no such offering.
+
+    Raises:
+        ResourceLimitExceeded: the account, or a domain above it, has all the networks that it may.
+        InsufficientVlans: the physical network has no VLAN left.
+    """
+    offering = store.required_offering(connection)
+    if offering is None:
+        return False
+    lock_limits(connection, [owner])
+    if not store.has_isolated_network(connection, owner.account_id, zone.id):
+        given = {"name": f"{owner.account_name}-network", "zoneid": zone, "networkofferingid": offering}
+        zones = check_zones(connection, caller, [given])
+        offerings = store.read_offerings(connection, [offering.id])
+        _create(connection, caller, [given], zones, offerings, [Reach.of_account(owner)])
+    return True
+
+
+def _create(
+    connection: Connection,
+    caller: Caller,
+    batch: Sequence[Arguments],
+    zones: Mapping[int, Row[Any]],
+    offerings: Mapping[int, OfferingFacts],
+    reaches: Sequence[Reach],
+) -> list[EntityRef]:
+    subnets = [
+        _subnet(given, zones[given["zoneid"].id], offerings[given["networkofferingid"].id]) for given in batch
+    ]
+    require_open_zones(
+        connection,
+        (
+            (reach.owner, given["zoneid"].id, given["zoneid"].uuid)
+            for reach, given in zip(reaches, batch, strict=True)
+        ),
+    )
+    require_within_limits(connection, [reach.owner for reach in reaches], ResourceType.NETWORK)
+    advanced = [given for given in batch if zones[given["zoneid"].id].network_type != NetworkType.BASIC]
+    vlans = iter(choose_vlans(connection, advanced, offerings))
+    rows = [
+        _row(given, offerings[given["networkofferingid"].id], subnet, reach)
+        for given, subnet, reach in zip(batch, subnets, reaches, strict=True)
+    ]
+    for given, row in zip(batch, rows, strict=True):
+        is_basic = zones[given["zoneid"].id].network_type == NetworkType.BASIC
+        row["vlan"], row["physical_network_id"] = (None, None) if is_basic else next(vlans)
+        row.setdefault("is_default", is_basic)
+    with unique_name("name", batch[0]["name"], "another network"):
+        made = insert_rows(connection, Entity.NETWORK, rows)
+    ranges = [
+        store.range_of(ref.id, subnet) for ref, subnet in zip(made, subnets, strict=True) if subnet is not None
+    ]
+    insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
+    happened = (
+        Happened(
+            EventType.NETWORK_CREATE,
+            f"made {row['guest_type']} network {ref.name}",
+            Instance("Network", ref.id, ref.uuid),
+            reach.owner,
+        )
+        for ref, row, reach in zip(made, rows, reaches, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return made
+
+
+def _row(given: Arguments, offering: OfferingFacts, subnet: Subnet | None, reach: Reach) -> dict[str, Any]:
+    return {
+        **columns_of(store.FIELDS, given),
+        "display_text": given.get("displaytext") or given["name"],
+        "guest_type": offering.guest_type,
+        "acl_type": reach.acl_type,
+        "account_id": reach.owner.account_id,
+        "domain_id": reach.domain_id,
+        "subdomain_access": reach.subdomain_access,
+        "cidr": None if subnet is None else subnet.cidr,
+        "gateway": None if subnet is None else subnet.gateway,
+        "netmask": None if subnet is None else subnet.netmask,
+        "state": "Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
+    }
+
+
+def _subnet(given: Arguments, zone: Row[Any], offering: OfferingFacts) -> Subnet | None:
+    check_dns(given, offering)
+    if zone.network_type == NetworkType.BASIC:
+        check_basic(given, offering)
+        return None
+    requested = RequestedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip")))
+    return subnet_of(GuestType(offering.guest_type), requested, zone.guest_cidr or DEFAULT_GUEST_CIDR)
