@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import nose
+from marvin.lib.base import VirtualMachine
 from marvin.marvinPlugin import MarvinPlugin
 from nose.plugins import Plugin
 
@@ -63,6 +64,14 @@ class Report(Plugin):  # type: ignore[misc]
                 file.write(f"{'.'.join(identifier().split('.')[-2:])} {outcome}\n")
 
 
+def program_no_access(*_: object, **__: object) -> None:
+    """Replace Marvin's creation of an SSH access through a public address.
+
+    Marvin repeats a call that fails five times at intervals of 30 seconds and then goes on without the access.
+    """
+
+
 if __name__ == "__main__":
+    VirtualMachine.program_ssh_access = program_no_access
     report = Report(Path(sys.argv.pop(1)))
     sys.exit(not nose.run(addplugins=[CurrentMarvinPlugin(), report]))
