@@ -1,6 +1,7 @@
 """One call, a hundred containers on two members, as operators and users see them; it says what they cost."""
 
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -38,6 +39,13 @@ def has_ended(cloud: RealCloud[IncusHosts]) -> bool:
     """Whether no job is under way."""
     jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
     return all(job["jobstatus"] for job in jobs)
+
+
+def reasons_of_failures(cloud: RealCloud[IncusHosts]) -> Counter[str]:
+    """Count why jobs failed, without names and ids."""
+    jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+    texts = [str(job["jobresult"]["errortext"]) for job in jobs if job["jobstatus"] == 2]
+    return Counter(re.sub(r"i-\d+-\d+-VM|[0-9a-f]{8}-[0-9a-f-]{27}", "X", text) for text in texts)
 
 
 def assert_intact(cloud: RealCloud[IncusHosts]) -> None:
@@ -114,6 +122,8 @@ def test_a_hundred_containers_while_members_die(
         assert cloud.wait_until(lambda: not trial._differences(), PATIENCE_S), trial._differences()
         states = Counter(vm["state"] for vm in cloud.vms())
         say(f"accidents: {dict(trial.done)}; VMs: {dict(states)}")
+        for reason, count in reasons_of_failures(cloud).most_common():
+            say(f"{count:4} {reason}")
         assert states.keys() <= {"Running", "Stopped", "Error"}
         assert states["Running"] > 0
         assert trial.done.total() >= FEWEST_ACCIDENTS

@@ -22,6 +22,7 @@ from tests.support.runs.waiting import say, wait_for
 
 NEEDED = ("unshare", "nsenter", "pivot_root", "ip", "apt-get", "chroot")
 GUIDE, HEADING = "docs/operations.md", "Without containers"
+BACKUPS = "docs/backup.md"
 VMS = 200
 
 
@@ -139,6 +140,7 @@ def walk(machine: Machine) -> None:
         f" --apikey '{keys['apikey']}' --secretkey '{keys['secretkey']}'"
     )
     deploy(machine, monkey, units)
+    back_up_and_restore(machine, monkey)
     wait_for(lambda: answers(machine, audit, ""), "an audit without discrepancy")
     say(machine.shell(audit).strip().splitlines()[-1])
 
@@ -176,6 +178,20 @@ def deploy(machine: Machine, monkey: str, units: list[str]) -> None:
     machine.shell("systemctl start bulkdeploy.target")
     assert "Traceback" not in machine.shell("journalctl --no-pager --unit 'bulkdeploy-*'")
     say("they end when they are told to, and no traceback is in the journal")
+
+
+def back_up_and_restore(machine: Machine, monkey: str) -> None:
+    """Dump the database, make a zone, restore the dump: the zone is gone, and all else is there."""
+    machine.shell(commands_of(BACKUPS, "Backup", 2))
+    later = "name=later networktype=Advanced dns1=192.0.2.53 internaldns1=192.0.2.53"
+    machine.shell(f"{monkey} create zone {later}")
+    machine.shell(commands_of(BACKUPS, "Restore", 2))
+    machine.shell("systemctl start bulkdeploy.target bulkdeploy-worker@2")
+    wait_for(partial(answers, machine, f"{monkey} list zones", "demo"), "the API after the restore")
+    assert not answers(machine, f"{monkey} list zones", "later")
+    counted = json.loads(machine.shell(f"{monkey} --output json list virtualmachines filter=id"))
+    assert counted["count"] == VMS
+    say(f"the dump was restored: {VMS} VMs, and nothing of what came after it")
 
 
 def main() -> None:
