@@ -621,6 +621,8 @@ class _Call(FencedCall):
         body: dict[str, object] = {"cleanup": True, "allow_failover": False}
         if found.secondary is None:
             body["target_node"] = node
+        elif found.secondary != node:  # Ganeti looks on the secondary only
+            log.warning("copy_not_looked_for", instance=self.name, node=node)
         try:
             self.run("stop", "PUT", "instances", self.name, "migrate", body=body)
         except DriverError as error:
