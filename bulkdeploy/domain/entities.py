@@ -46,6 +46,7 @@ class Entity(StrEnum):
     SECONDARY_IP = "NicSecondaryIps"
     JOB = "AsyncJobs"
     DEPLOYMENT = "BulkDeployments"
+    BULK_OPERATION = "BulkOperations"
     CUSTOM_ACTION = "CustomActions"
     EVENT = "Events"
     ALERT = "Alerts"

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from bulkdeploy.provisioning.assignment import Work, WorkReader
 from bulkdeploy.provisioning.completion import JOB_QUEUES, Finished
 from bulkdeploy.provisioning.job_kind import JobKind, JobSteps, Move
-from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Failed
+from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Failed, Outcome
 from bulkdeploy.provisioning.progress import OVERDUE, why_overdue
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.jobs.action_events import STARTED, ActionEvent, write_events
@@ -25,6 +25,9 @@ SETTINGS_FRESH_S = 1.0
 CLEANING_TRIES = 2
 """A job under which too many workers ended is only cleaned up after; if these tries end workers as well, it fails
 without, and the sweeper has the VM removed some time later."""
+
+
+CANCELLED_BEFORE = "it was cancelled before it began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class LeaseAcquisition:
         by_move: dict[Move, list[int]] = defaultdict(list)
         for job in jobs:
             steps = self._steps[job.kind]
-            if steps.kind.move is not None and steps.moves(job):
+            if steps.kind.move is not None and not job.cancelled and steps.moves(job):
                 by_move[steps.kind.move].append(job.instance_id)
         for move, vm_ids in by_move.items():
             move_states(connection, vm_ids, move.sources, move.state)
@@ -103,11 +106,18 @@ class LeaseAcquisition:
             gone = Failed(INTERNAL_ERROR, "What it was to work on no longer exists", UNCHANGED)
             acquired.decided.append(Finished(job, "", gone))
             return
-        outcome = given_up_on(steps.kind, work) if given_up else steps.at_once(work)
+        outcome = self._decide(steps, work, given_up=given_up)
         if outcome is None:
             acquired.works.append(work)
         else:
             acquired.decided.append(Finished(job, work.name, outcome))
+
+    @staticmethod
+    def _decide(steps: JobSteps[Any], work: Work, *, given_up: bool) -> Outcome | None:
+        """Return the outcome of a job that needs no driver call, or None."""
+        if work.job.cancelled:
+            return steps.failed(work, INTERNAL_ERROR, CANCELLED_BEFORE, steps.kind.if_never_begun)
+        return given_up_on(steps.kind, work) if given_up else steps.at_once(work)
 
     def _write_started(self, connection: Connection, begun: Sequence[Work]) -> None:
         if begun:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.store.virtual_machines.vm_snapshots import (
-    snapshots_of_vm,
+    snapshots_of_vms,
     snapshots_of_volumes,
     snapshots_that_stay,
 )
@@ -21,11 +21,18 @@ def check_no_snapshots(connection: Connection, vm_id: int, parameter: str, shown
     Raises:
         InvalidParameter: it has snapshots; ``shown`` is the value of ``parameter``.
     """
-    snapshots = [snapshot for snapshot in snapshots_of_vm(connection, vm_id) if snapshot.volume_id is None]
-    if snapshots:
-        names = _names(snapshots)
-        rule = f"it has snapshots ({names}): while it has, its volumes, nics, drive, sizes and owner can not change"
+    for rule in find_spoiled_snapshots(connection, [vm_id]).values():
         raise InvalidParameter(parameter, str(shown), rule)
+
+
+def find_spoiled_snapshots(connection: Connection, vm_ids: Collection[int]) -> dict[int, str]:
+    """Return for each VM with snapshots the rule that forbids its change. The caller has locked the VMs' rows."""
+    found = [snapshot for snapshot in snapshots_of_vms(connection, vm_ids) if snapshot.volume_id is None]
+    return {
+        vm_id: f"it has snapshots ({_names(snapshots)}): while it has, its volumes, nics, drive, sizes and owner"
+        " can not change"
+        for vm_id, snapshots in _by_vm(found).items()
+    }
 
 
 def check_no_snapshots_of_volumes(
@@ -46,27 +53,32 @@ def check_no_snapshots_of_volumes(
         raise InvalidParameter(parameter, str(shown), rule)
 
 
-def check_no_snapshots_stay(connection: Connection, vm: Row[Any], going: Collection[int], parameter: str) -> None:
-    """A VM, whose row the caller has locked, may be destroyed: its snapshots could not be removed afterwards.
+def find_snapshots_that_stay(
+    connection: Connection, vms: Sequence[Row[Any]], going: Collection[int]
+) -> dict[int, str]:
+    """Return for each VM that must not be destroyed the rule about its snapshots.
 
-    One that is destroyed already, or in state Error, may be: no snapshot of it can be deleted any more.
+    Snapshots in data volumes that outlive their VM could not be deleted any more. VMs that are destroyed or in
+    state Error are left out: their snapshots cannot be deleted in any case.
 
     Args:
         connection: in a transaction.
-        vm: the VM's row.
-        going: those of its volumes that are deleted with it, besides those that were made with it.
-        parameter: the one that names the VM.
-
-    Raises:
-        InvalidParameter: snapshots of it lie in data volumes that outlive it.
+        vms: the locked rows of the VMs.
+        going: the data volumes that are deleted with the VMs, besides those that were made with them.
     """
-    snapshots = () if vm.state in {*GONE, VmState.ERROR} else snapshots_that_stay(connection, vm.id, going)
-    if snapshots:
-        rule = (
-            f"snapshots ({_names(snapshots)}) lie in data volumes that are not deleted with it: delete them first, "
-            "or name the volumes in volumeids"
-        )
-        raise InvalidParameter(parameter, str(vm.uuid), rule)
+    vm_ids = [vm.id for vm in vms if vm.state not in {*GONE, VmState.ERROR}]
+    return {
+        vm_id: f"snapshots ({_names(snapshots)}) lie in data volumes that are not deleted with it: delete them"
+        " first, or name the volumes in volumeids"
+        for vm_id, snapshots in _by_vm(snapshots_that_stay(connection, vm_ids, going)).items()
+    }
+
+
+def _by_vm(snapshots: Sequence[Row[Any]]) -> dict[int, list[Row[Any]]]:
+    found: dict[int, list[Row[Any]]] = {}
+    for snapshot in snapshots:
+        found.setdefault(snapshot.vm_id, []).append(snapshot)
+    return found
 
 
 def _names(snapshots: Sequence[Row[Any]]) -> str:

@@ -60,10 +60,20 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
     Raises:
         InvalidParameter: it does not, or there is no driver.
     """
-    driver = require_driver(drivers, hypervisor, parameter, value)
-    if ability not in driver.abilities:
-        rule = f"hypervisor {hypervisor} does not support {ability} (driver {driver.name!r} does not provide it)"
+    rule = find_missing_ability(drivers, hypervisor, ability)
+    if rule is not None:
         raise InvalidParameter(parameter, value, rule)
+
+
+def find_missing_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> str | None:
+    """Return why a hypervisor's driver cannot do something, or None if it can."""
+    try:
+        driver = drivers.configured_for(hypervisor)
+    except NoDriverFor as error:
+        return str(error)
+    if ability in driver.abilities:
+        return None
+    return f"hypervisor {hypervisor} does not support {ability} (driver {driver.name!r} does not provide it)"
 
 
 def require_device_parameters(

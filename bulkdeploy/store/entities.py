@@ -100,6 +100,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),
     Entity.JOB: Source(jobs.async_jobs, "kind"),
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
+    Entity.BULK_OPERATION: Source(jobs.bulk_operations, "command"),
     Entity.CUSTOM_ACTION: Source(custom_actions.custom_actions),
     Entity.EVENT: Source(jobs.events, "event_type"),
     Entity.ALERT: Source(jobs.alerts),

@@ -17,6 +17,7 @@ ELSEWHERE = {
         "listApis",
         "listAsyncJobs",
         "listBulkDeployments",
+        "listBulkOperations",
         "listCapabilities",
         "listCustomActions",
         "listExtensions",

@@ -9,6 +9,8 @@ import pytest
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.batches import Answer, GuestCall, StartCall
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.store.jobs.bulk_operations import request_cancel
+from bulkdeploy.store.jobs.job_groups import JobGroup
 from tests.support.zones.fleet import HOSTS, Fleet
 
 BOOT_STEPS = [Step.VOLUME, Step.NETWORK, Step.BOOT]
@@ -216,7 +218,7 @@ def test_what_cannot_be_removed_in_time_keeps_its_claims(fleet: Fleet) -> None:
 def test_a_cancelled_deployment_fails_what_has_not_begun(fleet: Fleet) -> None:
     """Jobs of a cancelled deployment fail with that reason without touching a hypervisor."""
     fleet.deploy(3)
-    fleet.zone.change("UPDATE deployments SET cancel_requested = now()")
+    assert fleet.change(request_cancel, JobGroup.DEPLOYMENT, fleet.zone.scalar("SELECT id FROM deployments"))
     fleet.run()
     assert {job.status for job in fleet.jobs()} == {JobStatus.FAILED}
     assert all("cancelled" in result["errortext"] for result in fleet.results())
@@ -230,7 +232,7 @@ def test_a_cancelled_deployment_lets_go_on_what_has_begun(fleet: Fleet) -> None:
         "UPDATE async_jobs SET phase = 'running', attempts = 1, started = now(), lease_fence = 1,"
         " lease_until = now() - interval '1 s'"
     )
-    fleet.zone.change("UPDATE deployments SET cancel_requested = now()")
+    assert fleet.change(request_cancel, JobGroup.DEPLOYMENT, fleet.zone.scalar("SELECT id FROM deployments"))
     fleet.run()
     assert [job.status for job in fleet.jobs()] == [JobStatus.SUCCEEDED]
     fleet.assert_intact()

@@ -160,6 +160,8 @@ EARLIER_ROLES = """
     DROP TABLE guest_usage;
     DROP TABLE host_usage;
     DROP TABLE pool_usage;
+    DROP TABLE bulk_operations;
+    ALTER TABLE async_jobs DROP COLUMN operation_id;
     UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 

@@ -12,7 +12,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
-from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, FinalState, Outcome, Succeeded
+from bulkdeploy.provisioning.outcome import UNCHANGED, FinalState, Outcome, Succeeded
 from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, Starter
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import move_claim
@@ -32,12 +32,10 @@ class DeployVirtualMachine(VmSteps):
 
     def moves(self, job: LeasedJob) -> bool:
         """See JobSteps."""
-        return not job.cancelled and job.params.get(START_VM, True)
+        return bool(job.params.get(START_VM, True))
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps."""
-        if work.job.cancelled:
-            return self.failed(work, INTERNAL_ERROR, "its deployment was cancelled before", FAILED)
         if not work.job.params.get(START_VM, True):
             return Succeeded(UNCHANGED)
         return super().at_once(work)

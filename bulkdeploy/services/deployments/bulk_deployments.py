@@ -5,20 +5,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.placement.model import HostAnswer
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
 from bulkdeploy.services.deployments.batch_parts import Part
+from bulkdeploy.services.jobs.bulk_jobs import failure_row, new_job_fields, operation_state
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
 from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.bulk_operations import request_cancel
+from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.visibility import Visibility
 
@@ -35,18 +36,18 @@ def list_bulk_deployments(
     """
     page = store.list_deployments(connection, visible, arguments, paging)
     ids = [row["_id"] for row in page.rows]
-    jobs = store.count_jobs(connection, ids)
-    failures = store.failures_of(connection, ids, MOST_FAILURES)
+    jobs = count_jobs(connection, JobGroup.DEPLOYMENT, ids)
+    failures = failures_of(connection, JobGroup.DEPLOYMENT, ids, MOST_FAILURES)
     spreads = spread_rows(connection, [row["plan"] for row in page.rows])
     if "id" in arguments and len(ids) == 1:
         spreads = [spreads[0] | _as_it_is_now(connection, ids[0], page.rows[0]["plan"], spreads[0]["clusters"])]
     rows = [
         {
             **{key: row[key] for key in row if key not in ("_id", "plan", "cancel_requested")},
-            **jobs.get(row["_id"], dict.fromkeys(store.JOB_COUNTS, 0)),
+            **jobs.get(row["_id"], dict.fromkeys(JOB_COUNTS, 0)),
             **spread,
-            "state": _state(row, jobs.get(row["_id"], {})),
-            "failures": [_failure(failure) for failure in failures.get(row["_id"], [])],
+            "state": operation_state(row, jobs.get(row["_id"], {})),
+            "failures": [failure_row(failure) for failure in failures.get(row["_id"], [])],
         }
         for row, spread in zip(page.rows, spreads, strict=True)
     ]
@@ -67,7 +68,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
     require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
     if not store.is_bulk(connection, deployment.id):
         raise InvalidParameter("id", str(deployment.uuid), "it is a single deployment: destroy its virtual machine")
-    if not store.request_cancel(connection, deployment.id):
+    if not request_cancel(connection, JobGroup.DEPLOYMENT, deployment.id):
         raise InvalidParameter("id", str(deployment.uuid), "all its jobs are finished, or it was cancelled before")
     return list_bulk_deployments(connection, Visibility(), {"id": deployment}, Paging(limit=1)).rows[0]
 
@@ -101,7 +102,7 @@ def _as_it_is_now(
             {**row, "succeeded": succeeded.get(cluster, 0)}
             for cluster, row in zip(plan["clusters"], clusters, strict=True)
         ],
-        "slowest": store.slowest_jobs(connection, deployment_id, MOST_SLOW),
+        "slowest": slowest_jobs(connection, JobGroup.DEPLOYMENT, deployment_id, MOST_SLOW),
     }
 
 
@@ -119,17 +120,7 @@ def job_rows(
     caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
 ) -> Mapping[int, Mapping[str, Any]]:
     """One job object per VM (reference section 0.6), each naming its deployment; by position."""
-    shared = {
-        "accountid": caller.owner.account_uuid,
-        "userid": caller.user_uuid,
-        "cmd": DEPLOY.command_class,
-        "jobstatus": JobStatus.IN_PROGRESS.value,
-        "jobprocstatus": 0,
-        "jobresultcode": 0,
-        "jobinstancetype": DEPLOY.instance_type.value,
-        "created": deployed.created,
-        "deploymentid": deployed.uuid,
-    }
+    shared = {**new_job_fields(caller, DEPLOY, deployed.created), "deploymentid": deployed.uuid}
     return {
         at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
     }
@@ -214,19 +205,3 @@ def _skew(plan: Mapping[str, Any]) -> int:
     """The largest difference, after the call, between clusters that could take VMs."""
     after = [before + added for before, added in zip(plan["before"], plan["added"], strict=True)]
     return max(after) - min(after) if after else 0
-
-
-def _state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
-    if row["cancel_requested"] is not None:
-        return "Cancelled"
-    return "InProgress" if jobs.get("queued", 0) + jobs.get("running", 0) > 0 else "Completed"
-
-
-def _failure(row: Mapping[str, Any]) -> dict[str, Any]:
-    result = orjson.loads(row["result"])
-    return {
-        "jobid": row["jobid"],
-        "virtualmachineid": row["virtualmachineid"],
-        "errorcode": result["errorcode"],
-        "errortext": result["errortext"],
-    }

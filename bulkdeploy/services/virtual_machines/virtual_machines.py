@@ -4,7 +4,7 @@ Jobs of one VM run one after the other. While one is unfinished it is not known 
 find, so states are checked here only where none is; the job itself always checks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -26,9 +26,9 @@ from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import VmMove, Way
-from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots, check_no_snapshots_stay
+from bulkdeploy.scheduling.vm_snapshots import find_snapshots_that_stay, find_spoiled_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
-from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
@@ -126,10 +126,8 @@ def destroy_virtual_machine(
 def _check_destroyable(
     connection: Connection, vm: Row[Any], *, caller: Caller, volumes: Sequence[EntityRef]
 ) -> None:
-    if vm.delete_protection:
-        rule = "the virtual machine is protected against deletion (deleteprotection is true)"
+    for rule in find_undestroyable(connection, [vm], [volume.id for volume in volumes]).values():
         raise InvalidParameter("id", str(vm.uuid), rule)
-    check_no_snapshots_stay(connection, vm, [volume.id for volume in volumes], "id")
     if not volumes:
         return
     owners = owners_of_volumes(connection, [volume.id for volume in volumes])
@@ -142,6 +140,19 @@ def _check_destroyable(
             rule = f"it must be a data volume that virtual machine {vm.uuid} has"
             raise InvalidParameter("volumeids", str(volume.uuid), rule)
         check_deletable(known_volume(connection, volume.id), "volumeids")
+
+
+def find_undestroyable(
+    connection: Connection, vms: Sequence[Row[Any]], going: Collection[int] = ()
+) -> dict[int, str]:
+    """Return for each locked VM that must not be destroyed the rule that forbids it, by VM id.
+
+    ``going``: data volumes that are deleted with the VMs.
+    """
+    protected = "the virtual machine is protected against deletion (deleteprotection is true)"
+    return find_snapshots_that_stay(connection, vms, going) | {
+        vm.id: protected for vm in vms if vm.delete_protection
+    }
 
 
 def reboot_virtual_machine(
@@ -252,15 +263,35 @@ def require_ready(
     shown, named = (str(vm.uuid), "it") if value is None else (str(value), f"virtual machine {vm.uuid}")
     row = lock_vm(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
-    if row.removed:
-        raise InvalidParameter(parameter, shown, "the virtual machine was expunged")
-    if not row.has_job and row.state not in kind.states:
-        rule = f"cannot {kind.verb} {named} in state {row.state}; its state must be {one_of(kind.states)}"
+    for rule in find_unready(connection, system, [row], kind, named).values():
         raise InvalidParameter(parameter, shown, rule)
-    if kind.ability is not None and _changes_guest(kind, row):
-        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, shown)
-    if kind.spoils_snapshots:
-        check_no_snapshots(connection, row.id, parameter, shown)
     if check is not None:
         check(connection, row)
     return row
+
+
+def find_unready(
+    connection: Connection, system: System, vms: Sequence[Row[Any]], kind: JobKind, named: str = "it"
+) -> dict[int, str]:
+    """Return for each locked VM that a job of this kind cannot work on the rule that forbids it, by VM id.
+
+    The states of VMs with an unfinished job are not checked: that job may change them. ``named`` names a VM in the
+    texts.
+    """
+    spoiled = find_spoiled_snapshots(connection, [vm.id for vm in vms]) if kind.spoils_snapshots else {}
+    found: dict[int, str] = {}
+    for vm in vms:
+        rule = _unready(system, vm, kind, named) or spoiled.get(vm.id)
+        if rule is not None:
+            found[vm.id] = rule
+    return found
+
+
+def _unready(system: System, vm: Row[Any], kind: JobKind, named: str) -> str | None:
+    if vm.removed:
+        return "the virtual machine was expunged"
+    if not vm.has_job and vm.state not in kind.states:
+        return f"cannot {kind.verb} {named} in state {vm.state}; its state must be {one_of(kind.states)}"
+    if kind.ability is not None and _changes_guest(kind, vm):
+        return find_missing_ability(system.drivers, vm.hypervisor, kind.ability)
+    return None

@@ -135,7 +135,7 @@ def submit_for(
 
     def check(connection: Connection, row: Row[Any]) -> None:
         require_ability(system.drivers, row.hypervisor, ability, parameter, str(ref.uuid))
-        snapshots = store.snapshots_of_vm(connection, row.id)
+        snapshots = store.snapshots_of_vms(connection, [row.id])
         check_none_at_work(snapshots, parameter, str(ref.uuid))
         found = next((snapshot for snapshot in snapshots if snapshot.id == ref.id), None)
         if found is None:
@@ -167,7 +167,7 @@ def _check_creation(
     if store.has_unmade_volumes(connection, vm.id):
         rule = "it has volumes that exist on no pool yet: start the virtual machine once"
         raise InvalidParameter(OF_VM, shown, rule)
-    snapshots = store.snapshots_of_vm(connection, vm.id)
+    snapshots = store.snapshots_of_vms(connection, [vm.id])
     check_none_at_work(snapshots, OF_VM, shown)
     snapshots = [snapshot for snapshot in snapshots if snapshot.volume_id is None]
     most = read_configuration(connection).number("vmsnapshot.max")

@@ -114,7 +114,7 @@ def _check_creation(connection: Connection, vm: Row[Any], *, system: System, vol
     if volume.state != READY:
         rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
         raise InvalidParameter(OF_VOLUME, shown, rule)
-    check_none_at_work(store.snapshots_of_vm(connection, vm.id), OF_VOLUME, shown)
+    check_none_at_work(store.snapshots_of_vms(connection, [vm.id]), OF_VOLUME, shown)
     if has_job_of_volume(connection, vm.id, volume.id):
         rule = "a job of its virtual machine attaches, detaches or resizes it; wait for its end"
         raise InvalidParameter(OF_VOLUME, shown, rule)

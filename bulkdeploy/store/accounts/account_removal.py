@@ -17,8 +17,8 @@ from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobPhase
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.job_groups import JobGroup, cancel_jobs_never_leased
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT
-from bulkdeploy.store.jobs.jobs import cancel_jobs_never_leased
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.jobs import async_jobs
 
@@ -61,7 +61,7 @@ def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
     deployments = connection.execute(_CANCEL_DEPLOYMENTS, {"accounts": list(account_ids)}).scalars().all()
-    cancel_jobs_never_leased(connection, deployments)
+    cancel_jobs_never_leased(connection, JobGroup.DEPLOYMENT, deployments)
 
 
 _PROJECTS = text(

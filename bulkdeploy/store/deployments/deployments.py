@@ -10,14 +10,11 @@ from zlib import crc32
 from sqlalchemy import Connection, Row, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
-from bulkdeploy.store.jobs.jobs import CANCELLED, cancel_jobs_never_leased
 from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import deployments
 from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
-
-JOB_COUNTS = ("queued", "running", "succeeded", "failed")
 
 FILTERS: Filters = {
     "id": by_id(deployments.c.id),
@@ -75,20 +72,6 @@ def is_bulk(connection: Connection, deployment_id: int) -> bool:
     return bool(connection.execute(query).scalar_one())
 
 
-def request_cancel(connection: Connection, deployment_id: int) -> bool:
-    """Cancel the deployment's jobs that no worker has leased. Return False if no unfinished job was left."""
-    changed = connection.execute(
-        text(
-            "UPDATE deployments SET cancel_requested = now() WHERE id = :id AND cancel_requested IS NULL"
-            " AND EXISTS (SELECT FROM async_jobs j WHERE j.deployment_id = :id AND j.status = 0)"
-        ),
-        {"id": deployment_id},
-    )
-    if changed.rowcount == 1:
-        cancel_jobs_never_leased(connection, [deployment_id])
-    return changed.rowcount == 1
-
-
 ORDERS: Orders = {
     "count": deployments.c.vm_count,
     "account": account_name(),
@@ -122,28 +105,6 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
     return fetch_page(connection, ordered(query, ORDERS, arguments, deployments.c.id.desc()), paging)
 
 
-def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Count the queued, running, succeeded and failed jobs of each deployment, with the time of the latest end.
-
-    A job is queued until a worker leases it for the first time. In a cancelled deployment only the cancelled jobs
-    are queued: all of them fail, and all running ones continue. A job that waits for another attempt is running.
-    """
-    rows = connection.execute(
-        text(
-            "SELECT j.deployment_id, count(*) FILTER (WHERE j.status = 0 AND waits) AS queued,"
-            " count(*) FILTER (WHERE j.status = 0 AND NOT waits) AS running,"
-            " count(*) FILTER (WHERE j.status = 1) AS succeeded, count(*) FILTER (WHERE j.status = 2) AS failed,"
-            " max(j.completed) AS completed"
-            " FROM async_jobs j JOIN deployments d ON d.id = j.deployment_id CROSS JOIN LATERAL (SELECT CASE"
-            "   WHEN d.cancel_requested IS NULL THEN j.attempts = 0"
-            "   ELSE j.status = 0 AND coalesce(j.progress, '{}') ? :cancelled END AS waits) AS state"
-            " WHERE j.deployment_id = ANY(:ids) GROUP BY j.deployment_id"
-        ),
-        {"ids": list(deployment_ids), "cancelled": CANCELLED},
-    ).mappings()
-    return {row["deployment_id"]: {key: row[key] for key in (*JOB_COUNTS, "completed")} for row in rows}
-
-
 def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int]:
     """The deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
     rows = connection.execute(
@@ -155,23 +116,6 @@ def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int
         {"id": deployment_id},
     )
     return {row.cluster_id: row.vms for row in rows}
-
-
-def slowest_jobs(connection: Connection, deployment_id: int, most: int) -> list[dict[str, Any]]:
-    """The deployment's finished jobs that took longest, from the call to their end."""
-    rows = connection.execute(
-        text(
-            "SELECT j.uuid AS jobid, v.uuid AS virtualmachineid, v.name, h.name AS hostname,"
-            " CAST(extract(epoch FROM j.completed - j.created) AS double precision) AS seconds"
-            " FROM (SELECT * FROM async_jobs WHERE deployment_id = :id AND status <> 0"
-            "       ORDER BY completed - created DESC, id LIMIT :most) j"
-            " JOIN virtual_machines v ON v.id = j.instance_id"
-            " LEFT JOIN hosts h ON h.id = coalesce(v.host_id, v.last_host_id)"
-            " ORDER BY seconds DESC, j.id"
-        ),
-        {"id": deployment_id, "most": most},
-    ).mappings()
-    return [dict(row) for row in rows]
 
 
 def deployment_owner(connection: Connection, deployment_id: int) -> int:
@@ -226,21 +170,3 @@ def vm_places(connection: Connection, vm_uuids: Sequence[str]) -> dict[str, Row[
         {"uuids": list(vm_uuids)},
     )
     return {row.uuid: row for row in rows}
-
-
-def failures_of(
-    connection: Connection, deployment_ids: Sequence[int], most: int
-) -> dict[int, list[dict[str, Any]]]:
-    """Per deployment its first ``most`` failed jobs, with the JSON text of their results."""
-    rows = connection.execute(
-        text(
-            "SELECT d.id AS deployment_id, f.* FROM unnest(CAST(:ids AS bigint[])) AS d(id), LATERAL ("
-            "  SELECT uuid AS jobid, instance_uuid AS virtualmachineid, result FROM async_jobs"
-            "  WHERE deployment_id = d.id AND status = 2 ORDER BY id LIMIT :most) f"
-        ),
-        {"ids": list(deployment_ids), "most": most},
-    ).mappings()
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["deployment_id"], []).append(dict(row))
-    return found

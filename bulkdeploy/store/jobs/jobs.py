@@ -218,23 +218,6 @@ def write_progress(
     return row is not None
 
 
-_CANCEL = text(
-    "UPDATE async_jobs j"
-    " SET progress = coalesce(j.progress, '{}') || jsonb_build_object(CAST(:cancelled AS text), true)"
-    " FROM (SELECT id FROM async_jobs WHERE deployment_id = ANY(CAST(:deployments AS bigint[])) AND status = 0"
-    "   AND attempts = 0 FOR UPDATE SKIP LOCKED) AS stopped WHERE j.id = stopped.id"
-)
-
-
-def cancel_jobs_never_leased(connection: Connection, deployment_ids: Sequence[int]) -> None:
-    """Mark the jobs of these deployments that no worker has leased: the next lease ends them without a driver call.
-
-    A job that another transaction changes at this moment is not marked: a worker is about to lease it, or it waits
-    for the next deployment call. It runs as if it had been leased before.
-    """
-    connection.execute(_CANCEL, {"cancelled": CANCELLED, "deployments": int_array(deployment_ids)})
-
-
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job for an instance whose row the writer has locked; ``description`` is that of its Scheduled event."""
@@ -252,9 +235,9 @@ class NewJob:
 
 _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, params, parent_id, request_id, traceparent)"
+    "     instance_uuid, params, parent_id, operation_id, request_id, traceparent)"
     "   SELECT kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params, parent_id,"
-    "     :request, :traceparent"
+    "     CAST(:operation AS bigint), :request, :traceparent"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
     "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
@@ -266,10 +249,13 @@ _INSERT = text(
 ).bindparams(bindparam("params", type_=ARRAY(JSONB)))
 
 
-def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> list[tuple[int, UUID]]:
-    """Make jobs, at most one per instance, their outbox rows and Scheduled events; ids and uuids by instance id.
+def insert_jobs(
+    connection: Connection, jobs: Sequence[NewJob], queue: str, operation_id: int | None = None
+) -> list[tuple[int, UUID]]:
+    """Insert jobs, at most one per instance, with their outbox rows and Scheduled events.
 
-    They belong to no deployment: a deployment's jobs are those that deploy its VMs.
+    Return the ids and uuids of the jobs, ordered by instance id. ``operation_id`` is the bulk operation that the
+    jobs belong to. The jobs belong to no deployment: a deployment's jobs are those that deploy its VMs.
     """
     jobs = sorted(jobs, key=lambda job: job.instance.id)
     rows = connection.execute(
@@ -284,6 +270,7 @@ def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> l
             "uuids": [job.instance.uuid for job in jobs],
             "parents": [job.parent_id for job in jobs],
             "params": [dict(job.params) for job in jobs],
+            "operation": operation_id,
             "request": current_request(),
             "traceparent": current_traceparent(),
             "queue": queue,

@@ -7,6 +7,7 @@ from sqlalchemy import (
     DateTime,
     Index,
     Integer,
+    LargeBinary,
     SmallInteger,
     Table,
     Text,
@@ -15,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from bulkdeploy.store.tables.schema import created, identity, metadata, parent_id, public_uuid
+from bulkdeploy.store.tables.schema import created, identity, metadata, parent_id, public_uuid, reference
 
 async_jobs = Table(
     "async_jobs",
@@ -30,6 +31,7 @@ async_jobs = Table(
     Column("instance_id", BigInteger),
     Column("instance_uuid", Uuid),
     Column("deployment_id", BigInteger),
+    Column("operation_id", BigInteger),
     Column("parent_id", BigInteger, comment="the job that made this one, and is woken when it ends"),
     Column("params", JSONB, nullable=False, server_default=text("'{}'"), comment="small; kind-specific"),
     Column("status", SmallInteger, nullable=False, server_default=text("0")),
@@ -52,6 +54,12 @@ async_jobs = Table(
     Column("started", DateTime(timezone=True)),
     Column("completed", DateTime(timezone=True)),
     Index("ix_async_jobs_deployment", "deployment_id", "id"),
+    Index(
+        "ix_async_jobs_operation",
+        "operation_id",
+        "id",
+        postgresql_where=text("operation_id IS NOT NULL"),
+    ),
     Index("ix_async_jobs_unfinished", "phase", "lease_until", postgresql_where=text("status = 0")),
     Index(
         "ix_async_jobs_host",
@@ -64,6 +72,35 @@ async_jobs = Table(
     Index("ix_async_jobs_parent", "parent_id", "instance_id", postgresql_where=text("parent_id IS NOT NULL")),
     Index("ix_async_jobs_completed", "completed", postgresql_where=text("status <> 0")),
     postgresql_with={"fillfactor": "70"},
+)
+
+bulk_operations = Table(
+    "bulk_operations",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("command", Text, nullable=False),
+    reference("account_id", "accounts.id", index=True),
+    Column("user_id", BigInteger, nullable=False),
+    Column("vm_count", Integer, nullable=False, comment="jobs made"),
+    Column(
+        "failed",
+        JSONB,
+        nullable=False,
+        server_default=text("'[]'"),
+        comment="virtual machines that a partial operation left out, as the call answered them",
+    ),
+    Column("request_token", Text),
+    Column("request_fingerprint", LargeBinary),
+    Column("cancel_requested", DateTime(timezone=True)),
+    created(),
+    Index(
+        "uq_bulk_operations_request_token",
+        "user_id",
+        "request_token",
+        unique=True,
+        postgresql_where=text("request_token IS NOT NULL"),
+    ),
 )
 
 outbox = Table(

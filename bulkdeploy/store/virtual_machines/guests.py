@@ -175,10 +175,19 @@ def encrypted_passwords(connection: Connection, vm_ids: Collection[int]) -> dict
 _PENDING = text(
     "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
     "   AND j.status + 0 = 0) AS has_job"
-    " FROM virtual_machines v WHERE v.id = :vm FOR UPDATE OF v"
+    " FROM virtual_machines v WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id FOR UPDATE OF v"
 )
 
 
+def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """Lock the rows of VMs until the transaction ends, and return them by id.
+
+    The column ``has_job`` says whether an unfinished job works on the VM.
+    """
+    return connection.execute(_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
+
+
 def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """A VM's row and whether an unfinished job works on it; it stays locked for a job to be made."""
-    return connection.execute(_PENDING, {"vm": vm_id}).one()
+    """Lock the row of one VM and return it, as ``lock_vms``."""
+    (row,) = lock_vms(connection, [vm_id])
+    return row

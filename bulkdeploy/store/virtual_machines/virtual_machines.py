@@ -3,11 +3,11 @@
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, not_, or_, select
 
 from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
@@ -24,6 +24,7 @@ from bulkdeploy.store.filters import (
     by_ids,
     equal,
     filtered,
+    id_in,
     keyword,
     linked,
     same_text,
@@ -191,6 +192,35 @@ def list_virtual_machines(
         return rows_of(ids, partial(virtual_machine_texts, connection, fields, **wanted))
 
     return Page(rows, page.count, json)
+
+
+def select_vms(
+    connection: Connection,
+    visibility: Visibility,
+    arguments: Arguments,
+    *,
+    without: Collection[VmState] = (),
+    excluded_ids: Collection[int] = (),
+) -> list[int]:
+    """Return the ids of all visible VMs that match the filters of ``list_virtual_machines``, in ascending order.
+
+    ``deploymentid`` is one more filter. VMs in the states ``without`` and VMs with ``excluded_ids`` are left out.
+    """
+    vm = virtual_machines.c
+    query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
+    if without:
+        query = query.where(vm.state.not_in(without))
+    if excluded_ids:
+        query = query.where(not_(id_in(vm.id, excluded_ids)))
+    filters = {**_filters(), "keyword": _keyword(sees_instance_names=False), "deploymentid": _of_deployment}
+    return list(connection.execute(filtered(query, filters, arguments).order_by(vm.id)).scalars())
+
+
+def _of_deployment(deployment: EntityRef) -> Condition:
+    parts = select(deployments.c.id).where(
+        or_(deployments.c.id == deployment.id, deployments.c.batch_id == deployment.id)
+    )
+    return virtual_machines.c.deployment_id.in_(parts)
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:

@@ -106,9 +106,9 @@ def insert_vm_snapshot(
     return EntityRef(entity, row.id, row.uuid, row.display_name)
 
 
-def snapshots_of_vm(connection: Connection, vm_id: int) -> Sequence[Row[Any]]:
-    """The live snapshots of a VM and of its volumes; the caller has locked the VM's row."""
-    query = select(vm_snapshots).where(vm_snapshots.c.vm_id == vm_id, vm_snapshots.c.removed.is_(None))
+def snapshots_of_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """Return the live snapshots of VMs and of their volumes by id. The caller has locked the VMs' rows."""
+    query = select(vm_snapshots).where(id_in(vm_snapshots.c.vm_id, vm_ids), vm_snapshots.c.removed.is_(None))
     return connection.execute(query.order_by(vm_snapshots.c.id)).all()
 
 
@@ -123,8 +123,10 @@ def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | No
     return connection.execute(query.order_by(snapshot.id)).all()
 
 
-def snapshots_that_stay(connection: Connection, vm_id: int, going: Collection[int]) -> Sequence[Row[Any]]:
-    """The live snapshots in volumes that outlive a VM; ``going``: its volumes that are deleted with it."""
+def snapshots_that_stay(
+    connection: Connection, vm_ids: Collection[int], going: Collection[int]
+) -> Sequence[Row[Any]]:
+    """Return the live snapshots in volumes that outlive these VMs; the volumes ``going`` are deleted with them."""
     snapshot, volume = vm_snapshots.c, volumes.c
     lies_there = select(volume.id).where(
         volume.vm_id == snapshot.vm_id,
@@ -133,7 +135,9 @@ def snapshots_that_stay(connection: Connection, vm_id: int, going: Collection[in
         func.coalesce(snapshot.volume_id, volume.id) == volume.id,
         not_(id_in(volume.id, going)),
     )
-    query = select(vm_snapshots).where(snapshot.vm_id == vm_id, snapshot.removed.is_(None), lies_there.exists())
+    query = select(vm_snapshots).where(
+        id_in(snapshot.vm_id, vm_ids), snapshot.removed.is_(None), lies_there.exists()
+    )
     return connection.execute(query.order_by(snapshot.id)).all()
 
 

@@ -1,0 +1,43 @@
+"""The jobs that one call makes for many VMs, as answers show them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.provisioning.job_kind import JobKind
+
+
+def new_job_fields(caller: Caller, kind: JobKind, created: datetime) -> dict[str, Any]:
+    """Return the fields that all new jobs of one call share."""
+    return {
+        "accountid": caller.owner.account_uuid,
+        "userid": caller.user_uuid,
+        "cmd": kind.cmd(is_root_admin=caller.is_root_admin),
+        "jobstatus": JobStatus.IN_PROGRESS.value,
+        "jobprocstatus": 0,
+        "jobresultcode": 0,
+        "jobinstancetype": kind.instance_type.value,
+        "created": created,
+    }
+
+
+def operation_state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
+    """Return the state of a call by its row and by its jobs' counts."""
+    if row["cancel_requested"] is not None:
+        return "Cancelled"
+    return "InProgress" if jobs.get("queued", 0) + jobs.get("running", 0) > 0 else "Completed"
+
+
+def failure_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a failed job, as stored, with the code and the text of its result."""
+    result = orjson.loads(row["result"])
+    return {
+        "jobid": row["jobid"],
+        "virtualmachineid": row["virtualmachineid"],
+        "errorcode": result["errorcode"],
+        "errortext": result["errortext"],
+    }

@@ -1,0 +1,162 @@
+"""Operations on many virtual machines: inserted, found by their token, listed and cancelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from sqlalchemy import Connection, and_, func, insert, literal, select, text, union_all
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.filters import Arguments, Condition, Filters, equal, filtered, keyword
+from bulkdeploy.store.jobs.job_groups import JobGroup, cancel_jobs_never_leased
+from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.tables.jobs import bulk_operations
+from bulkdeploy.store.tables.virtual_machines import deployments
+from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
+
+DEPLOYMENT_COMMAND = "bulkDeployVirtualMachine"
+
+_OPERATIONS = union_all(
+    select(
+        bulk_operations.c.id,
+        bulk_operations.c.uuid,
+        bulk_operations.c.command,
+        bulk_operations.c.account_id,
+        bulk_operations.c.vm_count,
+        bulk_operations.c.cancel_requested,
+        bulk_operations.c.created,
+    ),
+    select(
+        deployments.c.id,
+        deployments.c.uuid,
+        literal(DEPLOYMENT_COMMAND),
+        deployments.c.account_id,
+        deployments.c.vm_count,
+        deployments.c.cancel_requested,
+        deployments.c.created,
+    ).where(deployments.c.bulk, deployments.c.batch_id.is_(None)),
+).subquery("operations")
+
+
+def _has_id(ref: EntityRef) -> Condition:
+    """Return the condition for one operation: internal ids of operations and of deployments overlap."""
+    is_deployment = _OPERATIONS.c.command == DEPLOYMENT_COMMAND
+    return and_(_OPERATIONS.c.id == ref.id, is_deployment == (ref.entity is Entity.DEPLOYMENT))
+
+
+FILTERS: Filters = {
+    "id": _has_id,
+    "operation": equal(_OPERATIONS.c.command),
+    "keyword": keyword(_OPERATIONS.c.command),
+}
+
+ORDERS: Orders = {
+    "operation": _OPERATIONS.c.command,
+    "count": _OPERATIONS.c.vm_count,
+    "account": account_name(),
+    "created": _OPERATIONS.c.created,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOperation:
+    """A bulk operation and its jobs, by VM id; ``failed``: VMs that were left out, as the call answered them."""
+
+    id: int
+    uuid: UUID
+    created: datetime
+    fingerprint: bytes
+    failed: Sequence[Mapping[str, Any]]
+    jobs: Sequence[tuple[UUID, UUID]]
+    """The uuids of each job and of its VM."""
+
+
+def insert_operation(connection: Connection, values: Mapping[str, Any]) -> tuple[int, UUID, datetime]:
+    """Insert an operation with these columns; return its id, its uuid and the time of the call."""
+    made = insert(bulk_operations).values(values)
+    row = connection.execute(
+        made.returning(bulk_operations.c.id, bulk_operations.c.uuid, bulk_operations.c.created)
+    ).one()
+    return row.id, row.uuid, row.created
+
+
+def find_operation_by_token(connection: Connection, user_id: int, token: str) -> StoredOperation | None:
+    """Return the operation of the user's earlier call with this token, or None.
+
+    Waits for a call with this token that is under way. Other calls with it wait until the transaction ends.
+    """
+    take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
+    operation = bulk_operations.c
+    found = select(bulk_operations).where(operation.user_id == user_id, operation.request_token == token)
+    row = connection.execute(found).first()
+    if row is None:
+        return None
+    jobs = connection.execute(
+        text("SELECT uuid, instance_uuid FROM async_jobs WHERE operation_id = :id ORDER BY id"), {"id": row.id}
+    )
+    return StoredOperation(
+        row.id,
+        row.uuid,
+        row.created,
+        bytes(row.request_fingerprint),
+        row.failed,
+        [(job[0], job[1]) for job in jobs],
+    )
+
+
+def list_operations(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """Return a page of bulk operations and bulk deployments, newest first.
+
+    Each row has its internal id as ``_id``, its kind of call as ``_group`` and the database's time as ``_now``.
+    """
+    operation = _OPERATIONS.c
+    query = filtered(
+        select(
+            operation.id.label("_id"),
+            operation.uuid.label("id"),
+            operation.command.label("operation"),
+            *owner_columns(),
+            operation.created,
+            operation.vm_count.label("count"),
+            operation.cancel_requested,
+            func.now().label("_now"),
+        )
+        .select_from(with_owner(_OPERATIONS, operation.account_id))
+        .where(visible.condition()),
+        FILTERS,
+        arguments,
+    )
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, operation.created.desc()), paging)
+    rows = [{**row, "_group": group_of(row["operation"])} for row in page.rows]
+    return Page(rows, page.count)
+
+
+def group_of(command: str) -> JobGroup:
+    """Return the kind of call that a command of ``list_operations`` is."""
+    return JobGroup.DEPLOYMENT if command == DEPLOYMENT_COMMAND else JobGroup.OPERATION
+
+
+_OWNER = "SELECT account_id FROM $calls WHERE id = :id"
+
+
+def operation_owner(connection: Connection, group: JobGroup, call_id: int) -> int:
+    """Return the account (by id) that made the operation, or that owns the deployment's VMs."""
+    return int(connection.execute(group.sql(_OWNER), {"id": call_id}).scalar_one())
+
+
+_REQUEST_CANCEL = (
+    "UPDATE $calls SET cancel_requested = now() WHERE id = :id AND cancel_requested IS NULL"
+    " AND EXISTS (SELECT FROM async_jobs j WHERE j.$group = :id AND j.status = 0)"
+)
+
+
+def request_cancel(connection: Connection, group: JobGroup, call_id: int) -> bool:
+    """Cancel the call's jobs that no worker has leased. Return False if no unfinished job was left."""
+    changed = connection.execute(group.sql(_REQUEST_CANCEL), {"id": call_id})
+    if changed.rowcount == 1:
+        cancel_jobs_never_leased(connection, group, [call_id])
+    return changed.rowcount == 1
