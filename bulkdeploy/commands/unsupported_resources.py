@@ -32,6 +32,15 @@ AUTHORIZED = {
     "listResourceIcon": EVERY_ROLE,
 }
 """The role types that may call a command if no rule of their role matches it."""
+MENUS = frozenset(
+    {
+        *("listAutoScaleVmGroups", "listGuestOsMapping", "listInternalLoadBalancerVMs", "listKubernetesClusters"),
+        *("listLdapConfigurations", "listOauthProvider", "listPublicIpAddresses", "listRouters", "listSystemVms"),
+        "listVPCs",
+    }
+)
+"""Lists that CloudStack's UI has a page for if listApis has them; other clients call them without asking."""
+
 A_FILTER = "a filter; whatever it says, there is nothing to find"
 OWNED = (*OWNER, *PROJECT, *PAGING)
 ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
@@ -202,6 +211,7 @@ COMMANDS = (
             name=name,
             roles=ROLES.get(name, EVERY_ROLE),
             authorized=AUTHORIZED.get(name, frozenset()),
+            described=name not in MENUS,
             description=f"Lists {noun}: there are none here, so that the list is always empty",
             handler=list_nothing,
             shape=Shape.LIST,
@@ -220,6 +230,7 @@ COMMANDS = (
             shape=Shape.LIST,
             response=Response(key, ()),
             parameters=parameters,
+            described=name not in MENUS,
             open=True,
         )
         for name, (key, noun, parameters) in UNSUPPORTED_AT_LOGIN.items()

@@ -17,6 +17,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.entries import field_of
 from bulkdeploy.declare.general_parameters import GENERAL
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
+from bulkdeploy.declare.unsupported_parameters import is_harmless
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, UnknownEntity
@@ -106,7 +107,7 @@ class Binder:
         for sent, text in given.items():
             name = sent.partition("[")[0].lower()
             why = self._command.unsupported.get(name)
-            if why is not None and text.lower() not in ("", "false"):
+            if why is not None and not is_harmless(name, text):
                 raise InvalidParameter(name, text[:LONGEST_SHOWN], f"it is not supported here: {why}")
 
     def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:

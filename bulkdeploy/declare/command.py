@@ -58,6 +58,7 @@ class Command:
             (``false`` and nothing count as not given) is refused by its name, and nothing is done.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.
+        described: False leaves the command out of listApis, by which CloudStack's UI chooses its pages.
         changes_state: False for reads; such calls may be made by GET in hardened mode. The handler of one that
             changes state runs in a transaction, and again in a new one where that loses a race: it changes nothing
             but the database, and registers what follows the commit (``engine.after_commit``). An error that
@@ -87,6 +88,7 @@ class Command:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
     post_only: bool = False
+    described: bool = True
     changes_state: bool = False
     prepare: Callable[[Any], Any] | None = None
     sharing: Sharing | None = None

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.parameters import Parameter
+from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.declare.response_fields import number, text
 from bulkdeploy.declare.responses import Field, FieldType, Shape
+from bulkdeploy.declare.unsupported_parameters import NOT_SUPPORTED, TYPES
 from bulkdeploy.domain.accounts import RoleType
 
 JOB_FIELDS = (
@@ -24,13 +25,16 @@ SUCCESS_FIELDS = (
 )
 
 
+LONGEST_TEXT = 255
+"""Characters that listApis gives as the length of an unsupported parameter."""
+
 DEEPEST = 3
 """Levels of objects within objects that are described; listApis, which describes itself, must end somewhere."""
 
 
 def discover(commands: Iterable[Command], role: RoleType) -> list[dict[str, Any]]:
-    """One entry per command, with what this role may set and see; the commands are those it may call."""
-    allowed = {command.name: command for command in commands}
+    """Return an entry for each described command that a role may call, with what the role may set and see."""
+    allowed = {command.name: command for command in commands if command.described}
     return [_entry(command, allowed, role) for command in allowed.values()]
 
 
@@ -47,7 +51,10 @@ def _entry(command: Command, allowed: Mapping[str, Command], role: RoleType) -> 
         "since": command.since,
         "isasync": command.is_async,
         "related": ",".join(same) or None,
-        "params": [_parameter(parameter, allowed) for parameter in command.parameters if role in parameter.roles],
+        "params": [
+            *(_parameter(parameter, allowed) for parameter in command.parameters if role in parameter.roles),
+            *(_unsupported(name, why) for name, why in command.unsupported.items()),
+        ],
         "response": _fields(_answer_fields(command), role, DEEPEST),
     }
 
@@ -62,6 +69,18 @@ def _parameter(parameter: Parameter, allowed: Mapping[str, Command]) -> dict[str
         "required": parameter.required,
         "since": parameter.since,
         "related": ",".join(name for name in lists if name in allowed) or None,
+    }
+
+
+def _unsupported(name: str, why: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": f"{NOT_SUPPORTED}{why}",
+        "type": TYPES.get(name, WireType.STRING).value,
+        "length": LONGEST_TEXT,
+        "required": False,
+        "since": None,
+        "related": None,
     }
 
 

@@ -53,6 +53,14 @@ def _network(written: str) -> str | None:
         return None
 
 
+def _is_network_of_address(written: str) -> bool:
+    try:
+        IPv4Network(written, strict=False)
+    except (AddressValueError, NetmaskValueError, ValueError):
+        return False
+    return "/" in written
+
+
 def _netmask(written: str) -> str | None:
     try:
         network = IPv4Network(f"0.0.0.0/{written}")
@@ -121,6 +129,9 @@ VARIANT_NAME = ValueRule(
 )
 IP_ADDRESS = ValueRule("must be an IPv4 address", _address)
 CIDR = ValueRule("must be an IPv4 network such as 10.1.0.0/16", _network)
+CIDR_OF_ADDRESS = ValueRule(
+    "must be an IPv4 network such as 10.1.1.0/24, host bits allowed", _if(_is_network_of_address)
+)
 NETMASK = ValueRule("must be a netmask such as 255.255.0.0", _netmask)
 TAG = ValueRule(
     "must be a tag: 1 to 255 characters without commas, no spaces around it",

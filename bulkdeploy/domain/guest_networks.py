@@ -69,7 +69,7 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
             {name: given[name] for name in ("startip", "endip") if name in given}, "a Shared network has ranges"
         )
         if not given:
-            network = IPv4Network(default_cidr)
+            network = IPv4Network(default_cidr, strict=False)
             return _whole(network, network.network_address + 1)
         _need(given, ("gateway", "netmask"), "an Isolated network is given both or none of them")
         network, gateway = _network(given)

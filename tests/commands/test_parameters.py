@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bulkdeploy.cli.connection.catalogue import read_catalogue
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.binding import Binder
+from bulkdeploy.declare.discovery import discover
+from bulkdeploy.declare.unsupported_parameters import HARMLESS, NOT_SUPPORTED
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.api.binding import Catalogue
@@ -111,4 +114,16 @@ def test_a_refusal_names_the_parameter_and_why(name: str) -> None:
             with pytest.raises(InvalidParameter, match=re.escape(why)) as refusal:
                 binder.bind({sent: "x"}, RoleType.ADMIN, Catalogue())
             assert parameter in str(refusal.value)
-        assert binder.bind({parameter: "", f"{parameter}[0].key": "False"}, RoleType.ADMIN, Catalogue()) == {}
+        for value in ("", "False", *HARMLESS.get(parameter, ())):
+            assert binder.bind({parameter: value, f"{parameter}[0].key": value}, RoleType.ADMIN, Catalogue()) == {}
+
+
+def test_list_apis_describes_what_is_refused() -> None:
+    """Forms of CloudStack's UI stay empty where listApis lacks a parameter that they name."""
+    for entry in discover((replace(command, described=True) for command in COMMANDS.values()), RoleType.ADMIN):
+        shown = {one["name"]: one for one in entry["params"]}
+        assert THEIRS.get(entry["name"], set()) <= {name.lower() for name in shown}
+        offered = {one.name for api in read_catalogue([entry]).by_name.values() for one in api.parameters}
+        for parameter, why in COMMANDS[entry["name"]].unsupported.items():
+            assert shown[parameter]["description"] == f"{NOT_SUPPORTED}{why}"
+            assert parameter not in offered

@@ -142,8 +142,9 @@ def test_nesting_is_described_to_a_depth() -> None:
 @pytest.mark.parametrize("role", list(RoleType))
 def test_every_command_satisfies_cmk(role: RoleType) -> None:
     """Cmk's sync crashes unless every entry has these keys with these types."""
+    described = [command for command in find_commands().values() if command.described]
     entries = discover(find_commands().values(), role)
-    assert len(entries) == len(find_commands())
+    assert [entry["name"] for entry in entries] == [command.name for command in described]
     for shown in entries:
         assert (type(shown["name"]), type(shown["description"]), type(shown["isasync"])) == (str, str, bool)
         assert shown["description"]

@@ -18,6 +18,9 @@ MAP_FIELD = re.compile(r"(?P<map>\w+)\[\d+\]\.(?P<field>\w+)")
 MAP_OF_THINGS = re.compile(r"(?i)\w+list|datadisksdetails|migrateto")
 FIELD_WITH_ID = re.compile(r"(?i)\w+id|network|host|pool|volume|virtualmachine")
 
+REFUSED = "not supported here: "
+"""The beginning of the description of a parameter that the server describes and refuses; nothing offers it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiParameter:
@@ -133,7 +136,7 @@ class Catalogue:
 
 
 def read_catalogue(entries: Iterable[Mapping[str, Any]]) -> Catalogue:
-    """The catalogue in an answer of listApis; entries without a name are left out."""
+    """Return the catalogue in an answer of listApis, without entries that have no name and refused parameters."""
     return Catalogue(_api(entry) for entry in entries if isinstance(entry.get("name"), str))
 
 
@@ -142,7 +145,11 @@ def _api(entry: Mapping[str, Any]) -> Api:
         name=entry["name"],
         description=_line(entry.get("description")),
         is_async=entry.get("isasync") in (True, "true"),
-        parameters=tuple(_parameter(given) for given in entry.get("params") or () if given.get("name")),
+        parameters=tuple(
+            _parameter(given)
+            for given in entry.get("params") or ()
+            if given.get("name") and not str(given.get("description")).startswith(REFUSED)
+        ),
         fields=tuple(
             (str(field["name"]), str(field.get("type") or "string"), _line(field.get("description")))
             for field in entry.get("response") or ()

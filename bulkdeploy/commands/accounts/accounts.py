@@ -126,7 +126,9 @@ NO_DETAILS = "accounts have no details"
 NAME_OF_ACCOUNT = string("account", "its name; without it the user's name", rule=NAME, clearable=True)
 
 NEW_ACCOUNT = (
-    integer("accounttype", "where no role is given: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+    integer(
+        "accounttype", "0 user, 1 root admin, 2 domain admin, 3 resource admin; without effect if roleid is given"
+    ),
     uuid("roleid", Entity.ROLE, "its role"),
     uuid("domainid", Entity.DOMAIN, "its domain; default the caller's"),
     string("networkdomain", "the DNS domain of its networks", rule=NETWORK_DOMAIN, clearable=True),

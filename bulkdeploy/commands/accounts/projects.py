@@ -95,7 +95,11 @@ def list_project_accounts(call: Call) -> Page:
 def create_project(call: Call) -> JobTicket:
     """Make a project."""
     requested = NewProject(
-        call.arguments["name"], call.text("displaytext"), call.text("account"), call.ref("domainid")
+        call.arguments["name"],
+        call.text("displaytext"),
+        call.text("account"),
+        call.ref("domainid"),
+        call.ref("accountid"),
     )
     return service.create_project(call.connection, call.caller, requested)
 
@@ -210,12 +214,10 @@ COMMANDS = (
             string(
                 "account", "the account that manages it; domainid says whose account it is; default the caller's"
             ),
-            uuid("domainid", Entity.DOMAIN, "that account's domain"),
+            uuid("accountid", Entity.ACCOUNT, "the account that manages it, by its id instead of by name"),
+            uuid("domainid", Entity.DOMAIN, "that account's domain; alone: the project's, the caller manages it"),
         ),
-        unsupported={
-            "accountid": "name the account that manages the project: account and domainid",
-            "userid": ACCOUNTS_ONLY,
-        },
+        unsupported={"userid": ACCOUNTS_ONLY},
     ),
     Command(
         name="updateProject",

@@ -100,7 +100,7 @@ CREATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description", required=True, length=4096),
+        string("displaytext", "its description; its name where not given", length=4096),
         long(
             "disksize",
             "size of the disk, GiB; absent where the caller chooses it",
@@ -111,7 +111,7 @@ CREATE = Command(
         boolean("customized", "whether the caller chooses the size"),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
         string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),
-        string("tags", "tags that a pool must have, separated by commas", rule=TAGS),
+        string("tags", "tags that a pool must have, separated by commas", rule=TAGS, length=4096),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
         uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
         uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),

@@ -129,7 +129,7 @@ CREATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description", required=True, length=4096),
+        string("displaytext", "its description; its name where not given", length=4096),
         integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
         integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
         integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB, unit=MIB),

@@ -127,7 +127,7 @@ def update_permissions(kind: Kind, call: Call) -> None:
 def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description; its name where not given"),
+        string("displaytext", "its description; its name where not given", length=4096),
         string(
             "url",
             "where its file is: http or https at a public address, or one that the setting fetch allows",
@@ -180,7 +180,7 @@ def _registering(kind: Kind, word: str) -> Command:
 def _changed(kind: Kind) -> tuple[Parameter, ...]:
     return (
         string("name", "its new name", rule=NAME, clearable=True),
-        string("displaytext", "its new description"),
+        string("displaytext", "its new description", length=4096),
         ARCHITECTURE,
         *ABOUT,
         boolean("bootable", "whether a VM can boot from it"),

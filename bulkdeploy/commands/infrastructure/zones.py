@@ -13,7 +13,7 @@ from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.declare.value_rules import CIDR, IP_ADDRESS, NAME
+from bulkdeploy.declare.value_rules import CIDR_OF_ADDRESS, IP_ADDRESS, NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
@@ -99,7 +99,9 @@ CREATE = Command(
         string("internaldns2", "its second internal DNS server", rule=IP_ADDRESS, clearable=True),
         string("domain", "the network domain of its guests", rule=NAME, clearable=True),
         uuid("domainid", Entity.DOMAIN, "the only domain that may use it; default: public"),
-        string("guestcidraddress", "the CIDR of its guests, Advanced only; default 10.1.1.0/24", rule=CIDR),
+        string(
+            "guestcidraddress", "the CIDR of its guests, Advanced only; default 10.1.1.0/24", rule=CIDR_OF_ADDRESS
+        ),
         boolean("localstorageenabled", "whether disks of hosts may be used"),
         boolean("securitygroupenabled", "whether its networks have security groups; a Basic zone's always have"),
         string("allocationstate", "Enabled or Disabled; default Disabled", choices=ALLOCATION_STATES),
@@ -129,7 +131,7 @@ UPDATE = Command(
         string("internaldns1", "its first internal DNS server", rule=IP_ADDRESS),
         string("internaldns2", "its second internal DNS server; empty: none", rule=IP_ADDRESS, clearable=True),
         string("domain", "the network domain of its guests; empty: none", rule=NAME, clearable=True),
-        string("guestcidraddress", "the CIDR of its guests, Advanced only", rule=CIDR),
+        string("guestcidraddress", "the CIDR of its guests, Advanced only", rule=CIDR_OF_ADDRESS),
         boolean("localstorageenabled", "whether disks of hosts may be used"),
         boolean("ispublic", "true: every domain may use it"),
         integer("sortkey", "its place in lists, smallest first"),

@@ -70,10 +70,6 @@ def create_accounts(
             raise InvalidParameter("domainid", shown, "it was deleted")
         role = _live(locked.get(role_id), given.get("roleid"))
         columns = {"domain_id": domain_id, **columns_of(accounts.FIELDS, given), **_of_role(role)}
-        if given.get("accounttype", columns["account_type"]) != columns["account_type"]:
-            raise InvalidParameter(
-                "accounttype", given["accounttype"], f"role {role.name} is of type {role.role_type}"
-            )
         rows.append(columns)
     rights = roles.rights_of(connection, locked)
     for role_id, domain_id in dict.fromkeys(zip(role_ids, domain_ids, strict=True)):

@@ -14,14 +14,14 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove, stop_vms
 from bulkdeploy.services.accounts.authority import check_name
 from bulkdeploy.services.accounts.resource_limits import check_project_limits
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.ownership import resolve_owner
+from bulkdeploy.services.ownership import require_access, require_domain, resolve_owner
 from bulkdeploy.store.accounts import projects
 from bulkdeploy.store.accounts.accounts import insert_account, lock_account, lock_accounts, update_account
 from bulkdeploy.store.accounts.domains import lock_domain, lock_domains
@@ -38,12 +38,19 @@ ACTIVE, SUSPENDED = "Active", "Suspended"
 
 @dataclass(frozen=True, slots=True)
 class NewProject:
-    """A project to make, as asked for; without an account the caller's manages it."""
+    """A project to create.
+
+    Attributes:
+        account: the name of the account that manages it; None: the caller's.
+        domain: the domain of that account, and of the project.
+        manager: the account that manages it, by id instead of by name.
+    """
 
     name: str
     display_text: str | None
     account: str | None
     domain: EntityRef | None
+    manager: EntityRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +73,15 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
     check_name("name", requested.name)
     if caller.role_type is RoleType.USER and not read_configuration(connection).flag("allow.user.create.projects"):
         raise PermissionDenied("Users may not make projects: the setting allow.user.create.projects is false")
-    domain_id = None if requested.domain is None else requested.domain.id
-    owner = resolve_owner(connection, caller, requested.account, domain_id, None)
-    lock_domain(connection, owner.domain_id)
+    owner, domain_id = _manager(connection, caller, requested)
+    lock_domain(connection, domain_id)
     check_project_limits(connection, owner)
-    _require_free(connection, requested.name, owner.domain_id)
+    _require_free(connection, requested.name, domain_id)
     account_id = insert_account(
         connection,
         {
             "name": f"PrjAcct-{requested.name}-{uuid4().hex[:8]}",
-            "domain_id": owner.domain_id,
+            "domain_id": domain_id,
             "account_type": AccountType.PROJECT,
             "role_id": DEFAULT_ROLE_IDS[RoleType.USER],
         },
@@ -85,7 +91,7 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
         {
             "name": requested.name,
             "display_text": requested.display_text or requested.name,
-            "domain_id": owner.domain_id,
+            "domain_id": domain_id,
             "account_id": account_id,
         },
     )
@@ -93,6 +99,24 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
     ensure_default_security_groups(connection, [account_id])
     record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {requested.name}")
     return _done(connection, caller, project_id, "CreateProject", created=True)
+
+
+def _manager(connection: Connection, caller: Caller, requested: NewProject) -> tuple[Owner, int]:
+    """Return the account that manages a new project, and the domain of the project by its internal id.
+
+    A domain alone is the project's, which the caller's account then manages.
+    """
+    domain = requested.domain
+    if requested.manager is not None:
+        if requested.account is not None:
+            raise InvalidCombination(("accountid", "account"), "Give accountid or account, not both")
+        owner = require_access(connection, caller, requested.manager.id, f"account {requested.manager.uuid}")
+        return owner, owner.domain_id
+    if domain is not None and requested.account is None:
+        require_domain(connection, caller, domain)
+        return caller.owner, domain.id
+    owner = resolve_owner(connection, caller, requested.account, None if domain is None else domain.id, None)
+    return owner, owner.domain_id
 
 
 def update_project(

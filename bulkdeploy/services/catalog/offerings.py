@@ -44,12 +44,14 @@ class OfferingKind:
 def create_offerings(
     connection: Connection, caller: Caller, kind: OfferingKind, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Make offerings, for everybody and everywhere where they name no domains and zones.
+    """Create offerings, for everybody and everywhere if they name no domains and zones.
+
+    An offering without a description is described by its name.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``require_places`` and ``check_given_details``.
     """
-    batch = [{**EVERYWHERE, **given} for given in batch]
+    batch = [{**EVERYWHERE, **given, "displaytext": given.get("displaytext") or given["name"]} for given in batch]
     require_places(connection, caller, batch)
     _check_details(caller, kind, batch)
     made = insert_rows(connection, kind.entity, [kind.columns(given) for given in batch])

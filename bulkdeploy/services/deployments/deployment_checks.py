@@ -172,14 +172,14 @@ def _user_data(
     connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
 ) -> str | None:
     """What the guests get, base64: the text given, or what was registered."""
-    if request.user_data_details and request.user_data is None and request.registered_user_data is None:
+    if request.user_data_details and not request.user_data and request.registered_user_data is None:
         raise InvalidCombination(
             ("userdatadetails", "userdata", "userdataid"),
             "userdatadetails must be given with user data, by userdata or userdataid",
         )
     if request.registered_user_data is not None:
         return registered_content(connection, caller, request.registered_user_data)
-    if request.user_data is None:
+    if not request.user_data:
         return None
     return check_user_data(
         request.user_data, method=request.method, most=configuration.number("vm.userdata.max.length")

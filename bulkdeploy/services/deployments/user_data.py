@@ -10,10 +10,11 @@ from bulkdeploy.domain.errors import InvalidParameter
 MOST_BY_GET = 4096
 MOST_BY_POST = 1048576
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+LINE_BREAKS = re.compile(r"[ \t]*[\r\n]+[ \t]*")
 
 
 def check_user_data(given: str, *, method: str, most: int) -> str:
-    """The user data as stored: base64, padded.
+    """Return the user data as stored: base64, padded and without the line breaks that were in it.
 
     Text that still holds ``%`` is URL-decoded once more, as CloudStack does for clients that encode
     twice. ``most`` is ``vm.userdata.max.length``, in base64 characters.
@@ -22,7 +23,7 @@ def check_user_data(given: str, *, method: str, most: int) -> str:
         InvalidParameter: not base64, longer than the method or the setting allows, or empty.
     """
     encoded = unquote_plus(given) if "%" in given else given
-    encoded = encoded.rstrip()
+    encoded = LINE_BREAKS.sub("", encoded).rstrip()
     if not BASE64.fullmatch(encoded):
         raise _refused(encoded, "User data is not base64 encoded")
     if method == "GET" and len(encoded) >= MOST_BY_GET:

@@ -78,12 +78,12 @@ def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
 def delete_affinity_groups(
     connection: Connection, caller: Caller, groups: Sequence[EntityRef], named: NamedOwner = NO_OWNER
 ) -> None:
-    """Delete groups.
+    """Delete groups. Their VMs stay where they are and are no longer in them.
 
     Raises:
         InvalidParameter: one was deleted.
         PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
-        ResourceInUse: a VM is in one, or a place is dedicated through it.
+        ResourceInUse: a place is dedicated through one.
     """
     rows = hold_all(connection, groups)
     account_ids = [rows[group.id]["account_id"] for group in groups]
@@ -99,6 +99,7 @@ def delete_affinity_groups(
     for group in groups:
         if group.id in users:
             raise ResourceInUse(f"Affinity group {group.name} can not be deleted: {users[group.id]}")
+    affinity_groups.remove_members(connection, [group.id for group in groups])
     remove_rows(connection, groups)
     holders = [owners.get(f"{NOUN} {group.uuid}") for group in groups]
     record_events(connection, caller, deleted_events(EventType.AFFINITY_GROUP_DELETE, KIND, groups, holders))

@@ -83,7 +83,7 @@ class GivenUserData:
     method: str
 
     def content(self, connection: Connection, caller: Caller) -> str | None:
-        """The user data as stored, base64; None where none is given.
+        """Return the user data as stored: base64, empty if the call takes it away, None if it says nothing.
 
         Raises:
             InvalidCombination: both are given.
@@ -94,6 +94,8 @@ class GivenUserData:
             raise InvalidCombination(
                 ("userdata", "userdataid"), "userdata and userdataid can not be given together"
             )
+        if self.text == "":
+            return ""
         if self.text is not None:
             most = read_configuration(connection).number("vm.userdata.max.length")
             return check_user_data(self.text, method=self.method, most=most)

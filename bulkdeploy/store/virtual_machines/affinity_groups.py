@@ -10,7 +10,7 @@ from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import dedicated_resources
-from bulkdeploy.store.virtual_machines.group_members import members_of, vms_in_groups
+from bulkdeploy.store.virtual_machines.group_members import members_of
 from bulkdeploy.store.visibility import Visibility, owner_columns
 
 FILTERS: Filters = {
@@ -59,11 +59,15 @@ def list_affinity_groups(
 
 
 def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
-    """What still uses each group, in words; a destroyed VM does until it is expunged."""
+    """Return why groups are in use, in words, by the ids of those groups through which places are dedicated."""
     through = dedicated_resources.c.affinity_group_id
     dedicated = connection.execute(select(through).where(id_in(through, group_ids)).distinct()).scalars()
-    found = dict.fromkeys(dedicated, "a place is dedicated through it")
-    return found | vms_in_groups(connection, vm_affinity_groups.c.affinity_group_id, group_ids)
+    return dict.fromkeys(dedicated, "a place is dedicated through it")
+
+
+def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
+    """Take all VMs out of groups; the VMs stay where they are."""
+    connection.execute(vm_affinity_groups.delete().where(id_in(vm_affinity_groups.c.affinity_group_id, group_ids)))
 
 
 def _tables() -> FromClause:

@@ -55,6 +55,13 @@ def test_passwords_are_hashes_and_keys_are_encrypted(world: World) -> None:
     assert can_log_in(world, made["name"], PATH)
 
 
+def test_a_role_wins_over_a_type(world: World) -> None:
+    """Terraform's provider sends both, the type as 0 where nobody gave one."""
+    (role,) = world.rows("listRoles", name="Domain Admin")
+    made = make_account(world, roleid=role["id"], accounttype=0)
+    assert (made["accounttype"], made["rolename"]) == (2, "Domain Admin")
+
+
 @pytest.mark.parametrize(
     ("wrong", "parameter"),
     [

@@ -27,6 +27,21 @@ def test_a_project_is_its_makers(world: World) -> None:
     assert refusal(world.client(USER).get("createProject", name=made["name"]))[0] == 431
 
 
+def test_a_project_of_another_account(world: World) -> None:
+    """An admin names the account by its id, or a domain alone, whose project it then manages itself."""
+    account, domain = world.id_of("accounts", "acme"), world.id_of("domains", "rivals")
+    for sent, owner, domain_id in (
+        ({"accountid": account}, "acme", world.id_of("domains", "acme")),
+        ({"domainid": domain}, "admin", domain),
+    ):
+        answer = world.client().call("createProject", name=new_name(), **sent)
+        made = done(world, answer, ADMIN)["project"]
+        assert (made["owner"][0]["account"], made["domainid"]) == (owner, domain_id)
+    both = {"accountid": account, "account": "acme", "domainid": world.id_of("domains", "acme")}
+    assert refusal(world.client().get("createProject", name=new_name(), **both))[0] == 431
+    assert refusal(world.client(USER).get("createProject", name=new_name(), domainid=domain))[0] == 431
+
+
 def test_members_come_and_go(world: World) -> None:
     """A member sees the project, may not manage it, and is out when it is taken out."""
     made = make_project(world)

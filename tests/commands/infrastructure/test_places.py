@@ -12,10 +12,16 @@ from tests.support.zones.infrastructure_calls import Cloud
 
 def test_a_zone_is_made_changed_and_deleted(cloud: Cloud) -> None:
     """A new zone is disabled and says what it was given; each change shows, and in the end nothing is left."""
-    zone = cloud.zone(name="berlin", dns2="10.0.0.9", domain="berlin.example", localstorageenabled="True")
+    zone = cloud.zone(
+        name="berlin",
+        dns2="10.0.0.9",
+        domain="berlin.example",
+        guestcidraddress="10.1.1.7/24",
+        localstorageenabled="True",
+    )
     assert (zone["name"], zone["allocationstate"], zone["networktype"]) == ("berlin", "Disabled", "Advanced")
     assert (zone["dns1"], zone["dns2"], zone["domain"]) == ("10.0.0.2", "10.0.0.9", "berlin.example")
-    assert (zone["guestcidraddress"], zone["localstorageenabled"]) == ("10.1.1.0/24", True)
+    assert (zone["guestcidraddress"], zone["localstorageenabled"]) == ("10.1.1.7/24", True)
     changed = cloud.make(
         "updateZone", id=zone["id"], name="potsdam", allocationstate="Enabled", dns2="", internaldns2="10.0.0.4"
     )
@@ -182,7 +188,7 @@ ZONE = {"name": "z", "networktype": "Advanced", "dns1": "10.0.0.2", "internaldns
         ("createZone", {**ZONE, "networktype": "Simple"}, "one of: Basic, Advanced"),
         ("createZone", {**ZONE, "dns1": "10.0.0.256"}, "parameter dns1: must be an IPv4 address"),
         ("createZone", {**ZONE, "internaldns2": "dns"}, "parameter internaldns2"),
-        ("createZone", {**ZONE, "guestcidraddress": "10.1.1.7/24"}, "parameter guestcidraddress"),
+        ("createZone", {**ZONE, "guestcidraddress": "10.1.1.0"}, "parameter guestcidraddress"),
         ("createZone", {**ZONE, "networktype": "Basic", "guestcidraddress": "10.1.1.0/24"}, "networktype Advanced"),
         ("createZone", {**ZONE, "allocationstate": "On"}, "one of: Enabled, Disabled"),
         ("createZone", {**ZONE, "isedge": "true"}, "parameter isedge: it is not supported"),

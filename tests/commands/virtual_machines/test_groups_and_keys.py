@@ -143,8 +143,8 @@ def test_a_private_key_sent_by_mistake_is_not_repeated(owned_world: World) -> No
     assert (failure.status, "SECRET" in failure.errortext) == (431, False)
 
 
-def test_groups_in_use_stay(owned_world: World) -> None:
-    """Affinity and security groups that a VM is in are not deleted; an instance group lets its VMs go."""
+def test_groups_in_use(owned_world: World) -> None:
+    """A security group that a VM is in is not deleted; affinity and instance groups let their VMs go."""
     world = owned_world
     ids = {}
     for noun in NOUNS:
@@ -155,10 +155,14 @@ def test_groups_in_use_stay(owned_world: World) -> None:
         "INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v, security_groups g"
         " WHERE v.name = 'user-of-groups' AND g.name = 'in use'"
     )
-    for command in ("deleteAffinityGroup", "deleteSecurityGroup"):
-        failure = refusal(world, command, USER, id=ids[command])
-        assert (failure.status, failure.cserrorcode) == (536, 4375)
-        assert world.id_of("virtual_machines", "user-of-groups") in failure.errortext
+    failure = refusal(world, "deleteSecurityGroup", USER, id=ids["deleteSecurityGroup"])
+    assert (failure.status, failure.cserrorcode) == (536, 4375)
+    assert world.id_of("virtual_machines", "user-of-groups") in failure.errortext
+    (vm,) = world.rows("listVirtualMachines", USER, name="user-of-groups")
+    assert [group["name"] for group in vm["affinitygroup"]] == ["in use"]
+    change(world, "deleteAffinityGroup", USER, id=ids["deleteAffinityGroup"])
+    (vm,) = world.rows("listVirtualMachines", USER, name="user-of-groups")
+    assert vm["affinitygroup"] == []
     (vm,) = world.rows("listVirtualMachines", USER, name="user-of-groups")
     assert vm["groupid"] == ids["deleteInstanceGroup"]
     renamed = change(world, "updateInstanceGroup", USER, id=vm["groupid"], name="renamed")

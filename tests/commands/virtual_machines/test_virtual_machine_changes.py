@@ -153,6 +153,13 @@ def test_every_parameter_of_an_update_is_seen(stopped: Fleet, acme: ApiClient) -
     assert acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped)) == {
         "virtualmachineuserdata": {"virtualmachineid": _vm(stopped), "userdata": other}
     }
+    broken = f"{other[:4]}\r\n {other[4:]}\n"
+    acme.call("updateVirtualMachine", id=_vm(stopped), userdata=broken)
+    shown = acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped))["virtualmachineuserdata"]
+    assert shown["userdata"] == other
+    acme.call("updateVirtualMachine", id=_vm(stopped), userdata="")
+    shown = acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped))["virtualmachineuserdata"]
+    assert "userdata" not in shown
     assert acme.call("listVirtualMachines", haenable=True)["count"] == 1
     cleaned = acme.call("updateVirtualMachine", id=_vm(stopped), cleanupdetails=True)["virtualmachine"]
     assert cleaned["details"] == {}

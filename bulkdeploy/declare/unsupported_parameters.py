@@ -1,0 +1,64 @@
+"""How parameters that CloudStack has and this service cannot honour are described and refused.
+
+Clients read from ``listApis`` which parameters there are: forms of CloudStack's UI stay empty where a parameter of
+theirs is missing. Such a parameter is therefore described, with the reason why it is refused.
+"""
+
+from collections.abc import Mapping
+
+from bulkdeploy.declare.parameters import WireType
+
+NOT_SUPPORTED = "not supported here: "
+"""The beginning of the description of each such parameter."""
+
+_NAMES: Mapping[WireType, str] = {
+    WireType.BOOLEAN: (
+        "accumulate asyncbackup automigrate bootintosetup changecidr cleanupexternaldetails copyimagetags "
+        "customizediops deployasis directdownload diskofferingstrictness disksizestrictness encrypt "
+        "encryptroot forced forcedestroylocalstorage forcks fornsx forsystemvms fortungsten forvpc gpudisplay "
+        "gpuenabled hahost hideipaddressusage iothreadsenabled isedge isencrypted isrouting issystem "
+        "istagarule istagged isvnf isvolatile keepaliveenabled leased livepatch makeredundant managed "
+        "mandate2fa migrateallowed nicpackedvirtqueuesenabled nsxsupportlb nsxsupportsinternallb "
+        "outofbandmanagementenabled purgeresources quiescevm shrinkok specifyasnumber storagecustomstats "
+        "updateinsequence usestoragereplication"
+    ),
+    WireType.INTEGER: (
+        "cidrsize duration entrytime gpucount hypervisorsnapshotreserve leaseduration maxconnections "
+        "nicmultiqueuenumber"
+    ),
+    WireType.LONG: (
+        "asnumber bytesreadrate bytesreadratemax bytesreadratemaxlength byteswriterate byteswriteratemax "
+        "byteswriteratemaxlength capacityiops id iopsreadrate iopsreadratemax iopsreadratemaxlength "
+        "iopswriterate iopswriteratemax iopswriteratemaxlength maxiops miniops rootdisksize"
+    ),
+    WireType.UUID: (
+        "aclid associatednetworkid autoscalevmgroupid backupofferingid destinationphysicalnetworkid "
+        "diskofferingid extensionid imagestoreid oscategoryid parenttemplateid policyid projectid "
+        "projectroleid snapshotid storageid storagepolicy vgpuprofileid virtualmachineid volumeid vpcid"
+    ),
+    WireType.LIST: ("bgppeerids dnssearchorder networkids servicelist storageids zoneids"),
+    WireType.MAP: (
+        "accountdetails datadiskofferinglist details dhcpoptions dhcpoptionsnetworklist externaldetails "
+        "nicipaddresslist nicnetworklist properties userdatadetails"
+    ),
+}
+
+TYPES: Mapping[str, WireType] = {name: type_ for type_, names in _NAMES.items() for name in names.split()}
+"""The types of these parameters in CloudStack, by name; others are strings, or differ between commands."""
+
+ASKS_FOR_NOTHING = ("", "false")
+"""Values that do not ask for anything, whatever the parameter."""
+
+HARMLESS: Mapping[str, tuple[str, ...]] = {
+    "cachemode": ("none",),
+    "hypervisorsnapshotreserve": ("0",),
+    "internetprotocol": ("ipv4",),
+    "isolationmethod": ("vlan",),
+    "leaseduration": ("0", "-1"),
+}
+"""Values, by parameter, that ask for what is the case without them; they are accepted and have no effect."""
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Return whether a value of an unsupported parameter can be ignored, because nobody can notice."""
+    return value.lower() in ASKS_FOR_NOTHING or value.lower() in HARMLESS.get(name, ())
