@@ -139,6 +139,7 @@ check: setup ## Format, lint, types, import contracts, generated files, manifest
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
+	$(BIN)/python -m tests.compatibility.page --check
 	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended
@@ -147,6 +148,7 @@ format: setup ## Format the code and mend what can be mended
 
 generate: setup ## Write the generated files anew
 	$(BIN)/python -m bulkdeploy.manage.generate
+	$(BIN)/python -m tests.compatibility.page
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 lock: ## Pin all dependencies anew, and those of the image; needs uv

@@ -151,10 +151,13 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
     """
     declared = tuple(fields)
     names = frozenset(field.name for field in declared)
-    steps = [(field.name, _converter(field, role, strict=strict)) for field in declared if _sees(role, field)]
+    seen = [field for field in declared if _sees(role, field)]
+    steps = [(field.name, _converter(field, role, strict=strict), field.value) for field in seen]
 
     def render(row: Row) -> Content:
-        return {name: convert(value) for name, convert in steps if (value := row.get(name)) is not None}
+        return {
+            name: convert(value) for name, convert, always in steps if (value := row.get(name, always)) is not None
+        }
 
     def render_strictly(row: Row) -> Content:
         if not row.keys() <= names:

@@ -1,5 +1,9 @@
 """Short ways to declare response fields, and the groups of fields that many answers share."""
 
+from collections.abc import Mapping
+from json import dumps
+from types import MappingProxyType
+
 from bulkdeploy.declare.responses import Field, FieldType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 
@@ -50,6 +54,31 @@ def objects(name: str, description: str, fields: tuple[Field, ...], roles: Roles
     """A list of objects."""
     return Field(name, FieldType.LIST, description, fields, roles)
 
+
+def constant(name: str, value: bool | int | str | tuple[()], reason: str, roles: Roles = EVERY_ROLE) -> Field:
+    """Return a field that CloudStack has and that has the same value in all objects here."""
+    (kind,) = (kind for python, kind in CONSTANTS.items() if type(value) is python)
+    return Field(name, kind, f"always {dumps(value)}: {reason}", roles=roles, value=value)
+
+
+def constants(value: bool | int | str | tuple[()], reason: str, *names: str) -> tuple[Field, ...]:
+    """Return several fields that have the same value for the same reason."""
+    return tuple(constant(name, value, reason) for name in names)
+
+
+def empty_map(name: str, reason: str) -> Field:
+    """Return a field of CloudStack that is an object without entries in all objects here."""
+    return Field(name, FieldType.MAP, f"always {{}}: {reason}", value=EMPTY)
+
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+CONSTANTS: Mapping[type, FieldType] = {
+    bool: FieldType.BOOLEAN,
+    int: FieldType.INTEGER,
+    str: FieldType.STRING,
+    tuple: FieldType.LIST,
+}
 
 ACCOUNT_FIELDS: tuple[Field, ...] = (
     text("account", "the account that owns it"),

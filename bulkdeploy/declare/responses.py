@@ -1,6 +1,7 @@
 """What a command answers: the fields of its objects, their JSON types, and the envelope's shape."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
@@ -29,7 +30,8 @@ class FieldType(StrEnum):
 class Field:
     """One field of an answer's object; ``fields`` are those of nested objects (LIST, SET, OBJECT).
 
-    A LIST or SET without ``fields`` holds plain strings. ``roles`` says who sees it.
+    A LIST or SET without ``fields`` holds plain strings. ``roles`` says who sees it. ``value`` is answered for
+    objects that say nothing of the field: what always holds here, where CloudStack's clients expect the field.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Field:
     description: str
     fields: tuple["Field", ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
+    value: bool | int | str | tuple[()] | Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

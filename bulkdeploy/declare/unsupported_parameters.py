@@ -46,7 +46,7 @@ _NAMES: Mapping[WireType, str] = {
 TYPES: Mapping[str, WireType] = {name: type_ for type_, names in _NAMES.items() for name in names.split()}
 """The types of these parameters in CloudStack, by name; others are strings, or differ between commands."""
 
-ASKS_FOR_NOTHING = ("", "false")
+EMPTY_VALUES = ("", "false")
 """Values that do not ask for anything, whatever the parameter."""
 
 HARMLESS: Mapping[str, tuple[str, ...]] = {
@@ -61,4 +61,4 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
 
 def is_harmless(name: str, value: str) -> bool:
     """Return whether a value of an unsupported parameter can be ignored, because nobody can notice."""
-    return value.lower() in ASKS_FOR_NOTHING or value.lower() in HARMLESS.get(name, ())
+    return value.lower() in EMPTY_VALUES or value.lower() in HARMLESS.get(name, ())

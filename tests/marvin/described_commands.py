@@ -1,15 +1,9 @@
 """Descriptions of CloudStack's commands, from which Marvin's code generator writes its client."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.cloudstack.compare_annotations import NAME, PARAMETER, Checkout
-
-REQUIRED = re.compile(r"required\s*=\s*true")
-COLLECTION = re.compile(r"type\s*=\s*CommandType\.(LIST|MAP)")
-RESPONSE = re.compile(r"responseObject\s*=\s*(\w+)\.class")
+from tests.compatibility.annotations import Checkout
 
 
 def described_commands(folder: Path, offered: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -20,35 +14,20 @@ def described_commands(folder: Path, offered: list[dict[str, Any]]) -> list[dict
     """
     checkout = Checkout(folder)
     own = {command["name"] for command in offered}
-    missing = sorted(set(checkout.commands) - own)
+    missing = sorted(set(checkout.classes) - own)
     return [*offered, *(_described(checkout, name) for name in missing)]
 
 
-def _described(checkout: Checkout, command: str) -> dict[str, Any]:
-    texts = [text for name in checkout.commands[command] for text in checkout.above(name)]
-    parameters = {name: (required, kind) for text in texts for name, required, kind in _parameters(checkout, text)}
-    response = next((found[1] for text in texts if (found := RESPONSE.search(text))), "SuccessResponse")
+def _described(checkout: Checkout, name: str) -> dict[str, Any]:
+    command = checkout.command(name)
+    fields = checkout.fields(command.response or "SuccessResponse")
     return {
-        "name": command,
-        "description": command,
-        "isasync": any("extends BaseAsync" in text for text in texts),
+        "name": name,
+        "description": name,
+        "isasync": command.is_async,
         "params": [
-            {"name": name, "description": name, "required": required, "type": kind}
-            for name, (required, kind) in parameters.items()
+            {"name": one.name, "description": one.name, "required": one.required, "type": one.type}
+            for one in command.parameters.values()
         ],
-        "response": [
-            {"name": name, "description": name, "type": "string"} for name in sorted(checkout.fields(response))
-        ],
+        "response": [{"name": field, "description": field, "type": "string"} for field in sorted(fields)],
     }
-
-
-def _parameters(checkout: Checkout, text: str) -> Iterator[tuple[str, bool, str]]:
-    for inner in PARAMETER.findall(text):
-        name = NAME.search(inner)
-        if name is not None:
-            kind = COLLECTION.search(inner)
-            yield (
-                checkout.value(*name.groups()),
-                REQUIRED.search(inner) is not None,
-                kind[1].lower() if kind else "string",
-            )

@@ -94,13 +94,8 @@ def list_project_accounts(call: Call) -> Page:
 
 def create_project(call: Call) -> JobTicket:
     """Make a project."""
-    requested = NewProject(
-        call.arguments["name"],
-        call.text("displaytext"),
-        call.text("account"),
-        call.ref("domainid"),
-        call.ref("accountid"),
-    )
+    texts = (call.arguments["name"], call.text("displaytext"), call.text("account"))
+    requested = NewProject(*texts, call.ref("domainid"), call.ref("accountid"))
     return service.create_project(call.connection, call.caller, requested)
 
 

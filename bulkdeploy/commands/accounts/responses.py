@@ -1,5 +1,6 @@
 """What commands about accounts and users answer."""
 
+from bulkdeploy.commands.constant_fields import OF_USERS
 from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, text
 from bulkdeploy.declare.responses import Field, Response
 
@@ -25,6 +26,7 @@ USER = Response(
         flag("isdefault", "whether the user came with the installation"),
         flag("iscallerchilddomain", "whether the user's domain is below the caller's"),
         moment("created", "when the user was made"),
+        *OF_USERS,
     ),
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_ROLES
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.registry import every_api
 from bulkdeploy.declare.binding import Binder
@@ -37,6 +38,7 @@ ROLE = Response(
         text("description", "its description"),
         flag("isdefault", "whether it came with the installation"),
         moment("created", "when it was made"),
+        *OF_ROLES,
     ),
 )
 RULE = Response(

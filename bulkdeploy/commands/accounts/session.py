@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bulkdeploy.commands.call import OpenCall
+from bulkdeploy.commands.constant_fields import OF_LOGINS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import number, text
@@ -134,6 +135,7 @@ COMMANDS = (
                 text("sessionkey", "what every later call gives as its parameter sessionkey"),
                 text("is2faenabled", "whether a second factor is needed"),
                 text("is2faverified", "whether the second factor was given, or none is needed"),
+                *OF_LOGINS,
             ),
         ),
         parameters=(

@@ -6,6 +6,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
+from bulkdeploy.commands.constant_fields import OF_DISK_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ENCRYPTION, OF_OFFERINGS, OF_VOLUMES
 from bulkdeploy.declare.command import Command
@@ -49,6 +50,7 @@ DISK_OFFERING = Response(
         text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
         text("zone", "their names"),
         moment("created", "when it was made"),
+        *OF_DISK_OFFERINGS,
     ),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_NETWORK_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_IPV6, NO_VPCS
 from bulkdeploy.declare.command import Command
@@ -59,6 +60,7 @@ NETWORK_OFFERING = Response(
             ),
         ),
         moment("created", "when it was made"),
+        *OF_NETWORK_OFFERINGS,
     ),
 )
 

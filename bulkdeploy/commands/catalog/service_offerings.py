@@ -7,6 +7,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
+from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import (
     NO_ENCRYPTION,
@@ -70,6 +71,7 @@ SERVICE_OFFERING = Response(
         text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
         text("zone", "their names"),
         moment("created", "when it was made"),
+        *OF_SERVICE_OFFERINGS,
     ),
 )
 

@@ -1,13 +1,16 @@
 """The fields of templates and ISOs, and the parameters that both lists take."""
 
+from bulkdeploy.commands.constant_fields import OF_IMAGES
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, uuid
 from bulkdeploy.declare.response_fields import (
     OWNER_FIELDS,
     TAGS,
+    constant,
     flag,
     large_number,
     moment,
+    objects,
     text,
     text_map,
 )
@@ -49,7 +52,18 @@ FIELDS: tuple[Field, ...] = (
     text_map("details", "its details"),
     moment("created", "when it was registered"),
     moment("removed", "when it was deleted"),
+    objects(
+        "downloaddetails",
+        "how far its download is, in the zone that this row is about",
+        (
+            text("datastore", "the zone, whose pools fetch it"),
+            constant("datastoreRole", "Image", "images lie beside the volumes made from them"),
+            text("downloadPercent", "how much of it was fetched"),
+            text("downloadState", "DOWNLOADED, DOWNLOAD_IN_PROGRESS or DOWNLOAD_ERROR"),
+        ),
+    ),
     TAGS,
+    *OF_IMAGES,
 )
 
 PARAMETERS: tuple[Parameter, ...] = (

@@ -44,8 +44,13 @@ def list_capabilities(call: Call) -> dict[str, Any]:
 KVM, OF_RUNNING_VOLUMES = HypervisorType.KVM.value, (Ability.VOLUME_SNAPSHOTS, Ability.LIVE_SNAPSHOTS)
 
 ABSENT = (
+    "additionalconfigenabled",
+    "allowuserexpungerecovervolume",
+    "allowuserviewalldomainaccounts",
     "dynamicscalingenabled",
     "instanceleaseenabled",
+    "instancesdisksstatsretentionenabled",
+    "instancesstatsuseronly",
     "kubernetesclusterexperimentalfeaturesenabled",
     "kubernetesserviceenabled",
     "projectinviterequired",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_CLUSTERS
 from bulkdeploy.commands.infrastructure.allocation_policy import ALLOCATION_POLICY
 from bulkdeploy.commands.infrastructure.responses import CLUSTER_CAPACITY
 from bulkdeploy.commands.paging import paging
@@ -41,6 +42,7 @@ CLUSTER = Response(
         text("cpuovercommitratio", "times its CPU that it may promise"),
         text("memoryovercommitratio", "times its memory that it may promise"),
         CLUSTER_CAPACITY,
+        *OF_CLUSTERS,
     ),
 )
 

@@ -1,23 +1,37 @@
 """listManagementServers: the service, whatever number of processes it is."""
 
+import platform
+from functools import cache
+
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string
-from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.response_fields import constant, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION, MANAGEMENT_SERVER, MANAGEMENT_SERVER_ID
+from bulkdeploy.store.infrastructure.management_servers import work_of_service
 from bulkdeploy.store.listing import Page, cut_page
 
 
 def list_management_servers(call: Call) -> Page:
-    """One row: the service that answers, which is therefore up. Processes come and go and have no names."""
+    """Return one row: the service that answers, which is therefore up. Processes come and go and have no names."""
     row = {"id": MANAGEMENT_SERVER_ID, "name": MANAGEMENT_SERVER, "state": "Up", "version": CLOUDSTACK_VERSION}
     same = all((call.text(field) or row[field]).lower() == row[field] for field in ("id", "name", "version"))
     found = same and (call.text("keyword") or "").lower() in MANAGEMENT_SERVER
-    return cut_page([row] if found else [], paging(call))
+    system = {"osdistribution": _distribution(), "kernelversion": platform.release()}
+    return cut_page([{**row, **system, **work_of_service(call.connection)}] if found else [], paging(call))
+
+
+@cache
+def _distribution() -> str:
+    """Return the name of the operating system that the process runs on."""
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -33,6 +47,12 @@ COMMANDS: tuple[Command, ...] = (
                 text("name", "its name"),
                 text("state", "Up"),
                 text("version", "the CloudStack version that it presents itself as"),
+                text("osdistribution", "the operating system of the process that answers"),
+                text("kernelversion", "the kernel of the process that answers"),
+                number("agentscount", "how many hosts are Up"),
+                number("pendingjobscount", "how many jobs have not finished"),
+                constant("agents", (), "hosts run no agent"),
+                constant("peers", (), "processes of the service are not listed one by one"),
             ),
         ),
         roles=ROOT_ADMIN_ONLY,

@@ -1,5 +1,6 @@
 """What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
 
+from bulkdeploy.commands.constant_fields import OF_HOSTS
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, objects, text, text_map
 from bulkdeploy.declare.responses import Field, Response
 from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
@@ -55,6 +56,7 @@ HOST = Response(
         text("annotation", "what an operator remarked"),
         moment("lastannotated", "when that was"),
         moment("created", "when it was added"),
+        *OF_HOSTS,
     ),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_POOLS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_QUALITY_OF_SERVICE, NO_TAG_RULES
 from bulkdeploy.declare.command import Command, JobTicket
@@ -51,6 +52,7 @@ STORAGE_POOL = Response(
         large_number("capacitybytes", "its size before over-provisioning, bytes"),
         text("overprovisionfactor", "times its size that it may promise"),
         moment("created", "when it was added"),
+        *OF_POOLS,
     ),
 )
 

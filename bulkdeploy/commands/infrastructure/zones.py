@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_ZONES
 from bulkdeploy.commands.infrastructure.responses import ZONE_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_IPV6
@@ -46,6 +47,7 @@ ZONE = Response(
         text("domainname", "the name of that domain"),
         TAGS,
         ZONE_CAPACITY,
+        *OF_ZONES,
     ),
 )
 

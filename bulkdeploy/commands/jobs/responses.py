@@ -1,5 +1,6 @@
 """The async job object, as bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult answer it."""
 
+from bulkdeploy.commands.constant_fields import BY_THE_SERVICE
 from bulkdeploy.commands.placement_fields import EXCLUDED
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Field, FieldType, Response
@@ -32,6 +33,7 @@ JOB_FIELDS: tuple[Field, ...] = (
     text("deploymentid", "the deploy call that the job belongs to"),
     moment("created", "when the job was made"),
     moment("completed", "when it was finished"),
+    *BY_THE_SERVICE,
 )
 
 ASYNC_JOB = Response("asyncjobs", JOB_FIELDS)

@@ -1,5 +1,6 @@
 """What commands about networks and security groups answer."""
 
+from bulkdeploy.commands.constant_fields import OF_NETWORKS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, number, objects, text, texts
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -46,6 +47,7 @@ NETWORK = Response(
         objects("service", "what it offers to VMs", (text("name", "the service, such as Dhcp"),)),
         TAGS,
         moment("created", "when it was made"),
+        *OF_NETWORKS,
     ),
 )
 

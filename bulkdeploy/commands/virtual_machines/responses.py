@@ -3,6 +3,7 @@
 ``store.virtual_machines.virtual_machines.virtual_machine_rows`` reads it.
 """
 
+from bulkdeploy.commands.constant_fields import OF_VIRTUAL_MACHINES
 from bulkdeploy.declare.response_fields import (
     OWNER_FIELDS,
     TAGS,
@@ -130,5 +131,6 @@ VIRTUAL_MACHINE = Response(
         flag("deleteprotection", "whether it is protected from being destroyed"),
         text("jobid", "the job that works on it"),
         number("jobstatus", "the status of that job"),
+        *OF_VIRTUAL_MACHINES,
     ),
 )

@@ -1,6 +1,7 @@
 """Commands of volumes (one file: what is done with one thing)."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.constant_fields import OF_VOLUMES
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
@@ -79,6 +80,7 @@ VOLUME = Response(
         TAGS,
         moment("created", "when it was made"),
         moment("attached", "when it was attached"),
+        *OF_VOLUMES,
     ),
 )
 

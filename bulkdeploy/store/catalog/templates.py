@@ -1,5 +1,7 @@
 """The list query of templates and ISOs: one row per template and zone."""
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +29,9 @@ from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.offerings import os_types, template_permissions, template_zones, templates
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+PERCENT = re.compile(r"(\d{1,3})%")
+"""The beginning of the status of an image that is being fetched."""
 
 
 class TemplateFilter(StrEnum):
@@ -70,9 +75,18 @@ def list_templates(
     rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
     for row in rows:
         row["details"] = row["details"] or None
+        row["downloaddetails"] = [_download(row)]
         row["url"] = None if row["url"] is None else redact_url(row["url"])
     add_tags(connection, tag_type, rows)
     return Page(rows, count)
+
+
+def _download(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return how far the download of an image is, in the words of CloudStack."""
+    fetched = PERCENT.match(row["status"])
+    state = "DOWNLOADED" if row["isready"] else "DOWNLOAD_IN_PROGRESS" if fetched else "DOWNLOAD_ERROR"
+    percent = "100" if row["isready"] else fetched[1] if fetched else "0"
+    return {"datastore": row["zonename"], "downloadPercent": percent, "downloadState": state}
 
 
 def _places(arguments: Arguments, *, unique: bool) -> Subquery:

@@ -6,6 +6,7 @@ and text again (ADR 59).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from json import dumps
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -100,12 +101,12 @@ def array(fields: Fields, columns: Columns, order: ColumnElement[Any], arrays: A
 
 
 def _value(one: Field, columns: Columns, arrays: Arrays) -> ColumnElement[str] | None:
-    """A field's value; None: there is no such column."""
+    """Return a field's value as JSON text, or None if there is neither such a column nor a constant value."""
     if one.name in arrays:
         return arrays[one.name](one.fields)
     column = columns.get(one.name)
     if column is None:
-        return None
+        return None if one.value is None else _text(dumps(one.value, default=dict))
     kind = column.type
     match one.type:
         case FieldType.STRING if isinstance(kind, Uuid | Integer):

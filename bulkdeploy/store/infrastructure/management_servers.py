@@ -1,0 +1,16 @@
+"""How much the service has to do, as its one management server says it."""
+
+from sqlalchemy import Connection, func, select
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.domain.topology import HostState
+from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.tables.topology import hosts
+
+
+def work_of_service(connection: Connection) -> dict[str, int]:
+    """Return the number of hosts that are Up, and of jobs that have not finished."""
+    up = select(func.count()).where(hosts.c.state == HostState.UP, hosts.c.removed.is_(None)).scalar_subquery()
+    pending = select(func.count()).where(async_jobs.c.status == JobStatus.IN_PROGRESS).scalar_subquery()
+    row = connection.execute(select(up.label("up"), pending.label("pending"))).one()
+    return {"agentscount": row.up, "pendingjobscount": row.pending}
