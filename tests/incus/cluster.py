@@ -44,6 +44,10 @@ def driver_options(**more: Any) -> dict[str, Any]:
     }
 
 
+_booted: list["subprocess.Popen[bytes]"] = []
+"""Starters of members that were booted again; they run until the members end."""
+
+
 class Member:
     """One member: its daemon, and the namespaces in which all that is its own runs."""
 
@@ -69,7 +73,8 @@ class Member:
 
     def boot(self) -> None:
         """Boot it after its power was cut."""
-        subprocess.Popen([f"{CLUSTER}/boot", str(self.number)], stdin=subprocess.DEVNULL, start_new_session=True)
+        command = [f"{CLUSTER}/boot", str(self.number)]
+        _booted.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
 
     def incus(self, *words: str, timeout_s: float = PATIENCE_S) -> str:
         """What ``incus`` says there, as an operator runs it.
