@@ -1,6 +1,6 @@
 """Request signatures: HMAC-SHA1 over the sorted parameters, as CloudStack's clients make them.
 
-Used by the API to verify and by the client to sign. Source: reference section 2.1.
+Used by the API to verify and by the client to sign. Source: cloudstack-protocol.md 2.1.
 """
 
 import base64

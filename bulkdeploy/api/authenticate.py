@@ -1,6 +1,6 @@
 """Who calls: by signature or by session. Refusals never say what was wrong.
 
-The order is CloudStack's (reference section 2.1): a caller with a valid key learns that a command is
+The order is CloudStack's (cloudstack-protocol.md 2.1): a caller with a valid key learns that a command is
 not available to him before the signature is compared. A request with a key and a signature is
 judged by them, whatever cookies come with it.
 """

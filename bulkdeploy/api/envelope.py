@@ -1,7 +1,7 @@
 """From what a handler returns to what the client gets: only declared fields, each in its declared type.
 
 Rendering is planned once per object and role; a row then costs one pass over its declared fields.
-Values that are None are left out, as CloudStack does (reference section 1.3).
+Values that are None are left out, as CloudStack does (cloudstack-protocol.md 1.3).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,7 +3,7 @@
 The ``errorcode`` in the result of a job that failed stands in ``provisioning/outcome.py``: a job ends where nobody
 waits for an HTTP status. The client names those statuses that it tells apart itself.
 
-Source: reference sections 1.6 and 1.7. Code 9999 is CloudStack's for errors that its API layer
+Source: cloudstack-protocol.md 1.6 and 1.7. Code 9999 is CloudStack's for errors that its API layer
 raises itself.
 """
 
@@ -102,7 +102,7 @@ def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
 
 
 def error_content(error: errors.BulkDeployError, caller: Caller | None) -> dict[str, Any]:
-    """The object of an error answer (reference section 1.6)."""
+    """The object of an error answer (cloudstack-protocol.md 1.6)."""
     numbers = numbers_of(error)
     content: dict[str, Any] = {"uuidList": [], "errorcode": numbers.status}
     if numbers.cserrorcode is not None:

@@ -1,6 +1,6 @@
 """Sessions on the wire: two cookies, and the session key that every call carries as a parameter.
 
-Source: reference section 2.2. A browser adds cookies to whatever another site makes it send, and that site
+Source: cloudstack-protocol.md 2.2. A browser adds cookies to whatever another site makes it send, and that site
 cannot read them; so a call counts only with the session key as the parameter ``sessionkey``, as under CloudStack's
 ``api.sessionkey.check.locations`` ParameterOnly, whatever a browser thinks of SameSite. cmk and bulkmonkey send it.
 """

@@ -77,7 +77,7 @@ class WireAnswer:
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:
     """Decoded parameters by name: the query string wins over the form, the first of several over the rest.
 
-    A piece without ``=`` is ignored; what is no UTF-8 becomes U+FFFD (reference section 1.1).
+    A piece without ``=`` is ignored; what is no UTF-8 becomes U+FFFD (cloudstack-protocol.md 1.1).
 
     Raises:
         RequestTooLarge: more than MOST_PARAMETERS pieces.

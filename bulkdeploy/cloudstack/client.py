@@ -1,6 +1,6 @@
 """Calls to a CloudStack: signed, paced, repeated where harmless, lists read whole (one file: all of its protocol).
 
-Source: reference sections 1.1-1.8 and 2.1.
+Source: cloudstack-protocol.md 1.1-1.8 and 2.1.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The parameters of deployVirtualMachine, declared once for it and for the bulk call (reference section 5.1).
+"""The parameters of deployVirtualMachine, declared once for it and for the bulk call (cloudstack-protocol.md 5.1).
 
 What suits many alike VMs is of both calls. What only one VM can have is of the single call, and the bulk call
 refuses it by name; what CloudStack has and is not here, both refuse.
@@ -49,7 +49,7 @@ NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None
 
 
 def deployment_planner(description: str) -> Parameter:
-    """The planner that a call names; from others than root admins it is ignored (reference section 5.1)."""
+    """The planner that a call names; from others than root admins it is ignored (cloudstack-protocol.md 5.1)."""
     return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
 
 

@@ -20,7 +20,7 @@ def paging(call: Call) -> Paging:
     Raises:
         PagingError: one of the two without the other, a page below 1, ``pagesize`` neither
             positive nor -1, -1 together with ``page``, or a page larger than
-            ``default.page.size`` (reference sections 1.7 and 1.8).
+            ``default.page.size`` (cloudstack-protocol.md 1.7 and 1.8).
     """
     if call.flag(COUNT_ONLY.name):
         return Paging(limit=0)

@@ -1,4 +1,4 @@
-"""What listApis says of a command, from its declaration (reference section 4)."""
+"""What listApis says of a command, from its declaration (cloudstack-protocol.md 4)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """Marshmallow fields of the wire types: how the text of one parameter becomes a value.
 
-The rules are those of reference section 1.2, strictly: numbers are ASCII digits and nothing else
+The rules are those of cloudstack-protocol.md 1.2, strictly: numbers are ASCII digits and nothing else
 (marshmallow's own fields take ``1_000``, `` 1``, ``1.9`` and digits of other scripts). A field
 raises the product's own error for the first rule that is broken, with the parameter's name;
 ``marshmallow.missing`` stands for a parameter that counts as not given.

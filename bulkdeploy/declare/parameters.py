@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import SECRET_PARAMETERS
 
 
 class WireType(StrEnum):
-    """Parameter types by their name in listApis; their rules are in reference section 1.2."""
+    """Parameter types by their name in listApis; their rules are in cloudstack-protocol.md 1.2."""
 
     UUID = "uuid"
     STRING = "string"

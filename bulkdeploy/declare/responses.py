@@ -51,7 +51,7 @@ class Response:
 
 
 class Shape(StrEnum):
-    """How an answer's object or objects lie in the envelope (reference section 1.3)."""
+    """How an answer's object or objects lie in the envelope (cloudstack-protocol.md 1.3)."""
 
     LIST = "list"
     """``{"count": n, "<key>": [...]}``; nothing found: ``{}``."""

@@ -59,7 +59,7 @@ ACCOUNT_TYPES: Mapping[RoleType, AccountType] = {
     RoleType.DOMAIN_ADMIN: AccountType.DOMAIN_ADMIN,
     RoleType.USER: AccountType.USER,
 }
-"""The type of an account by the type of its role (reference section 2.3)."""
+"""The type of an account by the type of its role (cloudstack-protocol.md 2.3)."""
 
 RANKS: Mapping[RoleType, int] = {
     RoleType.USER: 0,

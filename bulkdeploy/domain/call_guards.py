@@ -1,4 +1,4 @@
-"""What operators ask of every call beside good credentials (reference section 1.7)."""
+"""What operators ask of every call beside good credentials (cloudstack-protocol.md 1.7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

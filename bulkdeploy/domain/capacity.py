@@ -1,4 +1,4 @@
-"""Kinds of capacity, with CloudStack's numbers and names (reference section 6.6)."""
+"""Kinds of capacity, with CloudStack's numbers and names (cloudstack-protocol.md 6.6)."""
 
 from enum import IntEnum
 

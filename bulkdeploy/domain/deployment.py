@@ -349,7 +349,7 @@ class DeploySpec:
 
     @property
     def per_vm(self) -> ResourceAmounts:
-        """What one VM takes of the limited resources (reference section 0.4, limits)."""
+        """What one VM takes of the limited resources (cloudstack-protocol.md 0.4, limits)."""
         return ResourceAmounts(
             user_vm=1,
             volume=len(self.disks),

@@ -55,7 +55,7 @@ class ParameterError(BulkDeployError):
 
 
 class MissingParameter(ParameterError):
-    """A required parameter is absent (reference section 1.7: 431 / 9999)."""
+    """A required parameter is absent (cloudstack-protocol.md 1.7: 431 / 9999)."""
 
     def __init__(self, command: str, parameter: str) -> None:
         self.command, self.parameter = command, parameter
@@ -84,7 +84,7 @@ class MalformedValue(ParameterError):
 
 
 class UnknownEntity(ParameterError):
-    """An id that names nothing. Clients match this text literally (reference section 1.7)."""
+    """An id that names nothing. Clients match this text literally (cloudstack-protocol.md 1.7)."""
 
     def __init__(self, command: str, parameter: str, value: str) -> None:
         self.command, self.parameter, self.value = command, parameter, value

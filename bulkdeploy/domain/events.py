@@ -1,4 +1,4 @@
-"""Events: their types, levels and states, in CloudStack's words (reference section 8.19)."""
+"""Events: their types, levels and states, in CloudStack's words."""
 
 from enum import StrEnum
 

@@ -1,7 +1,7 @@
 """Asynchronous jobs: what CloudStack shows of them, and what the engine knows besides.
 
 What is true of one kind of job stands in its file in ``provisioning/kinds``.
-Source: reference section 3 (wire), DESIGN section 7 (phases, leases).
+Sources: cloudstack-protocol.md 3 for the wire, ADR 9 for phases and leases.
 """
 
 from enum import IntEnum, StrEnum

@@ -110,7 +110,7 @@ LOCAL_POOL_TYPES: Mapping[str, str] = {HypervisorType.XENSERVER: "EXT", Hypervis
 
 
 class AffinityType(StrEnum):
-    """Affinity group types, in CloudStack's spelling (reference section 6.5)."""
+    """Affinity group types, in CloudStack's spelling (cloudstack-protocol.md 6.5)."""
 
     HOST_ANTI_AFFINITY = "host anti-affinity"
     HOST_AFFINITY = "host affinity"

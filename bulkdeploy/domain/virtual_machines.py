@@ -1,6 +1,6 @@
 """States of a virtual machine and the moves between them that the engine makes.
 
-Source: CloudStack's VirtualMachine.State; reference section 5.2. A move that is not listed
+Source: CloudStack's VirtualMachine.State; cloudstack-protocol.md 5.2. A move that is not listed
 here is refused by the compare-and-set that writes it.
 """
 

@@ -1,4 +1,4 @@
-"""Which hosts inside a cluster take the cluster's VMs (``vm.allocation.algorithm``, reference section 6.2).
+"""Which hosts inside a cluster take the cluster's VMs (``vm.allocation.algorithm``, cloudstack-protocol.md 6.2).
 
 ``random``: any host with room, all equally likely. ``firstfit``: hosts by id, each filled.
 ``userdispersing``: the host with the fewest of the owner's VMs. ``firstfitleastconsumed``: the host with

@@ -14,7 +14,7 @@ INTERNAL_ERROR = 530
 INSUFFICIENT_CAPACITY = 533
 RESOURCE_UNAVAILABLE = 534
 LIMIT_EXCEEDED = 535
-"""``errorcode`` inside a failed job's result (reference section 5.6)."""
+"""``errorcode`` inside a failed job's result (cloudstack-protocol.md 5.6)."""
 
 
 NOTHING_EXCLUDED: Mapping[str, int] = {}

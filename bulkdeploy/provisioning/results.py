@@ -1,4 +1,4 @@
-"""Results of jobs that workers end (reference section 3)."""
+"""Results of jobs that workers end (cloudstack-protocol.md 3)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -51,7 +51,7 @@ def choose_planners(
 
     What the call named comes first. Else a bulk deployment disperses by count, and by nothing else (specification),
     over the hosts that the offering's planner leaves; a single one goes by its offering, then by the setting
-    ``vm.deployment.planner`` (reference section 6.1).
+    ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
     """
     if named is not None:
         return named, None
@@ -73,7 +73,7 @@ def placement_request(
     """The request for ``count`` VMs, with affinity groups as they stand now; with ``lock`` their rows stay locked.
 
     Locking a group's row before counting its members is what keeps two calls at once from both
-    finding the same host free (reference section 9.1: anti-affinity broken in batch starts).
+    finding the same host free (CloudStack issues 5527 and 7202: anti-affinity broken in batch starts).
     """
     affinities, dedicated = read_affinities(
         connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id, lock=lock

@@ -1,4 +1,4 @@
-"""The rules of createNetwork (reference section 8.9): zone, offering, who gets it, VLAN."""
+"""The rules of createNetwork: zone, offering, who gets it, VLAN."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Who may see, and act on, whose things (reference sections 1.8, 5.3) (one file: calls ask it in one place).
+"""Who may see, and act on, whose things (cloudstack-protocol.md 1.8, 5.3) (one file: calls ask it in one place).
 
 Root admins may everything; domain and resource admins what belongs to their domain and the
 domains below; everybody what belongs to their own account and to projects they are members of.

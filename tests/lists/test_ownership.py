@@ -1,4 +1,4 @@
-"""Whose things lists show: the rules of reference section 1.8, for every list of owned things."""
+"""Whose things lists show: the rules of cloudstack-protocol.md 1.8, for every list of owned things."""
 
 from typing import Any
 from uuid import uuid4

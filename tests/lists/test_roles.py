@@ -55,7 +55,7 @@ RESTRICTED = {
     "updateResourceCount": {A, R, D},
     "resetConfiguration": {A},
 }
-"""Commands that not everybody may call, by CloudStack's default role rules (reference section 8)."""
+"""Commands that not everybody may call, by CloudStack's default role rules (cloudstack-protocol.md 8)."""
 
 HIDDEN = {
     "listVirtualMachines": {"hostid", "hostname", "instancename", "nic.broadcasturi", "nic.isolationuri"},

@@ -1,6 +1,6 @@
 """Who calls: an API key's signature on each request, or a session that a login began.
 
-Source: reference sections 2.1 and 2.2.
+Source: cloudstack-protocol.md 2.1 and 2.2.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """What an API can do, as its listApis says: commands, their parameters and the fields of their answers.
 
-Reading is tolerant: other servers leave fields out and add empty objects (reference section 4).
+Reading is tolerant: other servers leave fields out and add empty objects (cloudstack-protocol.md 4).
 """
 
 import difflib
@@ -14,7 +14,7 @@ GENERAL_PARAMETERS = frozenset({"listall", "isrecursive", "keyword", "page", "pa
 """What may be given to any command without a warning: CloudMonkey's users write them everywhere."""
 
 MAP_FIELD = re.compile(r"(?P<map>\w+)\[\d+\]\.(?P<field>\w+)")
-"""One field of a map parameter, as it is written (reference section 1.1)."""
+"""One field of a map parameter, as it is written (cloudstack-protocol.md 1.1)."""
 MAP_OF_THINGS = re.compile(r"(?i)\w+list|datadisksdetails|migrateto")
 FIELD_WITH_ID = re.compile(r"(?i)\w+id|network|host|pool|volume|virtualmachine")
 

@@ -1,6 +1,6 @@
 """Calls over HTTP: sent with timeouts, repeated where that is harmless, answered with what is inside.
 
-Source: reference sections 1.1-1.7. Every failure is one of ``cli.failures``.
+Source: cloudstack-protocol.md 1.1-1.7. Every failure is one of ``cli.failures``.
 """
 
 import random

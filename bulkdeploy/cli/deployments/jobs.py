@@ -1,6 +1,6 @@
 """Jobs as answers show them: finished or not, how long they took, why they failed.
 
-Source: reference section 3. ``jobresult`` is an object, in some lists and on some failures of other
+Source: cloudstack-protocol.md 3. ``jobresult`` is an object, in some lists and on some failures of other
 servers a text.
 """
 

@@ -1,4 +1,4 @@
-"""Accounts: the list, and all that changes them (reference section 8.13)."""
+"""Accounts: the list, and all that changes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Users and their keys: the lists, and all that changes them (reference section 8.15)."""
+"""Users and their keys: the lists, and all that changes them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Disk offerings: listed, made, changed, deleted (reference section 8.6)."""
+"""Disk offerings: listed, made, changed, deleted."""
 
 from collections.abc import Mapping
 from functools import partial

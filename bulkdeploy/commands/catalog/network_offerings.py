@@ -1,4 +1,4 @@
-"""Network offerings: listed, made, changed, deleted (reference section 8.9)."""
+"""Network offerings: listed, made, changed, deleted."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Service offerings: listed, made, changed, deleted (reference section 8.5)."""
+"""Service offerings: listed, made, changed, deleted."""
 
 from collections.abc import Mapping
 from dataclasses import replace

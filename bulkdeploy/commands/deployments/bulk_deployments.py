@@ -1,8 +1,7 @@
-"""bulkDeployVirtualMachine, and the batches it makes: listBulkDeployments, cancelBulkDeployment.
+"""bulkDeployVirtualMachine, listBulkDeployments and cancelBulkDeployment.
 
-Source: the functional specification of CLOUDSTACK-9951; parameters and answers as reference section
-0, ours beyond it (``nameprefix``, ``minimumcount``, ``dryrun``, ``requesttoken``, ``startvm``,
-``projectid``) as DESIGN section 4.
+Source: the functional specification of CLOUDSTACK-9951 (cloudstack-protocol.md 0). The parameters ``nameprefix``,
+``minimumcount``, ``dryrun``, ``requesttoken``, ``startvm`` and ``projectid`` are extensions.
 """
 
 from collections.abc import Mapping

@@ -121,7 +121,7 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
 
 
 def require_root_admin(call: Call, *names: str) -> None:
-    """Only root admins say where VMs go, and see what the infrastructure holds (reference section 5.1).
+    """Only root admins say where VMs go, and see what the infrastructure holds (cloudstack-protocol.md 5.1).
 
     Raises:
         PermissionDenied: another caller gave one of these parameters.

@@ -1,4 +1,4 @@
-"""deployVirtualMachine: one VM, by the same service as the bulk call (reference section 5)."""
+"""deployVirtualMachine: one VM, by the same service as the bulk call (cloudstack-protocol.md 5)."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, JOB_ID, JOB_ID_PARAMETER, chosen_id

@@ -1,4 +1,4 @@
-"""listClusters, addCluster, updateCluster, deleteCluster (reference section 8.3)."""
+"""listClusters, addCluster, updateCluster, deleteCluster."""
 
 from collections.abc import Mapping
 from typing import Any

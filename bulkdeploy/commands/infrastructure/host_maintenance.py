@@ -1,4 +1,4 @@
-"""prepareHostForMaintenance, cancelHostMaintenance (reference section 8.4); migrateHost, which is ours."""
+"""prepareHostForMaintenance, cancelHostMaintenance; migrateHost, which is ours."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST, HOST_MIGRATION

@@ -1,4 +1,4 @@
-"""listHosts, addHost, updateHost, deleteHost, reconnectHost (reference section 8.4)."""
+"""listHosts, addHost, updateHost, deleteHost, reconnectHost."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any

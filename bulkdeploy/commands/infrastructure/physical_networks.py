@@ -1,4 +1,4 @@
-"""Physical networks: listed, made, changed and deleted (reference section 8.9)."""
+"""Physical networks: listed, made, changed and deleted."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

@@ -1,4 +1,4 @@
-"""listPods, createPod, updatePod, deletePod (reference section 8.2)."""
+"""listPods, createPod, updatePod, deletePod."""
 
 from collections.abc import Mapping
 from typing import Any

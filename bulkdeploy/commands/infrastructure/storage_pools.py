@@ -1,4 +1,4 @@
-"""Primary storage pools: listed, made, changed, deleted, and put into maintenance (reference section 8.17)."""
+"""Primary storage pools: listed, made, changed, deleted, and put into maintenance."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

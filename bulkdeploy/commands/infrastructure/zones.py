@@ -1,4 +1,4 @@
-"""listZones, createZone, updateZone, deleteZone (reference section 8.1)."""
+"""listZones, createZone, updateZone, deleteZone."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""authorizeSecurityGroupIngress, revokeSecurityGroupIngress, and the same for Egress (reference section 8.10)."""
+"""authorizeSecurityGroupIngress, revokeSecurityGroupIngress, and the same for Egress."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial

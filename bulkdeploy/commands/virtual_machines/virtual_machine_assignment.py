@@ -1,4 +1,4 @@
-"""assignVirtualMachine (reference section 8.16)."""
+"""assignVirtualMachine."""
 
 from collections.abc import Mapping
 from typing import Any

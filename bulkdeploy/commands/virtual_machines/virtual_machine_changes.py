@@ -1,4 +1,4 @@
-"""Changing existing VMs: names, flags, groups, keys, user data and sizes (reference section 8.16)."""
+"""Changing existing VMs: names, flags, groups, keys, user data and sizes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""attachIso and detachIso (reference section 8.8)."""
+"""attachIso and detachIso."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE

@@ -1,4 +1,4 @@
-"""Starting, stopping, rebooting, destroying, recovering and expunging VMs (reference section 8.16)."""
+"""Starting, stopping, rebooting, destroying, recovering and expunging VMs."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""migrateVirtualMachine and findHostsForMigration (reference sections 8.16 and 8.4)."""
+"""migrateVirtualMachine and findHostsForMigration."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""resetPasswordForVirtualMachine (reference section 8.16)."""
+"""resetPasswordForVirtualMachine."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE

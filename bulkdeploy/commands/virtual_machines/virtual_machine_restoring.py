@@ -1,4 +1,4 @@
-"""restoreVirtualMachine (reference section 8.16)."""
+"""restoreVirtualMachine."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE

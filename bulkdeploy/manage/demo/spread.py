@@ -69,7 +69,7 @@ def by_pod(spread: Sequence[ClusterSpread]) -> list[PodSpread]:
 
 
 def uneven(spread: Sequence[ClusterSpread]) -> list[str]:
-    """What breaks the promise of count dispersion (DESIGN section 5), in words; empty: nothing does.
+    """Return the breaches of count dispersion in words; the list is empty if there are none.
 
     No cluster that received a VM ends more than one above an eligible cluster that still had room.
     """

@@ -1,4 +1,4 @@
-"""Hosts that are dedicated to others (reference section 6.3)."""
+"""Hosts that are dedicated to others (cloudstack-protocol.md 6.3)."""
 
 from bulkdeploy.placement.rule import Rule
 

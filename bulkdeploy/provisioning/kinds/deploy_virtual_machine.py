@@ -1,7 +1,7 @@
 """Deploying one VM: its rows and claims are there, now it is made to run.
 
 A deployment that fails in the end gives back everything the VM holds; the VM stays visible in state Error
-(reference section 5.2). One whose removal is not certain is left Expunging, with its claims, and the
+(cloudstack-protocol.md 5.2). One whose removal is not certain is left Expunging, with its claims, and the
 sweeper has it removed.
 """
 

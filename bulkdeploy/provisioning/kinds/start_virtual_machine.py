@@ -1,6 +1,6 @@
 """Starting a stopped VM: a host is claimed in the job, then the guest is made to run there.
 
-A start that fails in the end leaves the VM Stopped, without a host; its volumes stay (reference section 8.16).
+A start that fails in the end leaves the VM Stopped, without a host; its volumes stay.
 """
 
 from functools import partial

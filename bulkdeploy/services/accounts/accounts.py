@@ -1,4 +1,4 @@
-"""Accounts: made with their first user, changed, enabled, disabled, locked and deleted (reference section 8.13).
+"""Accounts: made with their first user, changed, enabled, disabled, locked and deleted.
 
 Lock order: the domain's row, the account's, its users', and then as ADR 5 has it.
 """

@@ -1,6 +1,6 @@
 """Limits on how often an account calls: counting, asking and forgetting.
 
-Source: CloudStack's rate limit (reference section 1.7); root admins are exempt.
+Source: CloudStack's rate limit (cloudstack-protocol.md 1.7); root admins are exempt.
 """
 
 from sqlalchemy import Connection

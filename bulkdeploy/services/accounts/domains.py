@@ -1,4 +1,4 @@
-"""Domains: made, renamed and deleted with all that is in them (reference section 8.14)."""
+"""Domains: made, renamed and deleted with all that is in them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Logging in and out.
 
-Source: CloudStack's login and logout (reference section 2.2). Every login begins a new session
+Source: CloudStack's login and logout (cloudstack-protocol.md 2.2). Every login begins a new session
 with fresh secrets, so nothing that an attacker planted before it is of use afterwards.
 """
 

@@ -1,4 +1,4 @@
-"""Users let in and kept out: enabled, locked and disabled (reference section 8.15)."""
+"""Users let in and kept out: enabled, locked and disabled."""
 
 from collections.abc import Mapping
 from typing import Any

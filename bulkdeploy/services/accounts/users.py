@@ -1,4 +1,4 @@
-"""Users: made, changed, deleted, and given keys (reference section 8.15) (one file: one noun)."""
+"""Users: made, changed, deleted, and given keys (one file: one noun)."""
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 NAME_TAKEN = "the domain has a user of this name already"
 KEY_BYTES = 64
-"""Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
+"""Gives keys of 86 base64url characters, as CloudStack's are (cloudstack-protocol.md 2.3)."""
 
 
 def prepare_users(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[Arguments]:

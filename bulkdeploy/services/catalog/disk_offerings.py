@@ -1,4 +1,4 @@
-"""Disk offerings: their columns, and what makes one (reference section 8.6)."""
+"""Disk offerings: their columns, and what makes one."""
 
 from collections.abc import Sequence
 from typing import Any

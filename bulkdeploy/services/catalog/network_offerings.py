@@ -1,4 +1,4 @@
-"""Making, changing and deleting network offerings (reference section 8.9)."""
+"""Making, changing and deleting network offerings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Service offerings: their columns, and what makes one (reference section 8.5)."""
+"""Service offerings: their columns, and what makes one."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Global settings as API objects: listed with the value that holds, and changed (reference section 8.18)."""
+"""Global settings as API objects: listed with the value that holds, and changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,9 @@
 
 Check, plan, claim and write; jobs are sent after the commit.
 
-The synchronous half of DESIGN section 4. A call that answers an error has changed nothing; a call
-that dies before its commit has changed nothing; one that dies after it leaves outbox rows, which
+This is the synchronous half of a deployment (docs/architecture.md). A call that answers an error has changed
+nothing. A call that dies before its commit has changed nothing; a call that dies after its commit leaves outbox
+rows, which
 the sweeper sends.
 """
 

@@ -1,6 +1,6 @@
 """Every rule of a deploy call that does not depend on room (one file: they are checked in one order).
 
-Checked in the order of reference sections 0.4 and 5.3; the first rule broken answers. Reads only
+Checked in the order of cloudstack-protocol.md 0.4 and 5.3; the first rule broken answers. Reads only
 (two exceptions: an owner's missing ``default`` security group and missing first network are made, in the same
 transaction).
 """
@@ -300,7 +300,7 @@ def _check_disk_offering(
 
 
 def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
-    """The owner must be allowed to use it, whatever the caller may (reference section 0.3: access-checked)."""
+    """The owner must be allowed to use it, whatever the caller may (cloudstack-protocol.md 0.3: access-checked)."""
     template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
         raise InvalidParameter(

@@ -31,7 +31,7 @@ def virtual_machine_names(
 ) -> Sequence[str]:
     """One host name per VM, in creation order.
 
-    Without name or prefix: ``<instance.name>-<uuid>`` (reference section 5.7). With a prefix:
+    Without name or prefix: ``<instance.name>-<uuid>`` (cloudstack-protocol.md 5.7). With a prefix:
     ``<prefix>-1``, ``<prefix>-2`` and so on, without those that are taken in the networks.
     ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others that are named
     in the same transaction.

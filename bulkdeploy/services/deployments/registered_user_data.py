@@ -1,4 +1,4 @@
-"""User data that accounts register under a name, and delete (reference section 8.12)."""
+"""User data that accounts register under a name, and delete."""
 
 from collections.abc import Sequence
 from typing import Any

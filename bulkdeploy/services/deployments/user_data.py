@@ -1,4 +1,4 @@
-"""User data: what a deploy call may send, and how it is kept (reference section 5.5)."""
+"""User data: what a deploy call may send, and how it is kept (cloudstack-protocol.md 5.5)."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Making, changing and deleting clusters (reference section 8.3)."""
+"""Making, changing and deleting clusters."""
 
 from collections.abc import Sequence
 

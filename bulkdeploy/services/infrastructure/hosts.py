@@ -1,4 +1,4 @@
-"""Adding, changing and deleting hosts (reference section 8.4).
+"""Adding, changing and deleting hosts.
 
 What a host has is learnt from its driver, which reaches it before a row is written: a process that dies
 in between leaves a machine that knows a uuid that is never used.

@@ -1,4 +1,4 @@
-"""Making, changing and deleting pods (reference section 8.2)."""
+"""Making, changing and deleting pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network

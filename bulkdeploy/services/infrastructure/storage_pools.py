@@ -1,4 +1,4 @@
-"""Making, changing and deleting primary storage pools (reference section 8.17)."""
+"""Making, changing and deleting primary storage pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

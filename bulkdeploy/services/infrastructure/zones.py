@@ -1,4 +1,4 @@
-"""Making, changing and deleting zones (reference section 8.1)."""
+"""Making, changing and deleting zones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

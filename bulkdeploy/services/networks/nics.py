@@ -1,4 +1,4 @@
-"""Nics added to virtual machines, taken away, and made the default (reference section 8.16).
+"""Nics added to virtual machines, taken away, and made the default.
 
 Which nic is the default one is a matter of rows: hypervisors are not told.
 """

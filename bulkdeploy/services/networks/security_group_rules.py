@@ -1,4 +1,4 @@
-"""Rules of security groups, added and removed (reference section 8.10).
+"""Rules of security groups, added and removed.
 
 These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.filter_updates``).
 """

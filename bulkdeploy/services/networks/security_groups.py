@@ -1,4 +1,4 @@
-"""Security groups made, renamed and deleted (reference section 8.10); their rules: ``security_group_rules``."""
+"""Security groups made, renamed and deleted; their rules: ``security_group_rules``."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

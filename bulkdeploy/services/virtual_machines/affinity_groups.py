@@ -1,4 +1,4 @@
-"""Affinity groups made and deleted (reference section 8.11). Who puts VMs into them is the VMs' own matter."""
+"""Affinity groups made and deleted. Who puts VMs into them is the VMs' own matter."""
 
 from collections.abc import Sequence
 

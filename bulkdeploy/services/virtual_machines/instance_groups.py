@@ -1,4 +1,4 @@
-"""Instance groups made, renamed and deleted (reference section 8.17). VMs get into them by their own calls."""
+"""Instance groups made, renamed and deleted. VMs get into them by their own calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

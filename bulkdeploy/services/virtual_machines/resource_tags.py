@@ -1,4 +1,4 @@
-"""Tags put on things and taken off (reference section 8.17)."""
+"""Tags put on things and taken off."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""SSH key pairs made, registered and deleted (reference section 8.12). Private keys are never kept."""
+"""SSH key pairs made, registered and deleted. Private keys are never kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ISOs put into the drives of VMs and taken out (reference section 8.8).
+"""ISOs put into the drives of VMs and taken out.
 
 A job changes the drive of a guest that runs. A stopped VM's guest finds the ISO when it starts, and boots from it
 where its root disk does not boot.

@@ -193,7 +193,7 @@ def expunge_virtual_machine(connection: Connection, system: System, caller: Call
 
 
 def require_right(connection: Connection, caller: Caller, setting: str, what: str) -> None:
-    """Admins may; users where the operator lets them (reference section 8.16)."""
+    """Admins may; users where the operator lets them."""
     if caller.role_type is not RoleType.USER:
         return
     if not read_configuration(connection).flag(setting):

@@ -1,4 +1,4 @@
-"""Volumes attached to VMs and detached (reference section 8.17)."""
+"""Volumes attached to VMs and detached."""
 
 from functools import partial
 from typing import Any

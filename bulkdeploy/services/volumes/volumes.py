@@ -1,4 +1,4 @@
-"""Data volumes made, attached to VMs, detached and deleted (reference section 8.17).
+"""Data volumes made, attached to VMs, detached and deleted.
 
 A volume claims room in a pool when it gets a place: when a VM that runs gets it, else when its VM starts. The
 sweeper removes what was deleted from its pool.

@@ -1,6 +1,6 @@
 """Limits, totals and what is available, as accounts, projects and domains show them.
 
-``vmlimit vmtotal vmavailable`` and so on (reference section 8.13): limits and what is available are texts,
+``vmlimit vmtotal vmavailable`` and so on: limits and what is available are texts,
 ``Unlimited`` where nothing binds, totals are numbers; storage in GiB, memory in MiB. Any number of
 owners costs the same few statements.
 """

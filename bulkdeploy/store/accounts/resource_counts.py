@@ -2,7 +2,7 @@
 
 A count row exists per owner and resource type once something was counted; the account and every
 domain of its lineage (ROOT too) are changed together. Limits bind the account and each domain
-below ROOT; root admin accounts are never limited (reference section 7.2).
+below ROOT; root admin accounts are never limited (cloudstack-protocol.md 7.2).
 """
 
 from collections import Counter

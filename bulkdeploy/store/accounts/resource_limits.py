@@ -1,7 +1,7 @@
 """Limits of accounts and domains: what is set, what holds where nothing is set, and setting one.
 
 Amounts are in the unit that counts are kept in: storage in bytes, memory in MiB, else pieces;
--1 is no limit. Root admin accounts and the ROOT domain are never limited (reference section 7.2).
+-1 is no limit. Root admin accounts and the ROOT domain are never limited (cloudstack-protocol.md 7.2).
 """
 
 from collections.abc import Iterable, Mapping

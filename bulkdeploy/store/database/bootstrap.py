@@ -33,7 +33,7 @@ from bulkdeploy.store.tables.networks import network_offerings
 from bulkdeploy.store.tables.offerings import os_categories, os_types
 
 KEY_BYTES = 64
-"""Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
+"""Gives keys of 86 base64url characters, as CloudStack's are (cloudstack-protocol.md 2.3)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,8 +305,8 @@ def run_transaction(
     back and begins anew, too, until it waits as long as it takes.
     One that calls something outside (``call_outside``) is undone meanwhile, and begins anew with the answer.
     ``during``: entered for each attempt, and left meanwhile.
-    Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
-    openstack.md section 3 shows what retrying inside one transaction does).
+    Every attempt is a new transaction, so that check and guard share one snapshot. A retry inside the old
+    transaction would compare with rows that it had read before the conflict, and could conflict for ever.
 
     Raises:
         ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.

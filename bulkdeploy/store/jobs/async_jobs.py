@@ -147,7 +147,7 @@ def list_async_jobs(connection: Connection, visibility: Visibility, arguments: A
 
 
 def _wire(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its result as an object (reference section 3), for the envelope to show what a role may see."""
+    """Return the row with its result as an object (cloudstack-protocol.md 3); the envelope hides fields by role."""
     del row["account_id"]
     if row["jobresult"] is not None:
         row["jobresult"] = orjson.loads(row["jobresult"])

@@ -1,8 +1,8 @@
 """Claims of hosts and pools, written where the room is checked (one file: their global lock order).
 
 Every function here runs inside the caller's transaction. Locks: what the zone lets VMs use, clusters by id,
-hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5; reference openstack.md
-section 3 shows what other orders lead to). A claim that finds less room than its plan saw raises
+hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5): other orders lead to deadlocks
+between two deployments. A claim that finds less room than its plan saw raises
 ``TransactionConflict``: the whole transaction is repeated on a new snapshot.
 """
 

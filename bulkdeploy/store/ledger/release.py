@@ -34,7 +34,7 @@ def release_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
 def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
     """What destroying gives back at once: the host, and the user_vm, cpu and memory counts.
 
-    Volumes and addresses stay until the VM is expunged (reference section 7.3).
+    Volumes and addresses stay until the VM is expunged (cloudstack-protocol.md 7.3).
     """
     release_hosts(connection, vm_ids)
     subtract_amounts(connection, _mark_compute_released(connection, vm_ids))

@@ -1,7 +1,7 @@
 """The parts of a virtual machine's row, and the one query that reads all parts without lists.
 
 ``virtual_machines`` runs it and adds the lists of ``virtual_machine_lists``. Field names and
-groups: reference section 5.8.
+groups: cloudstack-protocol.md 5.8.
 """
 
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What bulkDeployVirtualMachine answers and writes when it accepts (reference sections 0.5 to 0.7)."""
+"""What bulkDeployVirtualMachine answers and writes when it accepts (cloudstack-protocol.md 0.5 to 0.7)."""
 
 import threading
 from collections import Counter

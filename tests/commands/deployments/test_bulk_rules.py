@@ -1,4 +1,4 @@
-"""Every rule of bulkDeployVirtualMachine that refuses a call (reference sections 0.3, 0.4, 5.3, 5.5)."""
+"""Every rule of bulkDeployVirtualMachine that refuses a call (cloudstack-protocol.md 0.3, 0.4, 5.3, 5.5)."""
 
 import base64
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""queryAsyncJobResult and listAsyncJobs (reference section 3)."""
+"""queryAsyncJobResult and listAsyncJobs (cloudstack-protocol.md 3)."""
 
 import re
 from dataclasses import replace
