@@ -25,13 +25,15 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from tests.marvin.described_commands import described_commands
-from tests.marvin.results import Outcome, compare, read_outcomes, save, table
+from tests.marvin.results import Outcome, compare, read_outcomes, save, table, write_page
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.whole_service import WholeService, whole_service
 
 RUNNER = Path(__file__).with_name("run_tests.py")
 TAGS = "tags=advanced,required_hardware=false"
 """The filter of CloudStack's own continuous integration for its simulator."""
+
+TEMPLATE = "CentOS 5.6 (64-bit) no GUI (Simulator)"
 
 FILE_SECONDS = 1800
 """Longest time that one file of tests may run."""
@@ -95,6 +97,28 @@ class Marvin:
             command = [str(self.python), str(program), "-i", str(config)]
             subprocess.run(command, cwd=config.parent, check=True, env=self.environment, stdout=log, stderr=log)
 
+    def seed(self, service: WholeService) -> None:
+        """Make the offerings and the template that a new CloudStack has, and that its tests look for."""
+        admin = _administrator(service)
+        for name, mhz, mib in (("Small Instance", 500, 512), ("Medium Instance", 1000, 1024)):
+            admin.call("createServiceOffering", name=name, displaytext=name, cpunumber=1, cpuspeed=mhz, memory=mib)
+        for name, gib in (("Small", 5), ("Medium", 20), ("Large", 100)):
+            admin.call("createDiskOffering", name=name, displaytext=f"{name} Disk, {gib} GB", disksize=gib)
+        admin.call("createDiskOffering", name="Custom", displaytext="Custom Disk", customized=True)
+        admin.call("updateConfiguration", name="fetch.allowed_networks", value="127.0.0.0/8")
+        admin.call(
+            "registerTemplate",
+            name=TEMPLATE,
+            displaytext=TEMPLATE,
+            url="http://127.0.0.1/template.qcow2",
+            format="QCOW2",
+            hypervisor="Simulator",
+            ostypeid=admin.call("listOsTypes", description="CentOS 5.6 (64-bit)")["ostype"][0]["id"],
+            zoneid=admin.call("listZones")["zone"][0]["id"],
+            ispublic=True,
+            isfeatured=True,
+        )
+
     def run_file(self, name: str, config: Path) -> Iterable[tuple[str, Outcome]]:
         """Run the tests of one file and return the outcome of each of them."""
         report = self.folder / "reports" / f"{name}.txt"
@@ -133,6 +157,7 @@ def main() -> None:
     outcomes = dict(_run(Marvin(given.checkout.absolute(), given.python.absolute(), folder), files, given.zones))
     if given.save:
         save(outcomes)
+        write_page()
     sys.stdout.write(table(outcomes))
     differences = compare(outcomes, files)
     sys.stdout.write("".join(f"{line}\n" for line in differences))
@@ -182,6 +207,7 @@ def _serve(
                 marvin.generate(service)
         config = place / "advanced.cfg"
         marvin.deploy_zone(service, config)
+        marvin.seed(service)
         while not waiting.empty():
             name = waiting.get()
             begun = time.monotonic()

@@ -98,6 +98,35 @@ def _section(name: str, groups: Mapping[Outcome, Mapping[str, str]]) -> str:
     return "".join(lines)
 
 
+def write_page() -> None:
+    """Write the expected results by file of tests, with the reasons for failures, into the reference pages."""
+    expected = read_expected()
+    names = sorted({test.split(":")[0] for test in expected})
+    rows, reasons = [], []
+    for name in names:
+        of_file = [entry for test, entry in expected.items() if test.split(":")[0] == name]
+        counts = Counter(outcome for outcome, _ in of_file)
+        rows.append(f"| {name} | " + " | ".join(str(counts[outcome]) for outcome in Outcome) + " |\n")
+        for reason, count in Counter(reason for outcome, reason in of_file if outcome is Outcome.FAILED).items():
+            reasons.append(f"| {name} | {count} | {reason} |\n")
+    PAGE.write_text(
+        PAGE_HEAD + "".join(rows) + "\n## Failures\n\n| file | tests | reason |\n|---|---|---|\n" + "".join(reasons)
+    )
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cloudstack-compatibility.md"
+PAGE_HEAD = """# Compatibility with CloudStack
+
+`make test-marvin CLOUDSTACK=path SAVE=1` generated this page. It runs the smoke tests of CloudStack 4.23 with the
+filter of CloudStack's own integration for its simulator. Marvin deploys the zone from `setup/dev/advanced.cfg`.
+
+## Results by file of tests
+
+| file | passed | failed | skipped |
+|---|---|---|---|
+"""
+
+
 def table(outcomes: Mapping[str, Outcome]) -> str:
     """Return a table of the number of tests by file and outcome."""
     counts = Counter((test.split(":")[0], outcome) for test, outcome in outcomes.items())

@@ -25,6 +25,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.accounts import user_states
 from bulkdeploy.services.accounts import users as service
+from bulkdeploy.services.accounts.authority import AccountParameters
 from bulkdeploy.services.accounts.users import PreparedUpdate
 from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.store.accounts import users
@@ -57,6 +58,12 @@ def create_user(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add a user to an account."""
     (made,) = service.create_users(call.connection, call.caller, every_api(), [user])
     return users.read_user(call.connection, call.caller, made.id)
+
+
+def move_user(call: Call) -> None:
+    """Move a user to another account."""
+    target = AccountParameters(call.ref("accountid"), call.text("account"))
+    service.move_user(call.connection, call.caller, every_api(), call.arguments["id"], target)
 
 
 def prepare_update(call: Call) -> PreparedUpdate:
@@ -237,6 +244,21 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(THE_USER,),
+    ),
+    Command(
+        name="moveUser",
+        description="Moves a user to another account of its domain, with its password and keys",
+        handler=move_user,
+        shape=Shape.SUCCESS,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            THE_USER,
+            uuid("accountid", Entity.ACCOUNT, "the account that the user moves to"),
+            string("account", "the name of the account that the user moves to"),
+        ),
+        rules=(Exclusive(("accountid", "account")),),
     ),
     Command(
         name="registerUserKeys",

@@ -216,6 +216,41 @@ def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Seque
     record_events(connection, caller, (Happened(EventType.USER_DELETE, text) for text in texts))
 
 
+def move_user(
+    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, target: AccountParameters
+) -> None:
+    """Move a user to another account of its domain, with its password, keys and sessions.
+
+    The name of an account (``target``) is looked up in the user's domain.
+
+    Raises:
+        InvalidCombination: neither an id nor a name is given.
+        InvalidParameter: the user or the account was deleted, came with the installation, or the account is in
+            another domain.
+        PermissionDenied: the user or the account is not the caller's to administer.
+    """
+    (owner,) = _require_administered_users(connection, caller, apis, [ref])
+    present = AccountParameters(_account_ref(owner))
+    if target.account is None and target.name is not None:
+        domain = EntityRef(Entity.DOMAIN, owner.domain_id, owner.domain_uuid, str(owner.domain_uuid))
+        target = AccountParameters(None, target.name, domain)
+    (_, _), (new, _) = lock_all_administered(connection, caller, [present, target], apis)
+    user = users.lock_users(connection, [ref.id]).get(ref.id)
+    if user is None or user.account_id != owner.account_id:
+        raise InvalidParameter("id", str(ref.uuid), "the user was deleted or moved meanwhile")
+    require_other(caller, user, "move")
+    if new.domain_id != owner.domain_id:
+        rule = f"the account must be in the user's domain: {new.account_name} is in another one"
+        raise InvalidParameter("accountid", str(new.account_uuid), rule)
+    change_rows(connection, [(ref, {"account_id": new.account_id})])
+    text = f"moved user {user.username} from account {owner.account_name} to {new.account_name}"
+    record_event(connection, caller, EventType.USER_MOVE, text)
+
+
+def _account_ref(owner: Owner) -> EntityRef:
+    return EntityRef(Entity.ACCOUNT, owner.account_id, owner.account_uuid, owner.account_name)
+
+
 def register_user_keys(
     connection: Connection, cipher: Cipher, caller: Caller, apis: Apis, ref: EntityRef
 ) -> Mapping[str, Any]:

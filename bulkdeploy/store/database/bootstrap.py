@@ -19,13 +19,13 @@ from bulkdeploy.store.database.default_rows import (
     ADMIN_USERNAME,
     ALLOW,
     NETWORK_OFFERINGS,
-    OS_TYPES,
     ROLES,
     ROOT_ADMIN_ROLE_ID,
     ROOT_DOMAIN_ID,
     SYSTEM_ACCOUNT_ID,
     SYSTEM_USER_ID,
     DefaultRole,
+    os_types_by_category,
 )
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
@@ -159,10 +159,14 @@ def _write_accounts(
 
 
 def _write_os_types(connection: Connection) -> None:
-    _insert_missing(connection, os_categories, [{"name": name} for name in OS_TYPES])
+    _insert_missing(connection, os_categories, [{"name": name} for name in os_types_by_category()])
     found = connection.execute(select(os_categories.c.name, os_categories.c.id))
     categories = {row.name: row.id for row in found}
-    rows = [{"name": name, "category_id": categories[group]} for group, names in OS_TYPES.items() for name in names]
+    rows = [
+        {"name": name, "category_id": categories[group]}
+        for group, names in os_types_by_category().items()
+        for name in names
+    ]
     _insert_missing(connection, os_types, rows)
 
 

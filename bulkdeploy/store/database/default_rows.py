@@ -4,7 +4,11 @@ Names, ids and rules follow CloudStack's defaults (cloudstack-protocol.md 2.3), 
 scripts look up by name.
 """
 
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from bulkdeploy.domain.accounts import RoleType
 
@@ -107,18 +111,18 @@ ROLES = (
 DEFAULT_ROLE_IDS = {role.role_type: role.id for role in ROLES[:4]}
 """The role of an account for which only a type was asked for."""
 
-OS_TYPES: dict[str, tuple[str, ...]] = {
-    "CentOS": ("CentOS 7 (64-bit)", "CentOS 8", "CentOS Stream 9"),
-    "Debian": ("Debian GNU/Linux 11 (64-bit)", "Debian GNU/Linux 12 (64-bit)", "Debian GNU/Linux 13 (64-bit)"),
-    "Oracle": ("Oracle Linux 8", "Oracle Linux 9"),
-    "RedHat": ("Red Hat Enterprise Linux 8.0", "Red Hat Enterprise Linux 9.0", "Rocky Linux 9", "AlmaLinux 9"),
-    "SUSE": ("SUSE Linux Enterprise Server 15 (64-bit)", "openSUSE Leap 15 (64-bit)"),
-    "Ubuntu": ("Ubuntu 20.04 LTS", "Ubuntu 22.04 LTS", "Ubuntu 24.04 LTS"),
-    "Windows": ("Windows Server 2019 (64-bit)", "Windows Server 2022 (64-bit)", "Windows 11 (64-bit)"),
-    "Unix": ("FreeBSD 13 (64-bit)", "FreeBSD 14 (64-bit)"),
-    "Other": ("Other Linux (64-bit)", "Other (64-bit)", "None"),
-}
-"""Names of guest OS types by the name of their category."""
+GUEST_OS_TYPES_FILE = Path(__file__).with_name("guest_os_types.csv")
+
+
+@cache
+def os_types_by_category() -> Mapping[str, Sequence[str]]:
+    """Return the names of guest OS types by the name of their category, in the order of their file."""
+    found: dict[str, list[str]] = {}
+    with GUEST_OS_TYPES_FILE.open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["category"], []).append(row["name"])
+    return found
+
 
 BASIC_SERVICES = ("Dhcp", "Dns", "UserData")
 ROUTER_SERVICES = (

@@ -190,3 +190,16 @@ def test_a_deleted_cluster_takes_no_values(fresh_world: World) -> None:
     failure = refusal(fresh_world, THRESHOLD, "0.5", clusterid=cluster)
     assert failure.status == 431
     assert "was deleted" in failure.errortext
+
+
+def test_settings_without_effect_are_kept_for_tools_that_set_them(fresh_world: World) -> None:
+    """They are found by name only, validated by their type, and stored; secrets among them are refused."""
+    assert set_value(fresh_world, "network.gc.wait", "20")["defaultvalue"] == "600"
+    assert value(fresh_world, "network.gc.wait") == "20"
+    (row,) = fresh_world.rows("listConfigurations", name="network.gc.wait")
+    assert row["description"].startswith("Has no effect here.")
+    assert "network.gc.wait" not in fresh_world.names("listConfigurations", pagesize="-1")
+    assert "must be a whole number" in refusal(fresh_world, "network.gc.wait", "soon").errortext
+    assert "is not stored" in refusal(fresh_world, "alert.smtp.password", "secret").errortext
+    zone = fresh_world.id_of("zones", "small")
+    assert set_value(fresh_world, "guest.domain.suffix", "example.org", zoneid=zone)["value"] == "example.org"
