@@ -114,8 +114,8 @@ def write_page() -> None:
     )
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cloudstack-compatibility.md"
-PAGE_HEAD = """# Compatibility with CloudStack
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cloudstack-integration-tests.md"
+PAGE_HEAD = """# CloudStack's integration tests
 
 `make test-marvin CLOUDSTACK=path SAVE=1` generated this page. It runs the smoke tests of CloudStack 4.23 with the
 filter of CloudStack's own integration for its simulator. Marvin deploys the zone from `setup/dev/advanced.cfg`.
