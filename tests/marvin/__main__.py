@@ -38,7 +38,13 @@ TEMPLATE = "CentOS 5.6 (64-bit) no GUI (Simulator)"
 FILE_SECONDS = 1800
 """Longest time that one file of tests may run."""
 
-SETTINGS = "api_processes = 1\nworker_processes = 1\n"
+SETTINGS = """\
+api_processes = 1
+worker_processes = 1
+
+[fetch]
+allowed_networks = ["127.0.0.0/8"]
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,6 @@ class Marvin:
         for name, gib in (("Small", 5), ("Medium", 20), ("Large", 100)):
             admin.call("createDiskOffering", name=name, displaytext=f"{name} Disk, {gib} GB", disksize=gib)
         admin.call("createDiskOffering", name="Custom", displaytext="Custom Disk", customized=True)
-        admin.call("updateConfiguration", name="fetch.allowed_networks", value="127.0.0.0/8")
         admin.call(
             "registerTemplate",
             name=TEMPLATE,

@@ -1,4 +1,4 @@
-"""Users and their keys: the lists, and all that changes them."""
+"""Users and their keys: the lists, and all that changes them (one file: a noun)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
