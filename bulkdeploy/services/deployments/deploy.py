@@ -4,8 +4,7 @@ Check, plan, claim and write; jobs are sent after the commit.
 
 This is the synchronous half of a deployment (docs/architecture.md). A call that answers an error has changed
 nothing. A call that dies before its commit has changed nothing; a call that dies after its commit leaves outbox
-rows, which
-the sweeper sends.
+rows, which the sweeper sends.
 """
 
 from bisect import bisect

@@ -121,8 +121,7 @@ def run_bulk_operation(
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
     vms = lock_vms(connection, _select(connection, request))
-    for account_id in {vm.account_id: None for vm in vms}:
-        vm = next(vm for vm in vms if vm.account_id == account_id)
+    for account_id, vm in {vm.account_id: vm for vm in vms}.items():
         require_access(connection, caller, account_id, f"virtual machine {vm.uuid}")
     refused = dict(find_unready(connection, system, vms, request.kind))
     if request.find_refused is not None:
