@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-cloud-init test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos release audit-packages clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-cloud-init test-ganeti test-incus test-console test-cloudstack-ui console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos release audit-packages clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -101,6 +101,9 @@ browser: setup
 
 test-console: browser ## Run what people do with the console in a real Chromium, with axe on every page
 	@$(BIN)/python -m pytest tests/console/browser
+
+test-cloudstack-ui: browser ## Open every page of CloudStack's own UI before the service; CLOUDSTACK=path is a checkout whose ui is built, PICTURES=folder
+	@$(BIN)/python -m tests.cloudstack_ui $(CLOUDSTACK) $(PICTURES)
 
 console-pictures: browser ## Draw the pictures of docs/console.md anew
 	@$(BIN)/python -m docs.record_console
