@@ -25,6 +25,12 @@ EXPECTED = Path(__file__).parent / "expected.toml"
 PLACE = "/cloudstack-ui/"
 """Where the browser finds the UI on the service's address."""
 
+CONTENT = ".ant-layout-content"
+"""The part of the UI between its menu, its header and its footer."""
+
+PROBES = frozenset({"cloudianIsEnabled", "listAndSwitchSamlAccount", "listGuiThemes"})
+"""Commands of plug-ins that the UI calls when it is loaded, and whose refusal it takes for their absence."""
+
 PATIENCE_MS = 120_000
 QUIET_MS = 700
 """How long a page has made no calls when it is taken as complete."""
@@ -41,6 +47,10 @@ VMS = 3
 """VMs that are there when the pages are opened."""
 
 
+DIALOGS = "/action/"
+"""The beginning of addresses of forms; the UI opens most of them from a thing only."""
+
+
 @dataclass(slots=True)
 class Visit:
     """A tab of the browser in which somebody is signed in, and what went wrong since the page was opened."""
@@ -51,13 +61,16 @@ class Visit:
 
     def open(self, path: str) -> list[str]:
         """Open a page, wait until it is quiet, and return what failed on it."""
+        self.page.goto("about:blank")  # else a page that fails may leave all pages after it empty
         self.problems.clear()
         self.page.goto(f"{self.root}{PLACE}#{path}")
         self.wait()
         return self.failures()
 
     def failures(self) -> list[str]:
-        """Return what failed since the page was opened, each failure once."""
+        """Return what failed since the page was opened, each failure once; an empty page has failed."""
+        if not self.page.locator(CONTENT).first.inner_text().strip():
+            self.problems.append("the page is empty")
         shown = self.page.locator(".ant-notification-notice-error, .ant-message-error").all_inner_texts()
         for close in self.page.locator(".ant-notification-notice-close").all():
             close.click(timeout=2000)
@@ -125,7 +138,8 @@ def deploy(visit: Visit) -> None:
 
 def _walk(visit: Visit, pictures: Path | None) -> Iterator[tuple[str, list[str]]]:
     """Yield each page with its failures; of a list also the page of its first row."""
-    for path in sorted(set(visit.page.evaluate(ROUTES))):
+    paths = {path for path in visit.page.evaluate(ROUTES) if not path.startswith(DIALOGS)}
+    for path in sorted(paths):
         failures = visit.open(path)
         _draw(visit, pictures, path)
         yield path, failures
@@ -178,7 +192,8 @@ def _note(visit: Visit, response: Any) -> None:
     if address.path.rstrip("/") == "/client/api" and response.status >= 400:
         sent = {**parse_qs(address.query), **parse_qs(response.request.post_data or "")}
         command = sent.get("command", ["?"])[0]
-        visit.problems.append(f"{command}: {response.status} {response.headers.get('x-description', '')[:200]}")
+        if command not in PROBES:
+            visit.problems.append(f"{command}: {response.status} {response.headers.get('x-description', '')[:200]}")
 
 
 if __name__ == "__main__":
