@@ -168,6 +168,7 @@ def signed_in(service: WholeService, folder: Path) -> Iterator[Visit]:
         page.on("pageerror", lambda error: visit.problems.append(f"script: {str(error)[:200]}"))
         page.on("response", lambda response: _note(visit, response))
         page.goto(f"{service.url}{PLACE}")
+        visit.wait()  # the UI loads its login page twice; what is typed into the first is lost
         page.locator("#formLogin input[type=text]").first.fill("admin")
         page.locator("#formLogin input[type=password]").first.fill(service.password)
         page.locator("#formLogin button[type=submit]").click()
