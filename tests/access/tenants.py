@@ -120,6 +120,9 @@ INSERT INTO ip_ranges (network_id, start_ip, end_ip, next_ip, gateway, netmask)
 MACHINES = """
 UPDATE async_jobs j SET status = 1, phase = 'done', result = '{}', completed = now(), account_id = v.account_id
     FROM virtual_machines v WHERE v.id = j.instance_id AND v.name LIKE '%s-own-%';
+INSERT INTO bulk_operations (command, account_id, user_id, vm_count)
+    SELECT 'bulkStopVirtualMachine', v.account_id, min(v.user_id), count(*) FROM virtual_machines v
+    WHERE v.name LIKE '%s-own-%' GROUP BY v.account_id;
 UPDATE deployments d SET account_id = v.account_id FROM virtual_machines v
     WHERE v.deployment_id = d.id AND v.name LIKE '%s-own-%';
 UPDATE virtual_machines SET state = 'Stopped', host_id = NULL

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from bulkdeploy.api.wire import WireAnswer
+from bulkdeploy.commands.virtual_machines import bulk_operations
 from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.domain.accounts import RoleType
 from tests.access.probes import Probe, Scene, probes
@@ -24,7 +25,22 @@ NEVER_GOOD = {
     # There is no setting that is set for a domain.
     "listConfigurations domainid=Domains",
     "updateConfiguration domainid=Domains",
+    # No job of the operation is unfinished, nor of the deployment.
+    "cancelBulkOperation id=BulkOperations",
+    "cancelBulkOperation id=BulkDeployments",
+    # A walker's only user is the caller, which moves neither itself nor without naming an account.
+    "moveUser id=Users",
+    "moveUser accountid=Accounts",
 }
+
+
+SELECTING = {operation.name for operation in bulk_operations.OPERATIONS}
+"""Commands that select VMs in the right state: ``test_bulk_operations`` shows that owners succeed with these."""
+
+
+def is_good(probe: Probe) -> bool:
+    """Return whether an owner succeeds with the call."""
+    return str(probe) not in NEVER_GOOD and probe.command.name not in SELECTING
 
 
 def test_names_of_commands_say_whether_they_change_anything() -> None:
@@ -135,7 +151,7 @@ def test_owners_succeed_where_other_accounts_are_refused(
     calls = [
         (probe, probe.sent(scene))
         for probe in probes(role)
-        if (role is RoleType.USER or RoleType.USER not in probe.command.roles) and str(probe) not in NEVER_GOOD
+        if (role is RoleType.USER or RoleType.USER not in probe.command.roles) and is_good(probe)
     ]
     with walker.in_a_copy(postgres_url) as copy:
         with_groups = changed = False

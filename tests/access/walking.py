@@ -257,7 +257,7 @@ def _select(entity: Entity, owner: str | None) -> str:
         tables, order = f"{tables} JOIN accounts a ON a.id = t.account_id", "t.id DESC"
         if entity is Entity.PROJECT:
             where.append("t.name = :name")
-        elif entity in (Entity.JOB, Entity.DEPLOYMENT, Entity.EVENT):
+        elif entity in (Entity.JOB, Entity.DEPLOYMENT, Entity.BULK_OPERATION, Entity.EVENT):
             where.append("a.name = :owner")
         else:
             of_project = ":suffix LIKE '%-project' AND a.name = :owner || '-project'"

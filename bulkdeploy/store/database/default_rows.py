@@ -25,7 +25,14 @@ READING = tuple((rule, ALLOW) for rule in ("list*", "get*", "query*", "find*", "
 USER_READS = (
     *("getApiLimit", "getUserKeys", "getVirtualMachineUserData"),
     *("listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
-    *("listAsyncJobs", "listCapabilities", "listDiskOfferings", "listEventTypes", "listEvents"),
+    *(
+        "listAsyncJobs",
+        "listBulkOperations",
+        "listCapabilities",
+        "listDiskOfferings",
+        "listEventTypes",
+        "listEvents",
+    ),
     *("listHypervisors", "listInstanceGroups", "listIpForwardingRules", "listIsos"),
     *("listNetworkOfferings", "listNetworks", "listNics", "listOsCategories", "listOsTypes"),
     *(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, USER, World
@@ -124,6 +125,10 @@ def test_an_operator_may_show_users_their_destroyed_vms(fresh_world: World) -> N
     assert fresh_world.names("listVirtualMachines", USER) == ["doomed"]
 
 
+CONSTANT = {field.name for field in VIRTUAL_MACHINE.fields if field.value is not None}
+"""Fields with the same value in all answers, which no row has."""
+
+
 def test_job_results_are_the_rows_of_the_list(world: World) -> None:
     """What a job answers of its VM is what the list answers, but for the job itself."""
     with world.engine.connect() as connection:
@@ -133,7 +138,7 @@ def test_job_results_are_the_rows_of_the_list(world: World) -> None:
         assert virtual_machine_rows(connection, []) == {}
         small = virtual_machine_rows(connection, [ids["acme-1"]], frozenset({Detail.MINIMUM}))
     for name in ("acme-1", "acme-2"):
-        listed = {key for key in vm(world, name) if key not in ("jobid", "jobstatus")}
+        listed = {key for key in vm(world, name) if key not in ("jobid", "jobstatus")} - CONSTANT
         assert {key for key, value in rows[ids[name]].items() if value is not None} == listed
     assert "nic" not in small[ids["acme-1"]]
 
