@@ -28,6 +28,7 @@ NEVER_GOOD = {
     # No job of the operation is unfinished, nor of the deployment.
     "cancelBulkOperation id=BulkOperations",
     "cancelBulkOperation id=BulkDeployments",
+    "listBulkOperations id=BulkDeployments",  # users make single deployments only
     # A walker's only user is the caller, which moves neither itself nor without naming an account.
     "moveUser id=Users",
     "moveUser accountid=Accounts",
