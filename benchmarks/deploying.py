@@ -13,7 +13,7 @@ from benchmarks.cpu import CpuMeter
 from benchmarks.generation import OFFERING, TEMPLATE
 from benchmarks.ground import BenchmarkZone, GeneratedZone, say
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest
 from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
 from bulkdeploy.drivers.simulator.database import connect
 from bulkdeploy.manage.programs import SWEEPER, WORKER
@@ -112,8 +112,8 @@ def deploy_without_sending(bench: GeneratedZone, count: int) -> tuple[DeployedVm
     held = RecordingQueue()
     drivers = build_configured_drivers(bench.settings, bench.engine)
     system = System(bench.engine, held, build_cipher(bench.settings), bench.settings.data_dir, drivers)
-    work = partial(deploy, system=system, caller=admin(bench), request=bulk_request(bench, count))
-    made = run_transaction(bench.engine, work)
+    calls = [DeployCall(admin(bench), (bulk_request(bench, count),))]
+    (made,) = run_transaction(bench.engine, partial(deploy, system=system, calls=calls))
     assert isinstance(made, DeployedVms)
     return made, held.messages
 

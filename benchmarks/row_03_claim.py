@@ -14,7 +14,7 @@ from benchmarks.ground import EMPTY, LARGE, BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
 from bulkdeploy.store.database.copying import PerRow, copy_rows
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.deployments.deployment_rows import random_uuids
+from bulkdeploy.store.deployments.new_vms import random_uuids
 from bulkdeploy.store.ledger.ledger import claim_hosts
 from bulkdeploy.store.tables.ledger import host_claims
 

@@ -37,7 +37,7 @@ from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.store.database.database import ensure_database
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.deployments.deployment_rows import random_uuids
+from bulkdeploy.store.deployments.new_vms import random_uuids
 from bulkdeploy.store.ledger.ledger import claim_hosts
 from tests.iallocator import documents
 

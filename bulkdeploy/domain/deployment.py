@@ -1,7 +1,7 @@
-"""A deploy call on its way (one file: what was asked, what the asked-for things are, what will be made).
+"""Deploy calls: what they ask for, the facts that rules are checked against, and what will be made.
 
-``DeployRequest`` is the request with its ids resolved; ``DeploySpec`` is the same after every rule
-was checked, in the sizes and ids that are written. Units: MHz, MiB, bytes.
+A ``DeployCall`` has a ``DeployRequest``, with ids resolved, for each configuration. A ``DeploySpec`` is a request
+that broke no rule, in the sizes and ids that are written. Units: MHz, MiB, bytes.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.firmware import BootMode, BootType
 from bulkdeploy.domain.resources import ResourceAmounts
@@ -166,30 +166,52 @@ class DeployRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class DeployBatch:
-    """One deploy call: a request for each configuration, of one owner's in one zone; what all share is in each.
+class DeployCall:
+    """One deploy call: a request for each configuration, all of one owner in one zone.
 
-    ``listed``: the call has a list of VMs, whose entries errors name. ``partial``: VMs that do not fit are left
-    out, and the others are deployed.
+    What all requests have in common (zone, owner, token, ``start_vm`` and so on) stands in each of them.
+
+    Attributes:
+        caller: the user who makes the call.
+        listed: the call has a list of VMs; errors name its entries.
+        partial: VMs that do not fit are left out, and the others are deployed.
+        request_id: the API request that the jobs belong to.
+        traceparent: the trace that the jobs belong to.
     """
 
+    caller: Caller
     requests: tuple[DeployRequest, ...]
     listed: bool = False
     partial: bool = False
+    request_id: str | None = None
+    traceparent: str | None = None
 
     @property
     def shared(self) -> DeployRequest:
-        """The request to read from what all of them share."""
+        """The request to read from what all of them have in common."""
         return self.requests[0]
 
     @property
     def count(self) -> int:
-        """VMs asked for."""
+        """The number of VMs that the call asks for."""
         return sum(request.count for request in self.requests)
 
-    def place_of(self, request: DeployRequest) -> str | None:
-        """Where the call's list has a request, as parameters are written; None: it has no list."""
-        return f"virtualmachines[{request.vms[0].entry}]" if self.listed else None
+    @property
+    def fewest(self) -> int:
+        """The smallest number of VMs that the call accepts."""
+        return self.shared.minimum_count or (1 if self.partial else self.count)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if the call shares no transaction: it may be undone to a savepoint, or wait for the same call."""
+        shared = self.shared
+        return (
+            self.partial
+            or shared.dry_run
+            or shared.minimum_count is not None
+            or shared.plan_index is not None
+            or shared.request_token is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,11 +348,15 @@ class Plan:
         )
 
     def split(self, counts: Sequence[int]) -> list["Plan"]:
-        """Plans for the first so many of its VMs, the next, and so on, as if they were made one after the other.
+        """Return plans for the first so many of its VMs, the next, and so on, as if made one after the other.
+
+        One count that is all that was requested gives the plan itself.
 
         Of a cluster's VMs the first goes where the owner has fewest at its turn, so it is taken before a second one
         elsewhere: each part is dispersed as it would be alone. Who comes last goes without where some were refused.
         """
+        if list(counts) == [self.requested]:
+            return [self]
         spread = self.spread
         order = np.argsort(spread.cluster_id, kind="stable")
         at = order[np.searchsorted(spread.cluster_id, self.cluster_ids, sorter=order)]

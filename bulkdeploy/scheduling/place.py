@@ -1,12 +1,11 @@
 """Snapshot -> plan -> claim, inside one transaction of the caller (one file: all that places comes by).
 
-``plan_kinds_in_zone`` decides; ``claim_plans`` writes the decision into the ledger, where the room is
-checked again. A ``Place`` is the plan of one VM that exists.
+``plan_kinds_in_zone`` decides; the ledger checks the room again where a decision is claimed. A ``Place`` is the
+plan of one VM that exists, and ``claim_place`` claims it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from operator import itemgetter
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
-from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, Plan, ZoneSnapshot
+from bulkdeploy.placement.model import HostAnswer, PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.rules import cluster_threshold
 from bulkdeploy.placement.shortage import Shortage, shortage
 from bulkdeploy.placement.standing import Lacking, Places, stands
@@ -292,56 +291,6 @@ def zone_as_seen_by(
     return snapshot, requests
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedVms:
-    """VMs of one need at their places, with a sequence of volumes per disk, in the order of ``need.disks``."""
-
-    need: PlacementNeed
-    plan: Plan
-    vm_uuids: Sequence[UUID | str]
-    volume_uuids: Sequence[Sequence[UUID | str]]
-
-
-def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Sequence[PlacedVms]) -> None:
-    """Write the claims of VMs in one zone: a host per VM, and per disk a pool per volume.
-
-    Raises:
-        TransactionConflict: another transaction took the room since the snapshot; repeat the whole transaction.
-    """
-    if len(parts) == 1:
-        (part,) = parts
-        host_ids, vm_uuids = part.plan.host_ids, part.vm_uuids
-        account_id: int | Ints = part.need.owner.account_id
-        cpu_mhz: int | Ints = part.need.cpu_number * part.need.cpu_mhz
-        memory_mib: int | Ints = part.need.memory_mib
-    else:
-        vms = [part.plan.placed for part in parts]
-        host_ids = np.concatenate([part.plan.host_ids for part in parts])
-        vm_uuids = [uuid for part in parts for uuid in part.vm_uuids]
-        account_id = np.repeat([part.need.owner.account_id for part in parts], vms)
-        cpu_mhz = np.repeat([part.need.cpu_number * part.need.cpu_mhz for part in parts], vms)
-        memory_mib = np.repeat([part.need.memory_mib for part in parts], vms)
-    claim_hosts(
-        connection,
-        host_ids,
-        vm_uuids,
-        account_id=account_id,
-        cpu_mhz=cpu_mhz,
-        memory_mib=memory_mib,
-        thresholds=reduce(Thresholds.joined, (each.thresholds for each in planned)),
-    )
-    pools: list[int] = []
-    sizes: list[int] = []
-    volumes: list[UUID | str] = []
-    for part in parts:
-        for position, disk in enumerate(part.need.disks):
-            pools += part.plan.pool_ids[:, position].tolist()
-            sizes += [disk.size_bytes] * part.plan.placed
-            volumes += part.volume_uuids[position]
-    if volumes:
-        claim_pools(connection, planned[0].pool_limits, pools, sizes, volumes)
-
-
 def plan_stopped_vm(
     connection: Connection,
     vm_id: int,
@@ -417,9 +366,20 @@ def claim_place(connection: Connection, place: Place) -> None:
     Raises:
         TransactionConflict: repeat the whole transaction.
     """
-    vm, placed = place.vm, place.planned.plan
-    part = PlacedVms(place.need, placed, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
-    claim_plans(connection, [place.planned], [part])
+    vm, need, planned = place.vm, place.need, place.planned
+    placed, pool_ids = planned.plan, np.ravel(planned.plan.pool_ids).tolist()
+    claim_hosts(
+        connection,
+        placed.host_ids,
+        [vm.uuid],
+        account_id=need.owner.account_id,
+        cpu_mhz=need.cpu_number * need.cpu_mhz,
+        memory_mib=need.memory_mib,
+        thresholds=planned.thresholds,
+    )
+    if pool_ids:
+        sizes = [disk.size_bytes for disk in need.disks]
+        claim_pools(connection, planned.pool_limits, pool_ids, sizes, vm.unplaced_volumes)
     write_place(
         connection,
         vm.id,
@@ -428,4 +388,4 @@ def claim_place(connection: Connection, place: Place) -> None:
         pod_id=int(placed.pod_ids[0]),
     )
     if vm.unplaced_volumes:
-        write_pools(connection, vm.unplaced_volumes, np.ravel(placed.pool_ids).tolist())
+        write_pools(connection, vm.unplaced_volumes, pool_ids)

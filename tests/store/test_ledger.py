@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, text
 
 from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
-from bulkdeploy.store.deployments.deployment_rows import random_uuids
+from bulkdeploy.store.deployments.new_vms import random_uuids
 from bulkdeploy.store.ledger.ledger import claim_hosts, claim_pools, release_hosts_of, release_pools_of
 from tests.store.hosts import make_hosts, make_pool
 from tests.support.runs.properties import examples

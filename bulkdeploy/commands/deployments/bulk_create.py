@@ -14,6 +14,7 @@ from bulkdeploy.commands.custom_ids import CUSTOM_ID
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
     PLAN_FIELDS,
+    deploy_call_of,
     deploy_request,
     named_nics,
     plan_row,
@@ -27,7 +28,7 @@ from bulkdeploy.declare.parameters import boolean, entries, integer, string
 from bulkdeploy.declare.response_fields import number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedVm
+from bulkdeploy.domain.deployment import DeployRequest, NamedVm
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
@@ -41,7 +42,7 @@ from bulkdeploy.domain.errors import (
     ResourceUnavailable,
 )
 from bulkdeploy.services.deployments.bulk_deployments import deployed_places, job_rows, planned_places
-from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_batch
+from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.services.deployments.list_entries import OF_THE_CALL, named_entry
 from bulkdeploy.store.entities import resolve_known
@@ -122,8 +123,8 @@ PLAN = Response(
 def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
     """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
     token = call.text("requesttoken")
-    batch = DeployBatch(tuple(_requests(call, token)), listed=True, partial=call.flag("partial"))
-    result = deploy_batch(call.connection, call.system, DeployCall.of_this_thread(call.caller, batch))
+    wanted = deploy_call_of(call, _requests(call, token), listed=True, partial=call.flag("partial"))
+    (result,) = deploy(call.connection, call.system, [wanted])
     if isinstance(result, DryRun):
         row = plan_row(call, result)
         places = planned_places(call.connection, result.parts)

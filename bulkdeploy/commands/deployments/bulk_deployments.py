@@ -27,6 +27,7 @@ from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uui
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployment import DeployCall
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
@@ -44,7 +45,6 @@ from bulkdeploy.services.deployments.bulk_deployments import (
     job_rows,
     list_bulk_deployments,
 )
-from bulkdeploy.services.deployments.deploy import DeployCall
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.store.deployments.deployments import ORDERS, DeployedVms
 from bulkdeploy.store.listing import Page, rows_of

@@ -1,7 +1,7 @@
 """What both deploy commands do: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -15,13 +15,15 @@ from bulkdeploy.declare.command import Instead, Sharing
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedNic, Variant
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import BootMode, BootType
+from bulkdeploy.request_id import current_request
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
-from bulkdeploy.services.deployments.deploy import DeployCall, DryRun, deploy_together
+from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.tracing import current_traceparent
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
@@ -92,7 +94,7 @@ def deploying(request: Callable[[Call], DeployCall], answer: Callable[[Call, Dep
     def answer_or_plan(call: Call, result: DeployedVms | DryRun) -> Any:
         return Instead(PLAN, plan_row(call, result)) if isinstance(result, DryRun) else answer(call, result)
 
-    return Sharing(_sharing, request, deploy_together, answer_or_plan)
+    return Sharing(_sharing, request, deploy, answer_or_plan)
 
 
 def _sharing(call: Call) -> Hashable | None:
@@ -115,8 +117,20 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
         raise InvalidCombination(
             ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
         )
-    return DeployCall.of_this_thread(
-        call.caller, DeployBatch((deploy_request(call, bulk=bulk, count=count, **more),))
+    return deploy_call_of(call, [deploy_request(call, bulk=bulk, count=count, **more)])
+
+
+def deploy_call_of(
+    call: Call, requests: Sequence[DeployRequest], *, listed: bool = False, partial: bool = False
+) -> DeployCall:
+    """Return these requests as one deploy call; its jobs belong to this thread's API request and trace."""
+    return DeployCall(
+        caller=call.caller,
+        requests=tuple(requests),
+        listed=listed,
+        partial=partial,
+        request_id=current_request(),
+        traceparent=current_traceparent(),
     )
 
 

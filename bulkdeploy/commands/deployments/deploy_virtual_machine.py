@@ -7,7 +7,7 @@ from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_call, depl
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.deployment import NamedVm
+from bulkdeploy.domain.deployment import DeployCall, NamedVm
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
@@ -18,7 +18,6 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
-from bulkdeploy.services.deployments.deploy import DeployCall
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 

@@ -13,10 +13,10 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.placement.model import HostAnswer
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
-from bulkdeploy.services.deployments.batch_parts import Part
 from bulkdeploy.services.jobs.bulk_jobs import failure_row, new_job_fields, operation_state
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
+from bulkdeploy.store.deployments.new_vms import CallPart
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import request_cancel
 from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
@@ -147,7 +147,7 @@ def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list
     ]
 
 
-def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+def planned_places(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
     """Where the VMs of a dry run with a list would be, in its order, with their entries."""
     placed = [part for part in parts if part.plan is not None]
     hosts = {host for part in placed for host in part.plan.host_ids.tolist()}  # type: ignore[union-attr]
@@ -155,7 +155,7 @@ def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[s
     named = _PlaceNames(connection, hosts, pools)
     found: dict[int, dict[str, Any]] = {}
     for part in parts:
-        for row, (at, vm) in enumerate(zip(part.at.tolist(), part.named, strict=True)):
+        for row, (at, vm) in enumerate(zip(part.numbers.tolist(), part.named, strict=True)):
             place: dict[str, Any] = {}
             if part.plan is not None:
                 place = named.of(int(part.plan.host_ids[row]), part.plan.pool_ids[row].tolist())
@@ -163,7 +163,7 @@ def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[s
     return [found[at] for at in sorted(found)]
 
 
-def host_rows(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+def host_rows(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
     """The hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
     vms: Counter[int] = Counter()
     pools: dict[int, set[int]] = {}

@@ -5,13 +5,14 @@ Checked in the order of cloudstack-protocol.md 0.4 and 5.3; the first rule broke
 transaction).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner
 from bulkdeploy.domain.deployment import (
-    DeployBatch,
+    DeployCall,
     DeployRequest,
     DeploySpec,
     DiskOfferingFacts,
@@ -42,22 +43,27 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 
 
 class KnownSpecs:
-    """Specifications of a transaction's requests: those that differ only in names and numbers are checked once."""
+    """Specifications of a transaction's calls: requests that differ only in names and numbers are checked once.
+
+    The requests of one call differ in more than that, so that only requests of earlier calls are looked at.
+    """
 
     def __init__(self) -> None:
         self._known: list[tuple[Caller, DeployRequest, DeploySpec]] = []
 
     def find(self, caller: Caller, request: DeployRequest) -> DeploySpec | None:
-        """What an earlier request of the same caller, like this one, was found to be."""
+        """Return the specification of an earlier request of the same caller that is like this one, or None."""
+        if not self._known:
+            return None
         alike = _but_for_names(request)
         for whose, known, spec in self._known:
             if known == alike and whose == caller:
                 return replace(spec, request=request)
         return None
 
-    def add(self, caller: Caller, spec: DeploySpec) -> None:
-        """Keep what was found."""
-        self._known.append((caller, _but_for_names(spec.request), spec))
+    def add(self, call: DeployCall, specs: Sequence[DeploySpec]) -> None:
+        """Keep the specifications of a call's requests."""
+        self._known += [(call.caller, _but_for_names(spec.request), spec) for spec in specs]
 
 
 def _but_for_names(request: DeployRequest) -> DeployRequest:
@@ -65,31 +71,24 @@ def _but_for_names(request: DeployRequest) -> DeployRequest:
 
 
 def check_deployments(
-    connection: Connection,
-    configuration: Configuration,
-    caller: Caller,
-    batch: DeployBatch,
-    known: KnownSpecs | None = None,
+    connection: Connection, configuration: Configuration, call: DeployCall, known: KnownSpecs
 ) -> list[DeploySpec]:
-    """The specification of what will be made for each request, or the first rule that the call breaks.
-
-    ``known``: of other calls in the same transaction.
+    """Return the specification of what will be made for each request.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
+        InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled: the first rule that the call breaks.
     """
-    _check_count(configuration, batch)
-    _check_list(batch)
+    _check_count(configuration, call)
+    _check_list(call)
     specs = []
-    for request in batch.requests:
-        check_host_names(request, listed=batch.listed)
-        spec = None if known is None else known.find(caller, request)
+    for request in call.requests:
+        check_host_names(request, listed=call.listed)
+        spec = known.find(call.caller, request)
         if spec is None:
-            with entry_of(batch, request):
-                spec = _check_request(connection, configuration, caller, request)
-            if known is not None:
-                known.add(caller, spec)
+            with entry_of(call, request):
+                spec = _check_request(connection, configuration, call.caller, request)
         specs.append(spec)
+    known.add(call, specs)
     return specs
 
 
@@ -186,26 +185,26 @@ def _user_data(
     )
 
 
-def _check_count(configuration: Configuration, batch: DeployBatch) -> None:
-    """What is wrong with numbers is wrong whatever else is there."""
-    count, least = batch.count, batch.shared.minimum_count
-    parameter = "virtualmachines" if batch.listed else "virtualmachinecount"
+def _check_count(configuration: Configuration, call: DeployCall) -> None:
+    """Check the number of VMs, before anything is looked up."""
+    count, least = call.count, call.shared.minimum_count
+    parameter = "virtualmachines" if call.listed else "virtualmachinecount"
     if count <= 0:
         raise InvalidParameter(parameter, count, "it must be a positive number")
     most = configuration.number("virtual.machine.max.count.per.bulk.call")
     if count > most:
         rule = f"virtual.machine.max.count.per.bulk.call allows at most {most}"
-        raise InvalidParameter(parameter, f"{count} VMs" if batch.listed else count, rule)
+        raise InvalidParameter(parameter, f"{count} VMs" if call.listed else count, rule)
     if least is not None and not 1 <= least <= count:
         raise InvalidParameter("minimumcount", least, f"it must be between 1 and virtualmachinecount, {count}")
 
 
-def _check_list(batch: DeployBatch) -> None:
-    """Entries against each other: no two VMs have one name, and pins are on all of them or on none."""
-    if not batch.listed:
+def _check_list(call: DeployCall) -> None:
+    """Check entries against each other: no two VMs have one name, and pins are on all of them or on none."""
+    if not call.listed:
         return
     seen: dict[str, int] = {}
-    for vm in sorted((vm for request in batch.requests for vm in request.vms), key=lambda vm: vm.entry):
+    for vm in sorted((vm for request in call.requests for vm in request.vms), key=lambda vm: vm.entry):
         if vm.name is None:
             continue
         first = seen.setdefault(vm.name.lower(), vm.entry)
@@ -214,7 +213,7 @@ def _check_list(batch: DeployBatch) -> None:
             raise InvalidParameter(f"virtualmachines[{vm.entry}].name", vm.name, rule)
     pinned: list[int] = []
     free: list[int] = []
-    for request in batch.requests:
+    for request in call.requests:
         pins = (request.pod_id, request.cluster_id, request.host_id)
         (free if pins == (None, None, None) else pinned).append(request.vms[0].entry)
     if pinned and free:

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployRequest, DeploySpec, NamedVm
+from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.deployments.list_entries import named_entry
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
-from bulkdeploy.store.deployments.deployment_rows import NewVms
+from bulkdeploy.store.deployments.new_vms import CallPart
 
 HOST_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 LONGEST_NAME = 63
@@ -22,27 +22,30 @@ LONGEST_PREFIX = 40
 def virtual_machine_names(
     connection: Connection,
     configuration: Configuration,
-    spec: DeploySpec,
-    named: Sequence[NamedVm],
-    new: NewVms,
-    given: Set[str] = frozenset(),
+    part: CallPart,
+    given: Set[str],
     *,
-    listed: bool = False,
+    listed: bool,
 ) -> Sequence[str]:
-    """One host name per VM, in creation order.
+    """Return one host name for each VM of the part.
 
     Without name or prefix: ``<instance.name>-<uuid>`` (cloudstack-protocol.md 5.7). With a prefix:
     ``<prefix>-1``, ``<prefix>-2`` and so on, without those that are taken in the networks.
-    ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others that are named
-    in the same transaction.
-    ``listed``: the call has a list, whose entry an error names.
+
+    Args:
+        connection: in the transaction that writes the VMs.
+        configuration: has ``instance.name``.
+        part: the VMs.
+        given: names, in lower case, that other VMs get in the same transaction.
+        listed: the call has a list; an error names the entry.
 
     Raises:
         InvalidParameter: a given name that the network's domain, or one of ``given``, has already.
     """
+    spec, named = part.spec, part.named
     networks = [network.id for network in spec.networks]
     if spec.request.name_prefix is not None:
-        return _first_free(connection, spec.request.name_prefix, networks, new.count, given)
+        return _first_free(connection, spec.request.name_prefix, networks, part.count, given)
     wanted = [vm for vm in named if vm.name is not None]
     taken = names_in_use(connection, [vm.name or "" for vm in wanted], networks) | given if wanted else given
     for vm in wanted:
@@ -50,7 +53,7 @@ def virtual_machine_names(
             with named_entry(vm.entry) if listed else nullcontext():
                 raise _taken(spec, vm.name)
     prefix = configuration.text("instance.name")
-    generated = [f"{prefix}-{uuid}" for uuid in new.uuids]
+    generated = [f"{prefix}-{uuid}" for uuid in part.uuids]
     if not wanted:
         return generated
     return [vm.name or name for vm, name in zip(named, generated, strict=True)]

@@ -9,7 +9,7 @@ import numpy as np
 from bulkdeploy.domain.deployment import DeploySpec
 from bulkdeploy.placement.model import Spread, total
 from bulkdeploy.scheduling.place import Planned
-from bulkdeploy.services.deployments.batch_parts import Wanted
+from bulkdeploy.services.deployments.deploying_calls import DeployingCall
 from bulkdeploy.store.configuration.configuration import Configuration
 
 
@@ -46,16 +46,11 @@ def _of_kinds(spreads: Sequence[Spread]) -> Spread:
     return Spread(clusters, pod_id[first], least, most, total(member, added, len(clusters)))
 
 
-def list_config(wanted: Wanted) -> dict[str, Any]:
-    """What the deployment's row keeps of the call's list: the entry of each VM that is made, and what failed."""
-    entries = {
-        int(number): vm.entry
-        for spec, numbers in zip(wanted.specs, wanted.numbers, strict=True)
-        for vm, number in zip(spec.request.vms, numbers.tolist(), strict=True)
-    }
+def list_config(each: DeployingCall) -> dict[str, Any]:
+    """Return what the deployment's row keeps of the call's list: the entries of the VMs, and those that failed."""
     return {
-        "entries": [entries[number] for number in np.flatnonzero(wanted.kept).tolist()],
-        "failed": list(wanted.failures()),
+        "entries": [each.named[number].entry for number in np.flatnonzero(each.kept).tolist()],
+        "failed": list(each.failures()),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bulkdeploy.domain.deployment import DeployBatch, DeployRequest
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest
 from bulkdeploy.domain.errors import (
     EmptyParameter,
     InvalidCombination,
@@ -34,9 +34,9 @@ OF_THE_CALL = frozenset(
 
 
 @contextmanager
-def entry_of(batch: DeployBatch, request: DeployRequest) -> Iterator[None]:
-    """What is refused of a request inside names its entry, where the call has a list."""
-    if not batch.listed:
+def entry_of(call: DeployCall, request: DeployRequest) -> Iterator[None]:
+    """Let errors that are raised inside name the request's first entry, if the call has a list."""
+    if not call.listed:
         yield
         return
     with named_entry(request.vms[0].entry):

@@ -11,8 +11,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidCombination, ResourceLimitExceeded
+from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.host_loss import HeldVms
@@ -22,8 +23,8 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.held_vms import held_vms
 from bulkdeploy.scheduling.place import zone_as_seen
 from bulkdeploy.scheduling.reasons import excluded_rows
-from bulkdeploy.services.deployments.deploy import L2, placement_need
-from bulkdeploy.services.deployments.deployment_checks import check_deployments
+from bulkdeploy.services.deployments.deployment_checks import KnownSpecs, check_deployments
+from bulkdeploy.services.deployments.stages.plans import placement_need
 from bulkdeploy.store.accounts.resource_counts import check_limits, most_within_limits
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments.deployments import plan_hosts
@@ -61,7 +62,7 @@ def calculate_capacity(
     """
     configuration = read_configuration(connection)
     savepoint = connection.begin_nested()  # of the network that a first deployment would make, nothing is kept
-    (spec,) = check_deployments(connection, configuration, caller, DeployBatch((request,)))
+    (spec,) = check_deployments(connection, configuration, DeployCall(caller, (request,)), KnownSpecs())
     if tiered and not spec.offering.is_custom:
         raise InvalidCombination(
             ("tiered", "serviceofferingid"),
@@ -85,7 +86,7 @@ class _Sizes:
         self._free = {
             network.id: free_addresses(connection, network.id)
             for network in spec.networks
-            if network.guest_type != L2
+            if network.guest_type != GuestType.L2
         }
         self._amounts = ResourceAmounts()
         self._pods: list[int] = []

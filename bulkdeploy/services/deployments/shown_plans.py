@@ -8,13 +8,13 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.deployment import DeployCall
 from bulkdeploy.domain.errors import InvalidParameter, PlanStale
 from bulkdeploy.placement.standing import Lacking, Places
 from bulkdeploy.scheduling.allocators import BUILTIN
+from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.scheduling.place import Planned, apply_in_zone
 from bulkdeploy.scheduling.reasons import why_not
-from bulkdeploy.services.deployments.batch_parts import Kind
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments import plans as store
 
@@ -55,25 +55,24 @@ def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: b
 def shown_plan(
     connection: Connection,
     configuration: Configuration,
-    caller: Caller,
-    request: DeployRequest,
-    kinds: Sequence[Kind],
+    call: DeployCall,
+    kinds: Sequence[tuple[PlacementNeed, int]],
 ) -> list[Planned]:
-    """The plan that a dry run showed, where it can be claimed now.
+    """Return the plan that a dry run of the call showed, if it can be claimed now for so many VMs of each kind.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.
         PlanStale: a host, cluster or pool takes less than the plan needs; root admins are told which.
     """
-    index = request.plan_index or 0
-    kept = kept_plan(connection, caller, index, request.plan_fingerprint)
-    if [each["requested"] for each in kept] != [len(kind.vms) for kind in kinds]:
+    index, counts = call.shared.plan_index or 0, [count for _, count in kinds]
+    kept = kept_plan(connection, call.caller, index, call.shared.plan_fingerprint)
+    if [each["requested"] for each in kept] != counts:
         raise PlanStale(index, ["limits or addresses leave another number of VMs"])
-    places = [(kind.need, _places(each, len(kind.need.disks))) for kind, each in zip(kinds, kept, strict=True)]
-    planned = apply_in_zone(connection, configuration, places, [len(kind.vms) for kind in kinds])
+    places = [(need, _places(each, len(need.disks))) for (need, _), each in zip(kinds, kept, strict=True)]
+    planned = apply_in_zone(connection, configuration, places, counts)
     lacking = [each for each in planned if isinstance(each, Lacking)]
     if lacking:
-        raise PlanStale(index, _named(connection, lacking) if caller.is_root_admin else ())
+        raise PlanStale(index, _named(connection, lacking) if call.caller.is_root_admin else ())
     chose = [each.get("allocator", BUILTIN) for each in kept]
     return [
         replace(each, allocator=allocator)

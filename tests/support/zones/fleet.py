@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, clear_faults
@@ -94,7 +94,7 @@ class Fleet:
             **pins,
             **request,
         )
-        deployed = self.change(deploy, self.system, self.caller, wanted)
+        (deployed,) = self.change(deploy, self.system, [DeployCall(self.caller, (wanted,))])
         assert isinstance(deployed, DeployedVms)
         return deployed
 

@@ -1,0 +1,52 @@
+"""Stage: a name for each VM, which no other VM of its call or of its networks has."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from bulkdeploy.services.deployments.deploying_calls import DeployingCall, Refusals
+from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
+from bulkdeploy.store.configuration.configuration import Configuration
+
+
+def give_names(
+    connection: Connection, configuration: Configuration, calls: Sequence[DeployingCall], refusals: Refusals
+) -> None:
+    """Give each VM its host name, its display name and its instance name.
+
+    Raises:
+        InvalidParameter: the name that the only call gives is in use.
+        Apart: some of several calls are refused.
+    """
+    of_networks: dict[int, set[str]] = defaultdict(set)
+    for number, each in enumerate(calls):
+        with refusals.of(number):
+            _name_one(connection, configuration, each, of_networks)
+    refusals.check()
+
+
+def _name_one(
+    connection: Connection,
+    configuration: Configuration,
+    each: DeployingCall,
+    of_networks: Mapping[int, set[str]],
+) -> None:
+    """Name the VMs of one call; ``of_networks`` has the names of earlier calls, and gets those of this one."""
+    of_call = set[str]()
+    suffix = configuration.text("instance.name")
+    for part in each.parts:
+        taken = of_call.union(*(of_networks[network.id] for network in part.spec.networks))
+        part.names = virtual_machine_names(connection, configuration, part, taken, listed=each.call.listed)
+        part.display_names = (
+            [vm.display_name or name for vm, name in zip(part.named, part.names, strict=True)]
+            if part.named
+            else part.names
+        )
+        account_id = part.spec.owner.account_id
+        part.instance_names = [f"i-{account_id}-{vm_id}-{suffix}" for vm_id in part.ids]
+        if each.call.listed:
+            of_call.update(name.lower() for name in part.names)
+    for part in each.parts:
+        for network in part.spec.networks if part.spec.request.has_given_names else ():
+            of_networks[network.id].update(name.lower() for name in part.names)
