@@ -204,7 +204,7 @@ SETTINGS: tuple[Setting, ...] = (
         "start.retry",
         "10",
         N,
-        "Times a failed start is planned again with the failed host avoided",
+        "Times that a start or a migration is tried again after a failure, on another host if one remains",
         minimum=1,
         maximum=100,
     ),

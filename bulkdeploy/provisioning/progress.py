@@ -60,7 +60,7 @@ def as_progress(failure: DriverError) -> dict[str, Any]:
         "step": failure.step,
         "host": failure.host,
         "reason": failure.reason,
-        "transient": failure.transient,
+        "transient": failure.may_pass,
         "on_any_host": failure.on_any_host,
     }
 

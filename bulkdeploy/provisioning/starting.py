@@ -1,13 +1,14 @@
 """Making a VM run: on the host it has claimed, else, if it may move, on another one.
 
 All kinds that start VMs share this. What a failed try left is removed before the VM gets another place or
-the job ends; while it cannot be removed, the job waits and the claims stay.
+the job ends; while it cannot be removed, the job waits and the claims stay. If no host remains but hosts whose
+failures may pass, the job waits with a claim and tries these hosts again.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -15,6 +16,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
+from bulkdeploy.provisioning.failed_tries import FailedTries
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, StepTools
 from bulkdeploy.provisioning.outcome import (
@@ -27,7 +29,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, TOO_LATE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, TOO_LATE, earlier_failure, note, pause, why_overdue
 from bulkdeploy.provisioning.stopping import STOPPED
 from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
 from bulkdeploy.scheduling.replace import replace_place
@@ -40,9 +42,6 @@ REPLACE_COMMIT = "replace.commit"
 STARTER_FAILPOINTS = frozenset(
     {Failpoint.DRIVER_BOOT, Failpoint.KEEP_COMMIT, Failpoint.DRIVER_DELETE, REPLACE_COMMIT}
 )
-
-AVOID = "avoid"
-"""Key of a job's progress: ids of the hosts that failed."""
 
 RUNNING = FinalState(VmState.RUNNING, volumes_ready=True)
 
@@ -100,9 +99,13 @@ class Starter:
     def _elsewhere(
         self, work: Assignment, failure: DriverError, began: float, *, pinned: bool
     ) -> Assignment | Failed | Paused:
-        """The VM at another place, or why there is none; paused: it has one, and must wait for its turn there.
+        """Return the VM at another place, a pause before the next try, or why the job has failed.
 
-        ``began``: when this try began, by ``time.monotonic``.
+        Args:
+            work: the VM, of which nothing is left on its host.
+            failure: of its last try.
+            began: when this process began with the job, by ``time.monotonic``.
+            pinned: no other host may be tried.
         """
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
@@ -119,18 +122,22 @@ class Starter:
         configuration = read_configuration(connection)
         if time.monotonic() - began > 60 * configuration.number("job.cancel.threshold.minutes"):
             return self._failure(work, RESOURCE_UNAVAILABLE, f"{failure}; {TOO_LATE}")
-        avoid = {*work.job.progress.get(AVOID, ()), *(() if work.host_id is None else (work.host_id,))}
+        tries = FailedTries.of(work.job.progress).add(work.host_id, failure)
         most = configuration.number("start.retry")
-        if len(avoid) > most:
-            why = f"{failure}; gave up after {len(avoid)} hosts (start.retry is {most})"
+        if tries.count > most:
+            why = f"{failure}; gave up after {tries.count} tries (start.retry is {most})"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
-        problem = self._find_place(connection, work, frozenset(avoid))
+        problem = self._find_place(connection, work, tries.avoided)
+        is_later = problem is not None and tries.may_forget
+        if is_later:
+            tries = tries.forget_passing()
+            problem = None if failure.may_pass else self._find_place(connection, work, tries.avoided)
         if problem is not None:
-            why = f"{failure}; then {problem.why} ({len(avoid)} tried)"
+            why = f"{failure}; then {problem.why} ({tries.count} tried)"
             return self._failure(work, INSUFFICIENT_CAPACITY, why, problem.excluded)
-        progress: dict[str, Any] = {**work.job.progress, AVOID: sorted(avoid)}
-        progress.pop(FAILURE, None)
-        job = note(connection, work.job, progress, self._tools.lease_seconds)
+        job = note(connection, work.job, tries.noted_in(work.job.progress), self._tools.lease_seconds)
+        if is_later:
+            return pause(replace(work, job=job), None)
         return with_host(connection, read_assignment(connection, job), DriverLimits.of(configuration))
 
     def _give_up(self, work: Assignment) -> Failed:

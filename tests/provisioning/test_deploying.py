@@ -128,7 +128,7 @@ def test_retries_end_when_no_host_is_left(fleet: Fleet) -> None:
     """Each host is tried once; then the job fails for want of room, and nothing is held."""
     fleet.zone.change("INSERT INTO configuration_values VALUES ('Global', 0, 'start.retry', '50')")
     fleet.deploy(1)
-    fleet.fault(Step.BOOT)
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT)
     fleet.run()
     (result,) = fleet.results()
     assert result["errorcode"] == 533
@@ -137,13 +137,30 @@ def test_retries_end_when_no_host_is_left(fleet: Fleet) -> None:
 
 
 def test_retries_end_at_the_setting(fleet: Fleet) -> None:
-    """``start.retry`` bounds the hosts that are tried after the first."""
+    """``start.retry`` bounds the tries after the first."""
     fleet.zone.change("INSERT INTO configuration_values VALUES ('Global', 0, 'start.retry', '2')")
     fleet.deploy(1)
     fleet.fault(Step.BOOT)
     fleet.run()
     (result,) = fleet.results()
-    assert "gave up after 3 hosts" in result["errortext"]
+    assert "gave up after 3 tries" in result["errortext"]
+    fleet.assert_nothing_held()
+
+
+def test_a_job_without_another_host_tries_the_same_again_until_the_setting(fleet: Fleet) -> None:
+    """Failures that may pass are tried again after pauses, ``start.retry`` times in all; then nothing is held."""
+    fleet.set_value("start.retry", 4)
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name NOT IN ('a-1-1', 'a-1-2')")
+    fleet.deploy(1)
+    fleet.fault(Step.BOOT)
+    pauses = 0
+    while fleet.jobs()[0].status == JobStatus.IN_PROGRESS:
+        fleet.run()
+        pauses += fleet.jobs()[0].phase == "waiting"
+        fleet.zone.change("UPDATE async_jobs SET retry_at = now()")
+    (result,) = fleet.results()
+    assert (pauses, result["errorcode"]) == (2, 534)
+    assert "gave up after 5 tries" in result["errortext"]
     fleet.assert_nothing_held()
 
 

@@ -120,9 +120,30 @@ def test_placement_moves_on_from_a_bad_host(running: Fleet, migrate: Callable[..
     assert running.vms()[0].host_id != before.host_id
     _guest_is_where_its_row_says(running)
     before = running.vms()[0]
-    running.fault(Step.MIGRATE, remaining=CLUSTER)
+    running.fault(Step.MIGRATE, FaultKind.PERMANENT, remaining=CLUSTER)
     assert migrate() is JobStatus.FAILED
     assert running.vms()[0].host_id == before.host_id
+    _guest_is_where_its_row_says(running)
+
+
+def test_a_migration_without_another_host_tries_the_same_again(
+    running: Fleet, migrate: Callable[..., JobStatus]
+) -> None:
+    """If no other host remains, a host with a passing failure is tried again; a host that rejects the VM is not."""
+    source = running.vms()[0].host_id
+    others = running.zone.rows(
+        "SELECT name FROM hosts WHERE cluster_id = :cluster AND id <> :source ORDER BY id",
+        cluster=running.vms()[0].cluster_id,
+        source=source,
+    )
+    rejecting, passing = (row.name for row in others)
+    running.fault(Step.MIGRATE, FaultKind.PERMANENT, host=rejecting, remaining=1)
+    running.fault(Step.MIGRATE, host=passing, remaining=2)
+    assert migrate() is JobStatus.IN_PROGRESS
+    while running.jobs()[-1].status == JobStatus.IN_PROGRESS:
+        _wake(running)
+    assert running.jobs()[-1].status == JobStatus.SUCCEEDED
+    assert running.vms()[0].host_id == running.id_of("hosts", passing)
     _guest_is_where_its_row_says(running)
 
 

@@ -23,6 +23,7 @@ from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DECLARED_OFF
+from bulkdeploy.provisioning.failed_tries import FailedTries
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, VmSteps
 from bulkdeploy.provisioning.outcome import (
@@ -33,10 +34,10 @@ from bulkdeploy.provisioning.outcome import (
     Failed,
     FinalState,
     Outcome,
+    Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, pause, why_overdue
-from bulkdeploy.provisioning.starting import AVOID
+from bulkdeploy.provisioning.progress import OVERDUE, note, noted_failure, pause, why_overdue
 from bulkdeploy.scheduling.migrate import claim_destination, find_destination
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import replace_place
@@ -152,8 +153,11 @@ class MigrateVirtualMachine(VmSteps):
         claim_destination(connection, place, work.job.uuid)
         return self._claimed(connection, work.job)
 
-    def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed:
-        """The same VM with another destination, or why there is none; the guest runs at its source."""
+    def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed | Paused:
+        """Return the move to another destination, a pause before the next try, or why there is none.
+
+        The guest runs at its source.
+        """
         if HOST in move.work.job.params:
             return self.failed(move.work, RESOURCE_UNAVAILABLE, str(failure), STAYED)
         if OVERDUE in move.work.job.progress:
@@ -163,26 +167,36 @@ class MigrateVirtualMachine(VmSteps):
         claim = partial(self._claim_elsewhere, move=move, failure=failure)
         return run_transaction(self.tools.engine, claim, MIGRATE_COMMIT, during=self.tools.planning)
 
-    def _claim_elsewhere(self, connection: Connection, *, move: _Move, failure: DriverError) -> _Move | Failed:
+    def _claim_elsewhere(
+        self, connection: Connection, *, move: _Move, failure: DriverError
+    ) -> _Move | Failed | Paused:
         work, job = move.work, move.work.job
-        failed = {*job.progress.get(AVOID, ()), *(() if work.host_id is None else (work.host_id,))}
+        tries = FailedTries.of(job.progress).add(work.host_id, failure)
         most = read_configuration(connection).number("start.retry")
-        if len(failed) > most:
-            why = f"{failure}; gave up after {len(failed)} hosts (start.retry is {most})"
+        if tries.count > most:
+            why = f"{failure}; gave up after {tries.count} tries (start.retry is {most})"
             return self.failed(work, RESOURCE_UNAVAILABLE, why, STAYED)
-        avoid = frozenset({*failed, move.source_id})
-        problem = replace_place(
-            connection,
-            job.instance_id,
-            give_back=lambda: release_destinations(connection, [job.instance_id]),
-            find=lambda: find_destination(connection, job.instance_id, host_id=None, avoid_host_ids=avoid),
-            claim=partial(claim_destination, migration=job.uuid),
-        )
+        problem = self._claim_outside(connection, job, tries.avoided | {move.source_id})
+        is_later = problem is not None and tries.may_forget
+        if is_later:
+            tries = tries.forget_passing()
+            avoided = tries.avoided | {move.source_id}
+            problem = None if failure.may_pass else self._claim_outside(connection, job, avoided)
         if problem is not None:
             why = f"{failure}; then {problem.why}"
             return self.failed(work, RESOURCE_UNAVAILABLE, why, STAYED, problem.excluded)
-        progress = {name: value for name, value in job.progress.items() if name != FAILURE}
-        return self._claimed(connection, replace(job, progress={**progress, AVOID: sorted(failed)}))
+        again = self._claimed(connection, replace(job, progress=tries.noted_in(job.progress)))
+        return pause(again.work, None) if is_later else again
+
+    def _claim_outside(self, connection: Connection, job: LeasedJob, avoided: frozenset[int]) -> NoPlace | None:
+        """Claim a destination outside these hosts instead of the one that is held, or return why there is none."""
+        return replace_place(
+            connection,
+            job.instance_id,
+            give_back=lambda: release_destinations(connection, [job.instance_id]),
+            find=lambda: find_destination(connection, job.instance_id, host_id=None, avoid_host_ids=avoided),
+            claim=partial(claim_destination, migration=job.uuid),
+        )
 
     def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
         """The move just claimed; the lease must still be ours."""

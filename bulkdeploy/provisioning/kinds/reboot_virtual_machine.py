@@ -8,10 +8,11 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.failed_tries import AVOID
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
 from bulkdeploy.provisioning.outcome import UNCHANGED, FinalState, Outcome
 from bulkdeploy.provisioning.progress import FAILURE, OVERDUE
-from bulkdeploy.provisioning.starting import AVOID, STARTER_FAILPOINTS, starter_of_existing_vms
+from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, starter_of_existing_vms
 from bulkdeploy.provisioning.stopping import STOP_FAILPOINTS, not_stopped
 
 

@@ -15,6 +15,7 @@ from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.failed_tries import AVOID
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
 from bulkdeploy.provisioning.outcome import (
     INTERNAL_ERROR,
@@ -27,7 +28,7 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, pause, why_overdue
-from bulkdeploy.provisioning.starting import AVOID, STARTER_FAILPOINTS, starter_of_existing_vms
+from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, starter_of_existing_vms
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.infrastructure.host_migration import read_addresses
 
