@@ -35,6 +35,7 @@ from tests.support.processes.services import (
     without_time_limits,
 )
 from tests.support.runs.lock_order import watch_lock_order
+from tests.support.runs.log_lines import render_tracebacks_plainly
 from tests.support.runs.properties import register_profiles
 from tests.support.runs.run_order import deal
 from tests.support.zones.zone_files import load_zone
@@ -47,6 +48,7 @@ register_profiles()
 
 pytest_plugins = ["tests.support.zones.worlds"]
 watch_lock_order()
+render_tracebacks_plainly()
 hash_passwords_cheaply()
 
 SERVICES = pytest.StashKey[Services]()

@@ -34,7 +34,7 @@ class Crowd:
         requested = [self.find(1)]
         assert self.first_began.wait(30)
         requested += [self.find(number) for number in LATER]
-        while len(self.shared._next.keys) < len(LATER):
+        while self.shared.waiting < len(LATER):
             time.sleep(0.01)
         self.may_end.set()
         return requested

@@ -1,17 +1,14 @@
 """Shared transactions: calls that come while one is being committed wait, and are then done together (ADR 62).
 
-A transaction for many costs little more than one for one: locks, what is read of a zone, statements and above all
-the wait for the disk are there once. So whoever gets the turn takes all who wait, as a database's group commit
-does. One who comes alone waits for nobody. Nobody is answered before the commit.
+A transaction for many costs little more than one for one: locks, the reads of a zone, statements and above all the
+wait for the disk are there once (``joined_requests``). Nobody is answered before the commit.
 
-Who would hold the turn for long gives it back, and goes on without it: who waits for a lock of another session's,
-asks a program, or loses races again and again.
+A transaction that would keep others waiting for long gives up, and its calls are tried alone: it waits for a lock
+of another session's, asks a program, or loses races again and again.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Generic, TypeVar
 
 import structlog
@@ -19,6 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy import metrics
 from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
+from bulkdeploy.joined_requests import JoinedRequests, Unserved
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
 from bulkdeploy.tracing import BegunAnew
@@ -44,89 +42,84 @@ class Apart(Exception):
 
 
 @dataclass(slots=True)
-class _Entry(Generic[T, R]):
-    """A request that waits, and its outcome; ``is_apart``: nothing was done, and it is to be tried by itself."""
+class _Outcome(Generic[R]):
+    """The outcome of a request.
 
-    requested: T
-    is_over: bool = False
+    ``is_apart``: nothing was done, and it is to be tried alone. ``together``: for one of those that were committed
+    together, how many they are.
+    """
+
     is_apart: bool = False
+    together: int = 0
     result: list[R] | None = None
     error: BaseException | None = None
 
 
 class SharedTransaction(Generic[T, R]):
-    """What several threads of a process do in one transaction; one such transaction at a time.
+    """One transaction for the requests of several threads of a process; one such transaction at a time.
 
     Args:
-        engine: where.
+        engine: the database.
         work: does what is asked for in a transaction of ``run_transaction``, with a result for each, or raises.
-            Of one alone its error is the answer. Of several all is undone, and those of ``Apart``, or all of them
-            where it was another error, are tried by themselves; what goes wrong after it is everybody's error.
+            If it raises for one request alone, that is the answer. If it raises for several, all is undone, and
+            those of ``Apart``, or all of them if it was another error, are tried alone; an error after ``work``
+            is the error of all.
     """
 
     def __init__(self, engine: Engine, work: Callable[[Connection, Sequence[T]], Sequence[R]]) -> None:
         self._engine, self._work = engine, work
-        self._turn, self._gathering = Lock(), Lock()
-        self._waiting: deque[_Entry[T, R]] = deque()
+        self._requests: JoinedRequests[T, _Outcome[R]] = JoinedRequests(self._run_together, largest=MOST_TOGETHER)
 
     @property
     def waiting(self) -> int:
-        """How many wait while others are being committed."""
-        return len(self._waiting)
+        """The number of requests that wait while others are being committed."""
+        return self._requests.waiting
 
     def run(self, requested: T) -> R:
-        """What ``work`` makes of it, once that is committed; raises what ``work`` and the commit raise."""
-        entry: _Entry[T, R] = _Entry(requested)
-        with self._gathering:
-            self._waiting.append(entry)
-        with self._turn:
-            while not entry.is_over:
-                self._run_those_who_wait()
-        if entry.is_apart:
-            return run_transaction(self._engine, lambda connection: self._work(connection, [requested])[0])
-        if entry.result is None:
-            raise entry.error or OutcomeUnknown(
-                "It is not known whether the call was done: look before repeating it"
-            )
-        return entry.result[0]
-
-    def _run_those_who_wait(self) -> None:
-        with self._gathering:
-            entries = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+        """Return what ``work`` makes of the request, once that is committed; raise what work and commit raise."""
         try:
-            self._run_together(entries)
-        finally:
-            for entry in entries:
-                entry.is_over = True
+            outcome = self._requests.run(requested)
+        except Unserved as unserved:
+            raise OutcomeUnknown(
+                "It is not known whether the call was done: look before repeating it"
+            ) from unserved
+        if outcome.together:
+            metrics.SHARED_TRANSACTIONS.observe(outcome.together)
+        if outcome.is_apart:
+            return run_transaction(self._engine, lambda connection: self._work(connection, [requested])[0])
+        if outcome.result is None:
+            raise outcome.error or TypeError("a request without result and error")
+        return outcome.result[0]
 
-    def _run_together(self, entries: Sequence[_Entry[T, R]]) -> None:
-        """Give all of them a result or an error, but for those that are to be tried by themselves."""
-        while entries:
-            attempt = _Attempt(self._work, [entry.requested for entry in entries])
+    def _run_together(self, requests: Sequence[T]) -> Sequence[_Outcome[R]]:
+        """Return a result or an error for each request, or that it is to be tried alone."""
+        outcomes: list[_Outcome[R]] = [_Outcome() for _ in requests]
+        together = list(range(len(requests)))
+        while together:
+            attempt = _Attempt(self._work, [requests[number] for number in together])
             try:
                 results = run_transaction(self._engine, attempt)
             except Apart as apart:
-                for number in apart.entries:
-                    entries[number].is_apart = True
-                entries = [entry for entry in entries if not entry.is_apart]
+                for at in apart.entries:
+                    outcomes[together[at]].is_apart = True
+                together = [number for number in together if not outcomes[number].is_apart]
                 continue
-            except BaseException as error:
-                self._fail(entries, error, is_undone=not attempt.is_done)
-                if not isinstance(error, Exception):
-                    raise
+            except Exception as error:  # noqa: BLE001 - each caller raises its own
+                self._fail([outcomes[number] for number in together], error, is_undone=not attempt.is_done)
             else:
-                for entry, result in zip(entries, results, strict=True):
-                    entry.result = [result]
-                metrics.SHARED_TRANSACTIONS.observe(len(entries))
-            return
+                for number, result in zip(together, results, strict=True):
+                    outcomes[number].result = [result]
+                outcomes[together[0]].together = len(together)
+            break
+        return outcomes
 
-    def _fail(self, entries: Sequence[_Entry[T, R]], error: BaseException, *, is_undone: bool) -> None:
-        """An error that may be anybody's: of several that were undone it is not said whose."""
-        is_apart = is_undone and len(entries) > 1
-        for entry in entries:
-            entry.is_apart, entry.error = is_apart, None if is_apart else error
+    def _fail(self, outcomes: Sequence[_Outcome[R]], error: Exception, *, is_undone: bool) -> None:
+        """Note an error that may be anybody's: requests of several that were undone are tried alone."""
+        is_apart = is_undone and len(outcomes) > 1
+        for outcome in outcomes:
+            outcome.is_apart, outcome.error = is_apart, None if is_apart else error
         if is_apart and not isinstance(error, BulkDeployError):
-            log.warning("shared_transaction_failed", calls=len(entries), exc_info=error)
+            log.warning("shared_transaction_failed", calls=len(outcomes), exc_info=error)
 
 
 class _Attempt(Generic[T, R]):
