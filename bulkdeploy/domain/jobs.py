@@ -16,8 +16,12 @@ class JobStatus(IntEnum):
 
 
 class JobPhase(StrEnum):
-    """What an unfinished job is doing; a finished one keeps ``DONE``."""
+    """What an unfinished job is doing; a finished one keeps ``DONE``.
 
+    A ``HELD`` job waits until so many other jobs of its bulk operation have ended that it may begin.
+    """
+
+    HELD = "held"
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"

@@ -5,7 +5,7 @@ A VM whose host was declared off is not left Running: its guest ended with the h
 The job rows come last and are the proof: if one lease was lost, nothing of the batch is written.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,13 +26,14 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.results import failure_result, success_results
-from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, QUEUE_SIZES, JobMessage
+from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, PACED, QUEUE_SIZES, JobMessage
 from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state, wake_waiting
 from bulkdeploy.store.infrastructure.host_migration import vms_on_off_hosts, vms_without_host
 from bulkdeploy.store.jobs.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.jobs.job_leases import give_back_leases, wake_throttled
 from bulkdeploy.store.jobs.job_results import object_result
 from bulkdeploy.store.jobs.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
+from bulkdeploy.store.jobs.operation_pace import cancel_if_too_many_failed, release_next
 from bulkdeploy.store.jobs.outbox import JobQueues, Unsent
 from bulkdeploy.store.ledger.release import release_hosts
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes_with
@@ -148,7 +149,11 @@ def _by_instance_type(finished: Sequence[Finished]) -> Mapping[str, list[Finishe
 
 
 def _wake(connection: Connection, over: Sequence[Finished]) -> list[Unsent]:
-    """Jobs that waited for these to end: of the same instances, made these, or for a place with their hosts."""
+    """Return the jobs that waited for these to end.
+
+    They work on the same instances, made these jobs, are held by the same bulk operation, or wait for a place with
+    the same host.
+    """
     woken = []
     for instance_type, entries in _by_instance_type(over).items():
         woken += wake_blocked(connection, instance_type, [entry.job.instance_id for entry in entries], INTERACTIVE)
@@ -156,6 +161,11 @@ def _wake(connection: Connection, over: Sequence[Finished]) -> list[Unsent]:
     if parents:
         woken += wake_waiting(connection, parents, INTERACTIVE)
     unsent = [Unsent(job_id, kind, INTERACTIVE) for job_id, kind in woken]
+    operations = Counter(entry.job.operation_id for entry in over if entry.job.operation_id is not None)
+    if operations:
+        failed = {entry.job.operation_id for entry in over if isinstance(entry.outcome, Failed)}
+        unsent += cancel_if_too_many_failed(connection, operations.keys() & failed, PACED)
+        unsent += release_next(connection, operations, PACED)
     return unsent + wake_throttled(connection, [entry.job.id for entry in over], JOB_QUEUES)
 
 

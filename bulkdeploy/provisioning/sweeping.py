@@ -20,7 +20,7 @@ from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Release
 from bulkdeploy.provisioning.progress import TOO_LATE
 from bulkdeploy.provisioning.relay import Relay
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobQueue
+from bulkdeploy.queue.job_queue import INTERACTIVE, PACED, JobQueue
 from bulkdeploy.store.accounts.account_removal import end_removal_jobs
 from bulkdeploy.store.accounts.sessions import delete_expired_sessions
 from bulkdeploy.store.configuration.configuration import read_configuration
@@ -28,6 +28,7 @@ from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs import job_sweeping as store
 from bulkdeploy.store.jobs.job_leases import DriverLimits
 from bulkdeploy.store.jobs.jobs import LeasedJob, insert_jobs
+from bulkdeploy.store.jobs.operation_pace import release_what_is_due
 
 log = structlog.get_logger(__name__)
 
@@ -71,15 +72,18 @@ class Sweeper:
         self._report("requeued", again)
 
     def requeue_throttled(self) -> None:
-        """Wake jobs that wait for a host which has places: those were not given back, or the limit was raised."""
+        """Wake jobs that wait for a host which has places, and release jobs that a bulk operation has room for.
+
+        Places were not given back, or a limit was raised; a job of the operation ended without a worker.
+        """
         with self._engine.connect() as connection:
             limits = DriverLimits.of(read_configuration(connection))
-        woken = run_transaction(
-            self._engine,
-            lambda connection: store.requeue_throttled(connection, JOB_QUEUES, limits, ROWS_AT_ONCE),
-            Failpoint.SWEEP_THROTTLED,
-        )
-        self._report("throttled_woken", woken)
+
+        def wake(connection: Connection) -> int:
+            woken = store.requeue_throttled(connection, JOB_QUEUES, limits, ROWS_AT_ONCE)
+            return woken + release_what_is_due(connection, PACED, ROWS_AT_ONCE)
+
+        self._report("throttled_woken", run_transaction(self._engine, wake, Failpoint.SWEEP_THROTTLED))
 
     def requeue_lost(self) -> None:
         """Send again what Redis lost: jobs are queued here, and nothing waits there."""

@@ -19,6 +19,9 @@ Workers take from all job_queues in turn, so a deployment waits for others of it
 times as large; and no queue starves.
 """
 
+PACED = BULK[-1]
+"""Jobs of bulk operations that were held at first: nobody waits for a single one of them."""
+
 ALL_QUEUES = (INTERACTIVE, *BULK)
 
 

@@ -27,6 +27,8 @@ BULK_OPERATION = Response(
         moment("created", "when the call was answered"),
         text("state", "InProgress, Completed or Cancelled"),
         number("count", "the jobs that the call made, one for each virtual machine"),
+        number("maxparallel", "the jobs that may be under way at once"),
+        number("maxfailures", "the operation is cancelled if more jobs fail"),
         number("queued", "jobs that no worker has leased yet; cancelBulkOperation cancels exactly these"),
         number("running", "jobs that a worker has leased; they continue after a cancellation"),
         number("succeeded", "jobs that succeeded"),
@@ -66,7 +68,7 @@ def _list(call: Call) -> Page:
 
 
 def _cancel(call: Call) -> Mapping[str, Any]:
-    return cancel_bulk_operation(call.connection, call.caller, call.arguments["id"])
+    return cancel_bulk_operation(call.connection, call.system, call.caller, call.arguments["id"])
 
 
 COMMANDS: tuple[Command, ...] = (

@@ -50,6 +50,11 @@ SELECTION: tuple[Parameter, ...] = (
     uuids("excludeids", Entity.VIRTUAL_MACHINE, "VMs that are not selected, although the filters match"),
     integer("expectedcount", "reject the call unless it selects exactly this number of VMs", minimum=0),
     boolean("partial", "leave out VMs that cannot be processed, instead of rejecting the call"),
+    integer("maxparallel", "the number of jobs that may be under way at once; default: all of them", minimum=1),
+    string(
+        "maxfailures",
+        "cancel the jobs that have not begun if more jobs fail than this number, or percentage such as 10%",
+    ),
     boolean("dryrun", "check only, and answer the selected VMs and why some cannot be processed"),
     string("requesttoken", "the same token with the same parameters answers the same jobs again"),
 )
@@ -133,6 +138,8 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
             find_refused=operation.find_refused,
             partial=call.flag("partial"),
             dry_run=call.flag("dryrun"),
+            max_parallel=call.arguments.get("maxparallel"),
+            max_failures=call.text("maxfailures"),
             token=call.text("requesttoken"),
             fingerprint=fingerprints({**call.arguments, "command": operation.name})["fingerprint"],
         ),

@@ -8,11 +8,15 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.queue.job_queue import PACED, JobMessage
 from bulkdeploy.services.jobs.bulk_jobs import failure_row, operation_state
 from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import list_operations, operation_owner, request_cancel
 from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
+from bulkdeploy.store.jobs.operation_pace import release_all
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.visibility import Visibility
 
@@ -57,7 +61,9 @@ def list_bulk_operations(connection: Connection, visible: Visibility, arguments:
     return Page(rows, page.count)
 
 
-def cancel_bulk_operation(connection: Connection, caller: Caller, operation: EntityRef) -> Mapping[str, Any]:
+def cancel_bulk_operation(
+    connection: Connection, system: System, caller: Caller, operation: EntityRef
+) -> Mapping[str, Any]:
     """Cancel the jobs of an operation or a bulk deployment that no worker has leased, and return its row.
 
     The row counts the cancelled jobs as ``queued``: each fails with that reason. The row counts the leased jobs as
@@ -72,6 +78,9 @@ def cancel_bulk_operation(connection: Connection, caller: Caller, operation: Ent
     require_access(connection, caller, account_id, f"bulk operation {operation.uuid}")
     if not request_cancel(connection, group, operation.id):
         raise InvalidParameter("id", str(operation.uuid), "all its jobs are finished, or it was cancelled before")
+    if group is JobGroup.OPERATION:
+        released = release_all(connection, [operation.id], PACED)
+        send_jobs(connection, system.job_queue, [JobMessage(job.job_id, job.kind, job.queue) for job in released])
     return list_bulk_operations(connection, Visibility(), {"id": operation}, Paging(limit=1)).rows[0]
 
 

@@ -69,6 +69,8 @@ class BulkRequest:
         find_refused: rules of the command beyond those of the kind.
         partial: leave out VMs that cannot be processed, instead of rejecting the call.
         dry_run: check only.
+        max_parallel: the number of jobs that may be under way at once; None: all of them.
+        max_failures: the operation is cancelled if more jobs fail than this number, or this percentage (``10%``).
         token, fingerprint: the request token, and the digest of the call's other parameters.
     """
 
@@ -79,6 +81,8 @@ class BulkRequest:
     find_refused: FindRefused | None = None
     partial: bool = False
     dry_run: bool = False
+    max_parallel: int | None = None
+    max_failures: str | None = None
     token: str | None = None
     fingerprint: bytes = b""
 
@@ -120,6 +124,7 @@ def run_bulk_operation(
                 rule = "the token was used before with other parameters; use a new token"
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
+    _most_failures(request.max_failures, 0)
     vms = lock_vms(connection, _select(connection, request))
     for account_id, vm in {vm.account_id: vm for vm in vms}.items():
         require_access(connection, caller, account_id, f"virtual machine {vm.uuid}")
@@ -206,12 +211,14 @@ def _write(
             "account_id": caller.owner.account_id,
             "user_id": caller.user_id,
             "vm_count": len(vms),
+            "max_parallel": request.max_parallel,
+            "max_failures": _most_failures(request.max_failures, len(vms)),
             "failed": list(failed),
             "request_token": request.token,
             "request_fingerprint": request.fingerprint if request.token is not None else None,
         },
     )
-    kind, queue = request.kind, bulk_queue(len(vms))
+    kind, queue, in_turn = request.kind, bulk_queue(len(vms)), _spread_over_hosts(vms)
     jobs = insert_jobs(
         connection,
         [
@@ -223,21 +230,38 @@ def _write(
                 is_root_admin=caller.is_root_admin,
                 params=request.params,
             )
-            for vm in vms
+            for vm in in_turn
         ],
         queue,
         operation_id,
+        request.max_parallel,
     )
-    messages = [JobMessage(jobs[at][0], kind.name, queue) for at in _spread_over_hosts(vms)]
+    messages = [JobMessage(job_id, kind.name, queue) for job_id, _ in jobs[: request.max_parallel]]
     send_jobs(connection, system.job_queue, messages)
-    return BulkOperation(uuid, created, [(job[1], vm.uuid) for job, vm in zip(jobs, vms, strict=True)], failed)
+    job_of = {vm.id: job_uuid for vm, (_, job_uuid) in zip(in_turn, jobs, strict=True)}
+    return BulkOperation(uuid, created, [(job_of[vm.id], vm.uuid) for vm in vms], failed)
 
 
-def _spread_over_hosts(vms: Sequence[Row[Any]]) -> list[int]:
-    """Return the positions of the VMs in an order in which each host's VMs are as far apart as possible."""
+def _most_failures(given: str | None, vms: int) -> int | None:
+    """Return the number that ``maxfailures`` allows, a percentage rounded down.
+
+    Raises:
+        InvalidParameter: it is neither a number nor a percentage from 0% to 100%.
+    """
+    if given is None:
+        return None
+    number, is_percentage = given.removesuffix("%"), given.endswith("%")
+    if not number.isascii() or not number.isdigit() or (is_percentage and int(number) > 100) or len(number) > 9:
+        rule = "it must be a number such as 5, or a percentage of the virtual machines such as 10%"
+        raise InvalidParameter("maxfailures", given, rule)
+    return int(number) * vms // 100 if is_percentage else int(number)
+
+
+def _spread_over_hosts(vms: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """Return the VMs in an order in which each host's VMs are as far apart as possible."""
     seen: Counter[int | None] = Counter()
     turns = []
     for at, vm in enumerate(vms):
         turns.append((seen[vm.host_id], at))
         seen[vm.host_id] += 1
-    return [at for _, at in sorted(turns)]
+    return [vms[at] for _, at in sorted(turns)]

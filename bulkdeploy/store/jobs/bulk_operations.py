@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from sqlalchemy import Connection, and_, func, insert, literal, select, text, union_all
+from sqlalchemy import Connection, and_, func, insert, literal, null, select, text, union_all
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.filters import Arguments, Condition, Filters, equal, filtered, keyword
@@ -27,6 +27,8 @@ _OPERATIONS = union_all(
         bulk_operations.c.command,
         bulk_operations.c.account_id,
         bulk_operations.c.vm_count,
+        bulk_operations.c.max_parallel,
+        bulk_operations.c.max_failures,
         bulk_operations.c.cancel_requested,
         bulk_operations.c.created,
     ),
@@ -36,6 +38,8 @@ _OPERATIONS = union_all(
         literal(DEPLOYMENT_COMMAND),
         deployments.c.account_id,
         deployments.c.vm_count,
+        null(),
+        null(),
         deployments.c.cancel_requested,
         deployments.c.created,
     ).where(deployments.c.bulk, deployments.c.batch_id.is_(None)),
@@ -96,7 +100,8 @@ def find_operation_by_token(connection: Connection, user_id: int, token: str) ->
     if row is None:
         return None
     jobs = connection.execute(
-        text("SELECT uuid, instance_uuid FROM async_jobs WHERE operation_id = :id ORDER BY id"), {"id": row.id}
+        text("SELECT uuid, instance_uuid FROM async_jobs WHERE operation_id = :id ORDER BY instance_id"),
+        {"id": row.id},
     )
     return StoredOperation(
         row.id,
@@ -122,6 +127,8 @@ def list_operations(connection: Connection, visible: Visibility, arguments: Argu
             *owner_columns(),
             operation.created,
             operation.vm_count.label("count"),
+            operation.max_parallel.label("maxparallel"),
+            operation.max_failures.label("maxfailures"),
             operation.cancel_requested,
             func.now().label("_now"),
         )

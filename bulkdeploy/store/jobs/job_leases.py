@@ -122,7 +122,7 @@ _TAKE_LEASES = _sql(
     " WHERE j.id = asked.id AND $due AND $has_capacity"
     "   AND (j.lost_leases < :suspect OR asked.number <= :crash_candidates)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
-    " j.deployment_id, j.params, j.progress, j.parent_id, j.request_id, j.traceparent,"
+    " j.deployment_id, j.operation_id, j.params, j.progress, j.parent_id, j.request_id, j.traceparent,"
     " j.lost_leases, j.lost_leases >= :suspect AS runs_alone, asked.is_new,"
     " coalesce(j.progress, '{}') ? '$cancelled' AS cancelled"
 )
@@ -190,6 +190,7 @@ def _leased(row: Any) -> LeasedJob:
         is_new=row.is_new,
         request_id=row.request_id,
         traceparent=row.traceparent,
+        operation_id=row.operation_id,
     )
 
 

@@ -34,7 +34,8 @@ class LeasedJob:
     of ``instance_type``; ``parent_id``: the job that made it; ``deployment_id``: that of the VM it deploys.
     ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began;
     ``lost``: leases that ran out under a worker, so far; ``runs_alone``: the next one is the last; ``is_new``: this
-    is its first lease; ``request_id``: of the call that made it; ``traceparent``: the span that made it.
+    is its first lease; ``request_id``: of the call that made it; ``traceparent``: the span that made it;
+    ``operation_id``: the bulk operation that it belongs to.
     """
 
     id: int
@@ -55,6 +56,7 @@ class LeasedJob:
     is_new: bool = True
     request_id: str | None = None
     traceparent: str | None = None
+    operation_id: int | None = None
 
     @property
     def lease(self) -> tuple[int, int]:
@@ -235,29 +237,34 @@ class NewJob:
 
 _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, params, parent_id, operation_id, request_id, traceparent)"
+    "     instance_uuid, params, parent_id, operation_id, request_id, traceparent, phase)"
     "   SELECT kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params, parent_id,"
-    "     CAST(:operation AS bigint), :request, :traceparent"
+    "     CAST(:operation AS bigint), :request, :traceparent,"
+    "     CASE WHEN place <= :most THEN 'queued' ELSE 'held' END"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
     "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
     "     unnest(CAST(:uuids AS uuid[])) AS instance_uuid, unnest(CAST(:parents AS bigint[])) AS parent_id,"
-    "     unnest(:params) AS params) AS new"
-    "   ORDER BY instance_id RETURNING id, uuid, kind),"
-    " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made)"
+    "     unnest(:params) AS params, generate_series(1, cardinality(CAST(:kinds AS text[]))) AS place) AS new"
+    "   ORDER BY place RETURNING id, uuid, kind, phase),"
+    " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made WHERE phase = 'queued')"
     " SELECT id, uuid FROM made ORDER BY id"
 ).bindparams(bindparam("params", type_=ARRAY(JSONB)))
 
 
 def insert_jobs(
-    connection: Connection, jobs: Sequence[NewJob], queue: str, operation_id: int | None = None
+    connection: Connection,
+    jobs: Sequence[NewJob],
+    queue: str,
+    operation_id: int | None = None,
+    max_parallel: int | None = None,
 ) -> list[tuple[int, UUID]]:
     """Insert jobs, at most one per instance, with their outbox rows and Scheduled events.
 
-    Return the ids and uuids of the jobs, ordered by instance id. ``operation_id`` is the bulk operation that the
-    jobs belong to. The jobs belong to no deployment: a deployment's jobs are those that deploy its VMs.
+    Return their ids and uuids. ``operation_id`` is the bulk operation that the jobs belong to; of these the first
+    ``max_parallel`` are sent, and the others are held (``operation_pace``). The jobs belong to no deployment: a
+    deployment's jobs are those that deploy its VMs.
     """
-    jobs = sorted(jobs, key=lambda job: job.instance.id)
     rows = connection.execute(
         _INSERT,
         {
@@ -274,6 +281,7 @@ def insert_jobs(
             "request": current_request(),
             "traceparent": current_traceparent(),
             "queue": queue,
+            "most": len(jobs) if max_parallel is None else max_parallel,
         },
     )
     made = [(row.id, row.uuid) for row in rows]

@@ -60,6 +60,12 @@ async_jobs = Table(
         "id",
         postgresql_where=text("operation_id IS NOT NULL"),
     ),
+    Index(
+        "ix_async_jobs_held",
+        "operation_id",
+        "id",
+        postgresql_where=text("status = 0 AND phase = 'held'"),
+    ),
     Index("ix_async_jobs_unfinished", "phase", "lease_until", postgresql_where=text("status = 0")),
     Index(
         "ix_async_jobs_host",
@@ -83,6 +89,12 @@ bulk_operations = Table(
     reference("account_id", "accounts.id", index=True),
     Column("user_id", BigInteger, nullable=False),
     Column("vm_count", Integer, nullable=False, comment="jobs made"),
+    Column("max_parallel", Integer, comment="jobs under way at once; the others are held; NULL: all of them"),
+    Column(
+        "max_failures",
+        Integer,
+        comment="if more jobs fail, those that have not begun are cancelled; NULL: never",
+    ),
     Column(
         "failed",
         JSONB,

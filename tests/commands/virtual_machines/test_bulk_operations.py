@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP as STOP_KIND
 from bulkdeploy.services.virtual_machines.bulk_operations import BulkRequest, VmSelection, run_bulk_operation
 from bulkdeploy.store.visibility import Visibility
@@ -166,3 +167,50 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_vms(fleet: Fl
             fleet.change(_stop, fleet, ids)
         counts.append(len(statements))
     assert counts[0] == counts[1]
+
+
+def test_no_more_jobs_than_maxparallel_are_under_way(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Each job that ends, whatever its end, lets one more begin; a sweeper releases what an end did not."""
+    operation = client.call(STOP, deploymentid=web, maxparallel=2)["operationid"]
+    seen = []
+    while unfinished := [job for job in fleet.jobs() if job.operation_id and job.status == 0]:
+        sent = [job for job in unfinished if job.phase != "held"]
+        seen.append((len(sent), len(unfinished)))
+        fleet.run(sent[0].id)
+    assert seen == [(2, 4), (2, 3), (2, 2), (1, 1)]
+    (row,) = client.call("listBulkOperations", id=operation, listall=True)["bulkoperation"]
+    assert (row["state"], row["succeeded"], row["maxparallel"]) == ("Completed", 4, 2)
+    fleet.assert_intact()
+    client.call("bulkStartVirtualMachine", deploymentid=web, maxparallel=1)
+    fleet.zone.change("UPDATE async_jobs SET phase = 'held' WHERE status = 0")  # the end of a job that nobody saw
+    fleet.sweeper().requeue_throttled()
+    assert [job.phase for job in fleet.jobs() if job.status == 0] == ["queued", "held", "held", "held"]
+    assert client.call("cancelBulkOperation", id=client.call("listBulkOperations")["bulkoperation"][0]["id"])
+    fleet.run()
+    assert [job.status for job in fleet.jobs()][-4:] == [2, 2, 2, 2]
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize(("given", "failing", "begun"), [("0", 1, 1), ("25%", 2, 2), ("1", 1, 4), (None, 4, 4)])
+def test_too_many_failures_cancel_the_jobs_that_have_not_begun(
+    fleet: Fleet, client: ApiClient, web: str, given: str | None, failing: int, begun: int
+) -> None:
+    """The VMs of cancelled jobs stay as they are, and their jobs name the reason."""
+    fleet.fault(Step.STOP, FaultKind.PERMANENT, remaining=failing)
+    more = {} if given is None else {"maxfailures": given}
+    operation = client.call(STOP, deploymentid=web, maxparallel=1, **more)["operationid"]
+    while sent := [job.id for job in fleet.jobs() if job.operation_id and job.status == 0 and job.phase != "held"]:
+        fleet.run(sent[0])
+    (row,) = client.call("listBulkOperations", id=operation, listall=True)["bulkoperation"]
+    assert (row["succeeded"], row["failed"]) == (begun - failing, 4 - begun + failing)
+    assert row["state"] == ("Completed" if begun == 4 else "Cancelled")
+    cancelled = [failure for failure in row["failures"] if "cancelled before it began" in failure["errortext"]]
+    assert len(cancelled) == 4 - begun
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize("given", ["x", "101%", "-1", "%", "1.5", "٣"])
+def test_malformed_limits_of_failures_are_refused(fleet: Fleet, client: ApiClient, web: str, given: str) -> None:
+    """The error names the parameter, and nothing is written."""
+    assert "maxfailures" in refused(client, STOP, deploymentid=web, maxfailures=given).errortext
+    assert fleet.zone.scalar("SELECT count(*) FROM bulk_operations") == 0
