@@ -1,6 +1,6 @@
 """The driver for CloudStack keeps the contract of drivers, against a server that answers as CloudStack does."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from uuid import UUID, uuid4
 
@@ -8,12 +8,16 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
+    DeclaredOffContract,
     DeviceContract,
     DriverContract,
     FencingContract,
     HostContract,
+    LeftoversContract,
     Machines,
     MigrationContract,
+    Outage,
+    OutageContract,
     ResizeContract,
     Rig,
     ScalingContract,
@@ -21,8 +25,9 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven
-from tests.support.cloudstack.double import RELEASES
+from tests.support.cloudstack.double import RELEASES, CloudStackDouble
 
 FAILURES = {
     "volume": {"createVolume": "call"},
@@ -47,16 +52,46 @@ class TestCloudStackContract(
     DeviceContract,
     ResizeContract,
     ShrinkContract,
+    DeclaredOffContract,
+    OutageContract,
+    LeftoversContract,
 ):
     """Two hosts of a cloud that shares no code with us; each call is held to CloudStack's own descriptions."""
 
     @pytest.fixture(params=[pytest.param(one, marks=pytest.mark.long) for one in RELEASES[:-1]] + [RELEASES[-1]])
-    def rig(self, engine: Engine, request: pytest.FixtureRequest) -> Iterator[Rig]:
+    def cloud(self, engine: Engine, request: pytest.FixtureRequest) -> Iterator[tuple[CloudStackDouble, Rig]]:
         """An empty cloud of each release; ``make test`` runs the newest."""
         with driven(engine, release=request.param) as (upstream, driver):
-            yield Rig(
-                driver, HOSTS, lambda step: upstream.failing.update(FAILURES[step]), ("volume", "boot"), SUBJECTS
-            )
+
+            def fail_next(step: str) -> None:
+                upstream.failing.update(FAILURES[step])
+
+            def release(guest: UUID) -> None:
+                driver._records.fences.release(guest, LAST_FENCE)
+
+            yield upstream, Rig(driver, HOSTS, fail_next, ("volume", "boot"), SUBJECTS, release)
+
+    @pytest.fixture
+    def rig(self, cloud: tuple[CloudStackDouble, Rig]) -> Rig:
+        """Return the driver of the cloud."""
+        return cloud[1]
+
+    @pytest.fixture
+    def outage(self, cloud: tuple[CloudStackDouble, Rig]) -> Outage:
+        """Have CloudStack find a host Down, whose VMs run on."""
+        states = cloud[0].zone.states
+        return Outage(
+            lambda host: states.update({str(host.uuid): "Down"}), lambda host: states.update({str(host.uuid): "Up"})
+        )
+
+    @pytest.fixture
+    def traces(self, cloud: tuple[CloudStackDouble, Rig]) -> Callable[[], set[str]]:
+        """Return the ids of all VMs that are not expunged, and of all volumes."""
+        upstream = cloud[0]
+        return lambda: {
+            *(row["id"] for row in upstream.vms.values() if row["state"] != "Expunging"),
+            *upstream.volumes,
+        }
 
     @pytest.fixture
     def machines(self) -> Machines:

@@ -75,7 +75,9 @@ answer: dict[str, object] = {"status": "success"}
 if action == "prepare":
     numbers = shelf / "numbers"
     number = int(numbers.read_text()) + 1 if numbers.exists() else 100
-    numbers.write_text(str(number))
+    written = shelf / f"numbers.{os.getpid()}"
+    written.write_text(str(number))
+    written.replace(numbers)
     answer = {"details": {"shelf_number": str(number), "External:number": str(number)}}
 elif action == "create":
     if page.exists():

@@ -1,6 +1,6 @@
 """The simulator keeps what every driver must keep."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from bulkdeploy.drivers.contract import (
     HostFencingContract,
     HostFilesContract,
     IsoContract,
+    LeftoversContract,
     Machines,
     MigrationContract,
     Outage,
@@ -82,6 +83,7 @@ class TestSimulatorContract(
     HostFilesContract,
     DeclaredOffContract,
     OutageContract,
+    LeftoversContract,
 ):
     """Hosts with room."""
 
@@ -109,6 +111,18 @@ class TestSimulatorContract(
             assert join_again(control, host.name)
 
         return Outage(off, on)
+
+    @pytest.fixture
+    def traces(self, control: Connection) -> Callable[[], set[str]]:
+        """Return all that hosts and pools have of guests: a guest that is Absent is only its fence."""
+        sql = """
+            SELECT 'guest ' || uuid FROM simulator.guests WHERE power <> 'Absent'
+            UNION SELECT 'stray guest ' || guest_uuid FROM simulator.stray_guests
+            UNION SELECT 'volume ' || uuid FROM simulator.volumes
+            UNION SELECT 'snapshot ' || uuid FROM simulator.snapshots
+            UNION SELECT 'file ' || host_uuid || path FROM simulator.files
+        """
+        return lambda: {str(trace) for (trace,) in control.execute(sql).fetchall()}
 
     @pytest.fixture
     def contents(self, control: Connection) -> Contents:

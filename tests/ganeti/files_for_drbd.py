@@ -1,6 +1,6 @@
 """Stands in for the kernel's DRBD and device mapper on virtual nodes: Ganeti's ``storage/bdev.py`` reads it there.
 
-Volumes of the volume group GROUP are sparse files of their node, and a DRBD device is a file that says whether it
+Volumes of the volume groups GROUPS are sparse files of their node, and a DRBD device is a file that says whether it
 is connected; its disks are in sync at once. All else of Ganeti is as installed: what it checks, locks, plans and
 writes into its configuration. Volumes of other groups are LVM's.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from ganeti import constants, objects, utils  # type: ignore[import-not-found]
 from ganeti.storage import base, bdev, drbd  # type: ignore[import-not-found]
 
-GROUP = "mirrored"
+GROUPS = ("mirrored", "fast")
 GROUP_MIB = 24 << 10
 HELPER = "/bin/true"
 
@@ -78,7 +78,7 @@ class FileVolume(FileDevice):
         """Make it."""
         del spindles, excl_stor
         if size > free_mib():
-            base.ThrowError("%s has %s MiB left, not %s", GROUP, free_mib(), size)
+            base.ThrowError("%s has %s MiB left, not %s", unique_id[0], free_mib(), size)
         with (folder("volumes") / unique_id[1]).open("xb") as file:
             file.truncate(size << 20)
         return cls(unique_id, children, size, params, dyn_params)
@@ -224,22 +224,24 @@ class Volumes:
         return self._of(unique_id).Create(unique_id, *more, **named)
 
     def _of(self, unique_id: Any) -> Any:
-        return FileVolume if unique_id[0] == GROUP else self._lvm
+        return FileVolume if unique_id[0] in GROUPS else self._lvm
 
 
 def free_mib() -> int:
-    """What the files leave of the volume group."""
+    """Return the space that the files leave of the node's volume groups, which share it."""
     used: int = sum(file.stat().st_size for file in folder("volumes").iterdir())
     return GROUP_MIB - (used >> 20)
 
 
 def _size_of_groups(names: Any, *more: Any, **named: Any) -> Any:
-    return [(free_mib(), GROUP_MIB, GROUP)] if names == [GROUP] else _size_of_lvm(names, *more, **named)
+    if names and set(names) <= set(GROUPS):
+        return [(free_mib(), GROUP_MIB, name) for name in names]
+    return _size_of_lvm(names, *more, **named)
 
 
 _size_of_lvm, _groups_of_lvm = bdev.LogicalVolume.GetVGInfo, utils.ListVolumeGroups
 bdev.LogicalVolume.GetVGInfo = staticmethod(_size_of_groups)
-utils.ListVolumeGroups = lambda: {**(_groups_of_lvm() or {}), GROUP: GROUP_MIB}
+utils.ListVolumeGroups = lambda: {**(_groups_of_lvm() or {}), **dict.fromkeys(GROUPS, GROUP_MIB)}
 bdev.DEV_MAP[constants.DT_PLAIN] = Volumes(bdev.LogicalVolume)
 bdev.DEV_MAP[constants.DT_DRBD8] = FileMirror
 drbd.DRBD8.GetUsermodeHelper = staticmethod(lambda: HELPER)

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,6 +109,21 @@ def _ids(client: ApiClient) -> dict[str, str]:
         "serviceofferingid": only("listServiceOfferings", "serviceoffering"),
         "templateid": only("listTemplates", "template", templatefilter="all"),
     }
+
+
+def bulkmonkey(cloud: GanetiCloud, folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """Start bulkmonkey with the admin's keys and a new home directory."""
+    config = folder / ".config" / "bulkmonkey" / "config"
+    config.parent.mkdir(parents=True)
+    keys = cloud.client
+    config.write_text(
+        f"profile = lab\n\n[lab]\nurl = {keys.url}/client/api\n"
+        f"apikey = {keys.api_key}\nsecretkey = {keys.secret_key}\n"
+    )
+    config.chmod(0o600)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "bulkdeploy.cli.main", *words]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, text=True)
 
 
 def nodes() -> list[str]:

@@ -4,15 +4,13 @@ GANETI_VMS=50 for as many; a VM takes Ganeti seconds of CPU.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.ganeti.live import gnt, kill_daemons, needs_cluster, start_daemons
-from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
+from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, bulkmonkey, ganeti_cloud, instances, nodes
 from tests.support.runs.waiting import say, wait_for
 
 pytestmark = needs_cluster
@@ -27,21 +25,6 @@ def cloud(tmp_path: Path) -> Iterator[GanetiCloud]:
     with ganeti_cloud(tmp_path, "diskless") as made:
         yield made
         made.destroy_all()
-
-
-def bulkmonkey(cloud: GanetiCloud, folder: Path, *words: str) -> "subprocess.Popen[str]":
-    """Begin a run with the admin's keys."""
-    config = folder / ".config" / "bulkmonkey" / "config"
-    config.parent.mkdir(parents=True)
-    keys = cloud.client
-    config.write_text(
-        f"profile = lab\n\n[lab]\nurl = {keys.url}/client/api\n"
-        f"apikey = {keys.api_key}\nsecretkey = {keys.secret_key}\n"
-    )
-    config.chmod(0o600)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "bulkdeploy.cli.main", *words]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, text=True)
 
 
 def restart(node: str, *daemons: str) -> None:

@@ -159,7 +159,7 @@ class CloudStackDriver(HypervisorDriver):
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
         """See HypervisorDriver: CloudStack knows whether its host is Up."""
-        named = {"id": urlsplit(host.url or "").hostname or host.name, "type": "Routing"}
+        named = {"id": host_id_of(host), "type": "Routing"}
         try:
             rows = rows_in(self._calls.call("listHosts", named, timeout_s=timeout_s))
         except (CallRefused, NotAnswered):

@@ -185,6 +185,55 @@ class DriverContract:
             assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
             caller.remove(rig.hosts[1], guest)
 
+    def test_undoing_a_start_touches_no_other_guest(self, rig: Rig, caller: Caller) -> None:
+        """The removal after a failed start leaves a guest alone that was made before, with its volumes."""
+        other = rig.new_guest()
+        caller.run(rig.hosts[0], other)
+        for step in rig.start_steps:
+            guest = rig.new_guest()
+            rig.fail_next(step)
+            with pytest.raises(DriverError):
+                caller.run(rig.hosts[0], guest)
+            caller.remove(rig.hosts[0], guest)
+            (there,) = guests_of(rig.driver).values()
+            assert (there.uuid, there.power) == (other.uuid, PowerState.RUNNING)
+            assert rig.volumes() == set(volume_uuids(other))
+
+    def test_guests_that_come_and_go_at_once_are_strangers(self, rig: Rig, caller: Caller) -> None:
+        """Guests that are made while others are removed get identities of their own: each has only its volumes."""
+        old, new = ([rig.new_guest() for _ in range(3)] for _ in range(2))
+        for guest in old:
+            caller.run(rig.hosts[0], guest)
+
+        def request(number: int) -> None:
+            if number % 2:
+                caller.run(rig.hosts[0], new[number // 2])
+            else:
+                caller.remove(rig.hosts[0], old[number // 2])
+
+        with ThreadPoolExecutor(2 * len(old)) as threads:
+            list(threads.map(request, range(2 * len(old))))
+        there = guests_of(rig.driver)
+        assert {uuid: (one.power, one.volume_uuids) for uuid, one in there.items()} == {
+            guest.uuid: (PowerState.RUNNING, frozenset(volume_uuids(guest))) for guest in new
+        }
+        assert rig.volumes() == {volume for guest in new for volume in volume_uuids(guest)}
+
+    @pytest.mark.parametrize("timeout_s", [0.001, 0.2])
+    def test_a_start_that_ran_out_of_time_can_be_repeated(self, rig: Rig, caller: Caller, timeout_s: float) -> None:
+        """A start that does not end in time says that it may pass; the next makes the guest, once and whole."""
+        guest = rig.new_guest()
+        errors: list[DriverError] = []
+        try:
+            Caller(rig.driver, timeout_s=timeout_s).run(rig.hosts[0], guest)
+        except DriverError as error:
+            errors.append(error)
+        assert all(error.may_pass for error in errors), errors
+        caller.run(rig.hosts[0], guest)
+        there = guests_of(rig.driver)[guest.uuid]
+        assert (there.power, there.volume_uuids) == (PowerState.RUNNING, frozenset(volume_uuids(guest)))
+        assert rig.volumes() == set(volume_uuids(guest))
+
     def test_a_failed_stop_says_the_truth(self, rig: Rig, caller: Caller) -> None:
         """A stop that fails leaves the guest running, and can be repeated."""
         guest = rig.new_guest()
