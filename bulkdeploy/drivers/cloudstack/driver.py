@@ -157,6 +157,14 @@ class CloudStackDriver(HypervisorDriver):
                 call.stop("stop", row, forced=forced)
             self._records.fences.release(guest_uuid, fence)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. The VM stays, stopped; a VM on another host is left alone."""
+        with self._in_turn("stop", host, guest_uuid, fence, timeout_s) as call:
+            call.raise_fence_elsewhere("stop")
+            row = call.at_rest("stop")
+            if row is not None and row["state"] == RUNNING and row["hostid"] == host_id_of(host):
+                call.stop("stop", row, forced=True)
+
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
         """See HypervisorDriver: CloudStack knows whether its host is Up."""
         named = {"id": host_id_of(host), "type": "Routing"}
