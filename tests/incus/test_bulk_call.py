@@ -25,6 +25,8 @@ GUESTS = int(os.environ.get("GUESTS") or 100)
 PATIENCE_S = 600.0
 SEED = 28
 FEWEST_ACCIDENTS = 5
+ERRORS_AMONG = 20
+"""One of so many VMs may end in Error: all accidents pass, and jobs are tried again."""
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +128,7 @@ def test_a_hundred_containers_while_members_die(
             say(f"{count:4} {reason}")
         assert states.keys() <= {"Running", "Stopped", "Error"}
         assert states["Running"] > 0
+        assert states["Error"] <= GUESTS // ERRORS_AMONG
         assert trial.done.total() >= FEWEST_ACCIDENTS
         trial.come_to_rest()
     assert trial.breaches == []

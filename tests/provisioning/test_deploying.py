@@ -164,6 +164,20 @@ def test_a_job_without_another_host_tries_the_same_again_until_the_setting(fleet
     fleet.assert_nothing_held()
 
 
+def test_a_host_that_rejected_a_vm_is_never_tried_again(fleet: Fleet) -> None:
+    """It would take the VM the second time; the VM waits for the host whose failures pass."""
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name NOT IN ('a-1-1', 'a-1-2')")
+    fleet.deploy(1)
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT, host="a-1-2", remaining=1)
+    fleet.fault(Step.BOOT, host="a-1-1", remaining=3)
+    while fleet.jobs()[0].status == JobStatus.IN_PROGRESS:
+        fleet.run()
+        fleet.zone.change("UPDATE async_jobs SET retry_at = now()")
+    assert fleet.jobs()[0].status == JobStatus.SUCCEEDED
+    assert _place_of_first(fleet) == "a-1-1"
+    fleet.assert_intact()
+
+
 def test_a_failure_in_a_batch_is_its_own(fleet: Fleet) -> None:
     """Of a batch with one bad host only VMs there move; all run in the end."""
     fleet.deploy(24)

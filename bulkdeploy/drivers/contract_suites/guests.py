@@ -1,8 +1,6 @@
 """What any hypervisor driver must keep: guests run, stop and go as they were asked to, whatever fails."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
+from bulkdeploy.drivers.contract_suites.concurrency import ConcurrencyContract
 from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
@@ -21,10 +20,9 @@ from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
 from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
 from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract
-from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
 
 SUITES: Mapping[Ability, type] = {
     Ability.DATA_VOLUMES: VolumeContract,
@@ -47,7 +45,7 @@ SUITES: Mapping[Ability, type] = {
 """Who declares an ability keeps its suite as well."""
 
 
-class DriverContract:
+class DriverContract(ConcurrencyContract):
     """Make-it-so calls, and the truth about what is there. Subclasses give the fixture ``rig``, a ``Rig``."""
 
     @pytest.fixture
@@ -185,40 +183,6 @@ class DriverContract:
             assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
             caller.remove(rig.hosts[1], guest)
 
-    def test_undoing_a_start_touches_no_other_guest(self, rig: Rig, caller: Caller) -> None:
-        """The removal after a failed start leaves a guest alone that was made before, with its volumes."""
-        other = rig.new_guest()
-        caller.run(rig.hosts[0], other)
-        for step in rig.start_steps:
-            guest = rig.new_guest()
-            rig.fail_next(step)
-            with pytest.raises(DriverError):
-                caller.run(rig.hosts[0], guest)
-            caller.remove(rig.hosts[0], guest)
-            (there,) = guests_of(rig.driver).values()
-            assert (there.uuid, there.power) == (other.uuid, PowerState.RUNNING)
-            assert rig.volumes() == set(volume_uuids(other))
-
-    def test_guests_that_come_and_go_at_once_are_strangers(self, rig: Rig, caller: Caller) -> None:
-        """Guests that are made while others are removed get identities of their own: each has only its volumes."""
-        old, new = ([rig.new_guest() for _ in range(3)] for _ in range(2))
-        for guest in old:
-            caller.run(rig.hosts[0], guest)
-
-        def request(number: int) -> None:
-            if number % 2:
-                caller.run(rig.hosts[0], new[number // 2])
-            else:
-                caller.remove(rig.hosts[0], old[number // 2])
-
-        with ThreadPoolExecutor(2 * len(old)) as threads:
-            list(threads.map(request, range(2 * len(old))))
-        there = guests_of(rig.driver)
-        assert {uuid: (one.power, one.volume_uuids) for uuid, one in there.items()} == {
-            guest.uuid: (PowerState.RUNNING, frozenset(volume_uuids(guest))) for guest in new
-        }
-        assert rig.volumes() == {volume for guest in new for volume in volume_uuids(guest)}
-
     @pytest.mark.parametrize("timeout_s", [0.001, 0.2])
     def test_a_start_that_ran_out_of_time_can_be_repeated(self, rig: Rig, caller: Caller, timeout_s: float) -> None:
         """A start that does not end in time says that it may pass; the next makes the guest, once and whole."""
@@ -299,37 +263,3 @@ class DriverContract:
         caller.remove(rig.hosts[0], guest)
         assert guests_of(rig.driver) == {}
         assert list(rig.driver.list_volumes()) == []
-
-    def test_many_callers_of_one_guest_make_one(self, rig: Rig, caller: Caller) -> None:
-        """Threads that ask for one guest on all hosts at once get it once; only its host says yes."""
-        guest = rig.new_guest()
-
-        def request(number: int) -> HostAddress | None:
-            host = rig.hosts[number % len(rig.hosts)]
-            try:
-                caller.run(host, guest)
-            except DriverError:
-                return None
-            return host
-
-        with ThreadPoolExecutor(THREADS) as threads:
-            took = set(threads.map(request, range(THREADS * 2))) - {None}
-        there = guests_of(rig.driver)
-        assert set(there) == {guest.uuid}
-        assert {host.uuid for host in took if host} == {there[guest.uuid].host_uuid}
-        assert rig.volumes() == set(volume_uuids(guest))
-
-    def test_opposite_calls_at_once_end_in_one_of_the_two(self, rig: Rig, caller: Caller) -> None:
-        """Making and removing one guest at once leaves it whole, or nothing."""
-        guest = rig.new_guest()
-
-        def request(number: int) -> None:
-            with suppress(DriverError):
-                if number % 2:
-                    caller.run(rig.hosts[0], guest)
-                else:
-                    caller.remove(None, guest)
-
-        with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(request, range(THREADS * 4)))
-        assert len(rig.volumes()) == rig.subjects.volumes * len(guests_of(rig.driver))
