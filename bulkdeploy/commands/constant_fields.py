@@ -71,7 +71,10 @@ OF_SERVICE_OFFERINGS = (
     constant("gpudisplay", False, NO_GPUS),
     constant("gpucount", 0, NO_GPUS),
 )
-OF_USERS = constants(False, NO_AUTHENTICATOR, "is2faenabled", "is2famandated")
+OF_USERS = (
+    *constants(False, NO_AUTHENTICATOR, "is2faenabled", "is2famandated"),
+    constant("usersource", "native", "users log in with passwords kept here"),
+)
 OF_VIRTUAL_MACHINES = (
     constant("forvirtualnetwork", False, NO_ROUTERS),
     constant("gpucount", 0, NO_GPUS),

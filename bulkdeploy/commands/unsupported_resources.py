@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.listing import Page, cut_page
@@ -27,7 +27,6 @@ ROLES = dict.fromkeys(
 )
 """Who may ask, where not everybody may."""
 AUTHORIZED = {
-    "listAnnotations": ROOT_ADMIN_ONLY,
     "listKubernetesClusters": EVERY_ROLE,
     "listResourceIcon": EVERY_ROLE,
 }
@@ -91,11 +90,6 @@ RULES = "id ipaddressid networkid fordisplay tags"
 OF_APPLIANCES = "id name hostid networkid podid zoneid state vpcid forvpc fetchhealthcheckresults"
 
 ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
-    "listAnnotations": (
-        "annotation",
-        "comments on things",
-        (*_filters("id annotationfilter entityid entitytype userid"), *PAGING),
-    ),
     "listAutoScaleVmGroups": (
         "autoscalevmgroup",
         "groups of VMs that scale by themselves",

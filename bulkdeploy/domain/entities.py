@@ -48,6 +48,7 @@ class Entity(StrEnum):
     DEPLOYMENT = "BulkDeployments"
     BULK_OPERATION = "BulkOperations"
     CUSTOM_ACTION = "CustomActions"
+    ANNOTATION = "Annotations"
     EVENT = "Events"
     ALERT = "Alerts"
 

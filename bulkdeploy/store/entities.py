@@ -102,6 +102,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
     Entity.BULK_OPERATION: Source(jobs.bulk_operations, "command"),
     Entity.CUSTOM_ACTION: Source(custom_actions.custom_actions),
+    Entity.ANNOTATION: Source(groups.annotations, "annotation"),
     Entity.EVENT: Source(jobs.events, "event_type"),
     Entity.ALERT: Source(jobs.alerts),
 }

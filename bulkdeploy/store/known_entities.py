@@ -57,7 +57,7 @@ def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
     if kind in CONDITIONS:
         return CONDITIONS[kind](admin)
     if "account_id" in table.c:
-        return _owned(table.c.account_id, admin)
+        return owned(table.c.account_id, admin)
     if "domain_ids" in table.c:
         return _kept_to(table.c.domain_ids, admin)
     return true()
@@ -65,11 +65,12 @@ def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
 
 def knows_owner(connection: Connection, caller: Caller, account_id: int) -> bool:
     """Whether the caller may know of what an account owns; in one statement, whatever the answer."""
-    requested = select(_owned(literal(account_id, BigInteger), is_admin(caller)))
+    requested = select(owned(literal(account_id, BigInteger), is_admin(caller)))
     return bool(connection.execute(requested, parameters_of(caller)).scalar())
 
 
-def _owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
+def owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
+    """Return the condition that the caller (``parameters_of``) may know of what this account owns."""
     owner, home = accounts.alias(), domains.alias()
     membership = (
         select(1)
@@ -110,26 +111,26 @@ def _kept_to(domain_ids: ColumnElement[Any], admin: bool) -> Condition:
 
 
 def _through(owning: Table, link: Condition) -> Known:
-    return lambda admin: exists(select(1).where(link, _owned(owning.c.account_id, admin)))
+    return lambda admin: exists(select(1).where(link, owned(owning.c.account_id, admin)))
 
 
 def _template(admin: bool) -> Condition:
     grant = template_permissions.c
     shared = exists(select(1).where(grant.template_id == templates.c.id, grant.account_id == ACCOUNT))
-    return or_(templates.c.is_public, shared, _owned(templates.c.account_id, admin))
+    return or_(templates.c.is_public, shared, owned(templates.c.account_id, admin))
 
 
 def _network(admin: bool) -> Condition:
     network = networks.c
     open_below = network.subdomain_access.is_(True)
     of_domain = and_(network.acl_type == "Domain", _domain(network.domain_id, admin, above=open_below))
-    return or_(of_domain, _owned(network.account_id, admin))
+    return or_(of_domain, owned(network.account_id, admin))
 
 
 def _affinity_group(admin: bool) -> Condition:
     group = affinity_groups.c
     of_domain = and_(group.account_id.is_(None), _domain(group.domain_id, admin, above=true()))
-    return or_(of_domain, _owned(group.account_id, admin))
+    return or_(of_domain, owned(group.account_id, admin))
 
 
 def _zone(admin: bool) -> Condition:
@@ -146,8 +147,8 @@ def _zone(admin: bool) -> Condition:
 
 
 CONDITIONS: Mapping[Entity, Known] = {
-    Entity.ACCOUNT: lambda admin: _owned(accounts.c.id, admin),
-    Entity.USER: lambda admin: _owned(users.c.account_id, admin),
+    Entity.ACCOUNT: lambda admin: owned(accounts.c.id, admin),
+    Entity.USER: lambda admin: owned(users.c.account_id, admin),
     Entity.DOMAIN: lambda admin: _domain(domains.c.id, admin),
     Entity.ZONE: _zone,
     Entity.TEMPLATE: _template,

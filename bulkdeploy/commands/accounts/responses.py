@@ -57,7 +57,7 @@ def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-DOMAIN_COUNTERS = counter_fields(COUNTED)
+DOMAIN_COUNTERS = counter_fields({**ACCOUNT_NOUNS, "project": "projects"})
 
 ACCOUNT_COUNTERS = (
     *counter_fields(ACCOUNT_NOUNS),

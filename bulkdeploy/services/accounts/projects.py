@@ -154,19 +154,18 @@ def update_project(
 
 
 def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: Membership) -> JobTicket:
-    """Add an account of the project's domain to a project.
+    """Add an account of the project's domain to a project. An account that is in the project keeps its role.
 
     Raises:
-        InvalidParameter: no such account, or it is in the project already.
+        InvalidParameter: there is no such account.
         PermissionDenied: the project is not the caller's to manage.
     """
     project = _lock(connection, caller, ref, "projectid")
     account = _account_in(connection, project, member.account)
-    if account.account_id in projects.roles_in_project(connection, project.id):
-        raise InvalidParameter("account", member.account, f"it is in project {project.name} already")
-    projects.set_member(connection, project.id, account.account_id, member.role)
-    text = f"added account {account.account_name} to project {project.name}"
-    record_event(connection, caller, EventType.PROJECT_ACCOUNT_ADD, text)
+    if account.account_id not in projects.roles_in_project(connection, project.id):
+        projects.set_member(connection, project.id, account.account_id, member.role)
+        text = f"added account {account.account_name} to project {project.name}"
+        record_event(connection, caller, EventType.PROJECT_ACCOUNT_ADD, text)
     return _succeeded(connection, caller, project, "AddAccountToProject")
 
 

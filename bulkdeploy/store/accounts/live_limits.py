@@ -15,13 +15,14 @@ from bulkdeploy.store.accounts.resource_counts import limit_exceeded
 from bulkdeploy.store.accounts.resource_limits import domain_ids, limits_binding, read_limits
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.locks import Lock, take_locks
-from bulkdeploy.store.tables.accounts import accounts, domains
+from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.virtual_machines import vm_snapshots
 
 LIVE: Mapping[ResourceType, FromClause] = {
     ResourceType.NETWORK: networks,
+    ResourceType.PROJECT: projects,
     ResourceType.TEMPLATE: templates,
     ResourceType.SECONDARY_STORAGE: templates,
     ResourceType.SNAPSHOT: select(vm_snapshots).where(vm_snapshots.c.volume_id.is_not(None)).subquery("snapshots"),

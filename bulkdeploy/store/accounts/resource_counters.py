@@ -45,11 +45,11 @@ LIVE_COUNTS: Mapping[ResourceType, str] = {
 }
 """Resources of accounts that are counted when they are asked for."""
 
-LIVE_OF_DOMAINS = (ResourceType.SNAPSHOT, ResourceType.SECONDARY_STORAGE)
+LIVE_OF_DOMAINS: Mapping[ResourceType, str] = {**LIVE_COUNTS, ResourceType.PROJECT: "project"}
 OF_DOMAINS: Mapping[ResourceType, str] = {
     **COUNTED,
     **NEVER_USED,
-    **{kind: LIVE_COUNTS[kind] for kind in LIVE_OF_DOMAINS},
+    **LIVE_OF_DOMAINS,
 }
 """Resources that domains show."""
 
@@ -128,7 +128,7 @@ def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[R
         select(literal(kind.value).label("kind"), table.c.account_id, measure(kind))
         .where(id_in(table.c.account_id, ids), table.c.removed.is_(None))
         .group_by(table.c.account_id)
-        for kind, table in LIVE.items()
+        for kind, table in ((kind, LIVE[kind]) for kind in LIVE_COUNTS)
     ]
     counts: dict[int, dict[ResourceType, int]] = defaultdict(dict)
     for kind, account_id, amount in connection.execute(union_all(*parts)):

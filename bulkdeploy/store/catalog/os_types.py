@@ -2,8 +2,9 @@
 
 from sqlalchemy import Connection, select
 
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, by_ids, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, equal, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.offerings import os_categories, os_types
 
 FILTERS: Filters = {
@@ -11,13 +12,23 @@ FILTERS: Filters = {
     "ids": by_ids(os_types.c.id),
     "description": same_text(os_types.c.name),
     "keyword": keyword(os_types.c.name),
-    "fordisplay": always(True),
+    "fordisplay": equal(os_types.c.display),
     "oscategoryid": by_id(os_types.c.category_id),
 }
 
 
-def list_os_types(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of OS types by id; CloudStack calls their name a description."""
+FIELDS: Fields = {
+    "osdisplayname": os_types.c.name,
+    "oscategoryid": os_types.c.category_id,
+    "fordisplay": os_types.c.display,
+}
+
+
+def list_os_types(connection: Connection, arguments: Arguments, paging: Paging, *, hidden: bool) -> Page:
+    """Return one page of OS types by id, those that are not displayed only where ``hidden``.
+
+    CloudStack calls their name a description.
+    """
     query = (
         select(
             os_types.c.uuid.label("id"),
@@ -25,8 +36,13 @@ def list_os_types(connection: Connection, arguments: Arguments, paging: Paging) 
             os_types.c.name.label("description"),
             os_categories.c.uuid.label("oscategoryid"),
             os_categories.c.name.label("oscategoryname"),
+            os_types.c.user_defined.label("isuserdefined"),
+            os_types.c.display.label("fordisplay"),
         )
         .select_from(os_types.outerjoin(os_categories, os_categories.c.id == os_types.c.category_id))
+        .where(os_types.c.removed.is_(None))
         .order_by(os_types.c.id)
     )
+    if not hidden:
+        query = query.where(os_types.c.display)
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)

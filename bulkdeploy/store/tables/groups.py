@@ -1,6 +1,6 @@
-"""Security groups, affinity groups, SSH key pairs, instance groups, user data and tags."""
+"""Security groups, affinity groups, SSH key pairs, instance groups, user data, tags and annotations."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid, text
 
 from bulkdeploy.store.tables.schema import (
     created,
@@ -154,4 +154,20 @@ resource_tags = Table(
     Column("customer", Text),
     reference("account_id", "accounts.id", index=True),
     Index("uq_resource_tags_key", "resource_type", "resource_id", "key", unique=True),
+)
+
+annotations = Table(
+    "annotations",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("annotation", Text, nullable=False),
+    Column("entity_type", Text, nullable=False),
+    Column("entity_uuid", Uuid, nullable=False),
+    reference("account_id", "accounts.id", nullable=True, index=True),
+    reference("user_id", "users.id"),
+    Column("admins_only", Boolean, nullable=False, server_default=text("false")),
+    created(),
+    removed(),
+    Index("ix_annotations_entity", "entity_type", "entity_uuid"),
 )

@@ -79,6 +79,10 @@ os_types = Table(
     public_uuid(),
     name_column(),
     reference("category_id", "os_categories.id", nullable=True),
+    Column("user_defined", Boolean, nullable=False, server_default=text("false")),
+    Column("display", Boolean, nullable=False, server_default=text("true")),
+    removed(),
+    Index("uq_os_types_live_name", "name", unique=True, postgresql_where=text("removed IS NULL")),
 )
 
 templates = Table(

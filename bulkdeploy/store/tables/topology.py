@@ -165,3 +165,11 @@ dedicated_resources = Table(
     reference("account_id", "accounts.id", nullable=True),
     reference("affinity_group_id", "affinity_groups.id", nullable=True),
 )
+
+regions = Table(
+    "regions",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, unique=True),
+    Column("end_point", Text, nullable=False),
+)

@@ -1,0 +1,1 @@
+"""Remarks on resources of any kind, and details of them."""
