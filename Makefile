@@ -133,7 +133,7 @@ audit-packages: setup ## Look up known vulnerabilities of all locked packages; n
 		.venv-audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement $$lock || exit 1; \
 	done
 
-MARVIN_TOOLS := mysql-connector-python requests paramiko pynose ddt pyvmomi netaddr dnspython pytz retries pycryptodome kubernetes 'setuptools<81'
+MARVIN_TOOLS := mysql-connector-python requests paramiko pynose ddt pyvmomi netaddr dnspython pytz retries pycryptodome kubernetes lxml 'setuptools<81'
 test-marvin: setup ## Run CloudStack's integration tests of the checkout CLOUDSTACK=path and compare with tests/marvin/expected.toml; FILES= some, ZONES=1, SAVE=1
 	@test -d "$(CLOUDSTACK)/test/integration/smoke" || { echo "CLOUDSTACK must be a source tree of CloudStack, such as CLOUDSTACK=/root/cloudstack"; exit 1; }
 	@test -x .venv-marvin/bin/nosetests || { $(PYTHON) -m venv .venv-marvin && .venv-marvin/bin/pip install -q --no-compile $(MARVIN_TOOLS); }

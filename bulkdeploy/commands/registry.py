@@ -9,13 +9,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from types import ModuleType
+from typing import Any
 
 import bulkdeploy.commands
+from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.jobs.responses import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.noun import Noun
+from bulkdeploy.declare.parameters import WireType
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from bulkdeploy.domain.accounts import Apis
+from bulkdeploy.domain.entities import EVERY_ID
+from bulkdeploy.store.listing import Page
 
 
 class DuplicateCommand(Exception):
@@ -72,7 +77,7 @@ def find_commands() -> dict[str, Command]:
         for derived in getattr(module, "DERIVED", ()):
             add(derived.make(found[derived.base]), name)
     results = _job_results(found.values())
-    return {name: _with_job_results(command, results) for name, command in sorted(found.items())}
+    return {name: _with_job_results(_finding_nothing(command), results) for name, command in sorted(found.items())}
 
 
 def every_api() -> Apis:
@@ -95,6 +100,20 @@ def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
                 key, Field(key, FieldType.OBJECT, "what the job worked on, as it then was", command.response.fields)
             )
     return (*(objects[key] for key in sorted(objects)), *FAILURE_FIELDS)
+
+
+def _finding_nothing(command: Command) -> Command:
+    """Return the command; a list by id also takes the id -1, which names nothing, and is empty then."""
+    ids = [one for one in command.parameters if one.name == "id" and one.type is WireType.UUID and one.resolved]
+    if command.shape is not Shape.LIST or not ids or command.open:
+        return command
+
+    def handle(call: Call, *prepared: Any) -> Any:
+        ref = call.ref("id")
+        return Page((), 0) if ref is not None and ref.id == EVERY_ID else command.handler(call, *prepared)
+
+    parameters = tuple(replace(one, takes_all=True) if one in ids else one for one in command.parameters)
+    return replace(command, handler=handle, parameters=parameters)
 
 
 def _with_job_results(command: Command, results: tuple[Field, ...]) -> Command:

@@ -36,7 +36,7 @@ OF_VOLUMES = {
     "storagepolicy": "there are no storage policies",
 }
 OF_OFFERINGS = {
-    **OF_VOLUMES,
+    "storagepolicy": "there are no storage policies",
     "customizediops": NO_QUALITY_OF_SERVICE,
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,

@@ -17,6 +17,18 @@ class Device(StrEnum):
     NIC = "nic"
 
 
+RATES = frozenset(
+    f"{direction}_{unit}_sec{bound}"
+    for direction in ("read", "write")
+    for unit in ("bytes", "iops")
+    for bound in ("", "_max", "_max_length")
+)
+"""Parameters of disks that bound bytes and operations per second, by the names that libvirt gives them."""
+
+CACHE = "cache"
+"""The parameter of disks that is their cache mode."""
+
+
 def parameters_of(device: Device, details: Mapping[str, str]) -> dict[str, str]:
     """The values that details give parameters of disks, or of nics, by name."""
     prefix = f"{device}."

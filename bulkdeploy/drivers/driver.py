@@ -66,6 +66,7 @@ class VolumeSpec:
     ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
     ``was_made``: a guest had the volume before. A call that does not find it fails (``lost_volume``), because a new
     volume in its place would hide that its data is lost.
+    ``is_preallocated``: the driver allocates all of a volume that starts empty at once, if it can.
     """
 
     uuid: UUID
@@ -75,6 +76,7 @@ class VolumeSpec:
     template_uuid: UUID | None = None
     was_made: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    is_preallocated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,7 @@ def _volume(row: Row[Any], of_devices: Mapping[str, str]) -> VolumeSpec:
         row.template_uuid,
         was_made=row.was_made,
         parameters=parameters,
+        is_preallocated=row.provisioning_type == "fat",
     )
 
 

@@ -91,11 +91,13 @@ def resolve_owner(
 ) -> Owner:
     """The account that a call creates things for: the one named, the project's, or the caller's own.
 
-    A domain beside a project is the project's: Ansible's modules name it wherever their project has one.
+    A domain beside a project is the project's: Ansible's modules name it wherever their project has one. A domain
+    alone may only be the caller's own.
     Whether that account is enabled is for the service to check.
 
     Raises:
-        InvalidCombination: account without domain, or domain without account or project, or account and project.
+        InvalidCombination: account without domain, or another domain than the caller's without account or project,
+            or account and project.
         InvalidParameter: no such account or project, or the project is in another domain.
         PermissionDenied: the caller may not create for it.
     """
@@ -114,7 +116,7 @@ def resolve_owners(connection: Connection, caller: Caller, named: Iterable[Named
                     ("projectid", "account"), "Specify either projectid, or account and domainid; not both"
                 )
             found[one] = _project_owner_in(connection, caller, one.project_id, one.domain_id)
-        elif one.account is None and one.domain_id is None:
+        elif one.account is None and one.domain_id in (None, caller.owner.domain_id):
             found[one] = caller.owner
         elif one.domain_id is None or one.account is None:
             raise InvalidCombination(

@@ -13,6 +13,7 @@ import json
 import os
 import queue
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -37,6 +38,9 @@ TEMPLATE = "CentOS 5.6 (64-bit) no GUI (Simulator)"
 
 FILE_SECONDS = 1800
 """Longest time that one file of tests may run."""
+
+MARVIN_ADDRESS = "127.0.0.1:8080"
+"""The address that some tests use, whatever the configuration of Marvin says. The first service has it, if free."""
 
 SETTINGS = """\
 api_processes = 1
@@ -206,7 +210,8 @@ def _serve(
     place.mkdir()
     settings = place / "settings.toml"
     settings.write_text(SETTINGS)
-    with whole_service(place / "data", settings) as service:
+    listen = MARVIN_ADDRESS if number == 0 and _is_free(MARVIN_ADDRESS) else "127.0.0.1:0"
+    with whole_service(place / "data", settings, listen=listen) as service:
         with generated:
             if not (marvin.folder / "apis.json").exists():
                 marvin.generate(service)
@@ -222,6 +227,13 @@ def _serve(
             sys.stdout.flush()
             for entry in outcomes:
                 found.put(entry)
+
+
+def _is_free(address: str) -> bool:
+    """Return whether a service can listen at an address."""
+    host, _, port = address.partition(":")
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex((host, int(port))) != 0
 
 
 def _administrator(service: WholeService) -> ApiClient:

@@ -162,6 +162,12 @@ EARLIER_ROLES = """
     DROP TABLE pool_usage;
     DROP TABLE bulk_operations;
     ALTER TABLE async_jobs DROP COLUMN operation_id;
+    DROP TABLE annotations;
+    DROP TABLE regions;
+    ALTER TABLE os_types DROP COLUMN user_defined, DROP COLUMN display, DROP COLUMN removed;
+    ALTER TABLE service_offerings DROP COLUMN provisioning_type, DROP COLUMN disk_parameters,
+        DROP COLUMN system_vm_type;
+    ALTER TABLE disk_offerings DROP COLUMN disk_parameters;
     UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 

@@ -276,11 +276,9 @@ COMMANDS = (
             uuid("projectid", Entity.PROJECT, "the project", required=True),
             string("account", "the account's name", required=True),
             string("roletype", "its role; default Regular", choices=ROLES),
+            string("email", "accepted without effect: the account is added at once, and no invitation is sent"),
         ),
-        unsupported={
-            "email": "no invitation is sent by e-mail: the account is added at once",
-            "projectroleid": NO_PROJECT_ROLES,
-        },
+        unsupported={"projectroleid": NO_PROJECT_ROLES},
     ),
     Command(
         name="deleteAccountFromProject",

@@ -5,10 +5,16 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.disk_settings import (
+    DISK_RULES,
+    PROVISIONING_TYPES,
+    disk_fields,
+    disk_parameters,
+)
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.constant_fields import OF_DISK_OFFERINGS
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_ENCRYPTION, OF_OFFERINGS, OF_VOLUMES
+from bulkdeploy.commands.unsupported import OF_OFFERINGS, OF_VOLUMES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
@@ -41,6 +47,7 @@ DISK_OFFERING = Response(
         flag("iscustomizediops", "always false"),
         text("storagetype", "shared, or local where disks of hosts are used"),
         text("provisioningtype", "thin, sparse or fat"),
+        *disk_fields("encrypt"),
         text("tags", "tags that a pool must have, separated by commas"),
         flag("displayoffering", "whether it is shown to users"),
         text_map("details", "its details"),
@@ -112,18 +119,16 @@ CREATE = Command(
         ),
         boolean("customized", "whether the caller chooses the size"),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
-        string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),
+        string("provisioningtype", "thin, sparse or fat; default thin", choices=PROVISIONING_TYPES),
+        *disk_parameters("encrypt"),
         string("tags", "tags that a pool must have, separated by commas", rule=TAGS, length=4096),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
         uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
         uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
         mapping("details", "its details: details[0].key and details[0].value"),
     ),
-    unsupported={
-        **OF_OFFERINGS,
-        "disksizestrictness": "volumes can be resized",
-        "encrypt": NO_ENCRYPTION,
-    },
+    rules=DISK_RULES,
+    unsupported={**OF_OFFERINGS, "disksizestrictness": "volumes can be resized"},
 )
 
 UPDATE = Command(
@@ -190,9 +195,9 @@ COMMANDS = (
                 "only offerings in this state; default Active; all: in any state",
                 choices=("Active", "Inactive", ANY_STATE),
             ),
+            boolean("encrypt", "only offerings whose disks are encrypted, or are not"),
             *PAGING,
         ),
-        unsupported={"encrypt": NO_ENCRYPTION},
     ),
 )
 

@@ -6,21 +6,25 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.disk_settings import (
+    DISK_RULES,
+    PROVISIONING_TYPES,
+    disk_fields,
+    disk_parameters,
+)
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import (
-    NO_ENCRYPTION,
     NO_EXTENSIONS,
     NO_GPU,
     NO_LEASES,
-    NO_SYSTEM_VMS,
     OF_OFFERINGS,
 )
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
-from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
+from bulkdeploy.declare.parameters import Needs, boolean, integer, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, TAGS
@@ -52,7 +56,8 @@ SERVICE_OFFERING = Response(
         number("memory", "memory, MiB; where it is chosen, the least"),
         large_number("rootdisksize", "size of the root disk, GiB; absent: the template's"),
         text("storagetype", "shared, or local where disks of hosts are used"),
-        text("provisioningtype", "thin"),
+        text("provisioningtype", "thin, sparse or fat"),
+        *disk_fields("encryptroot"),
         text("storagetags", "tags that a pool must have, separated by commas"),
         text("hosttags", "tags that a host must have, separated by commas"),
         text("deploymentplanner", "the planner that places its VMs"),
@@ -60,7 +65,8 @@ SERVICE_OFFERING = Response(
         flag("limitcpuuse", "whether VMs are held to their CPU speed"),
         flag("dynamicscalingenabled", "whether VMs can be scaled while they run"),
         flag("isvolatile", "always false"),
-        flag("issystem", "always false"),
+        flag("issystem", "whether it is for system VMs, which do not exist here; no VM can have such an offering"),
+        text("systemvmtype", "the kind of system VM that it is for"),
         flag("defaultuse", "always false"),
         flag("iscustomizediops", "always false"),
         number("networkrate", "network rate, Mbit/s"),
@@ -118,6 +124,8 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
     return only_row(found)
 
 
+PROVISIONING = "thin, sparse or fat; default thin. A hypervisor that cannot do this makes thin root disks"
+SYSTEM_VM_TYPES = ("domainrouter", "consoleproxy", "secondarystoragevm", "internalloadbalancervm")
 STORAGE_TAGS = string("tags", "tags that a pool must have, separated by commas", rule=TAGS)
 
 CREATE = Command(
@@ -148,7 +156,10 @@ CREATE = Command(
             unit=GIB,
         ),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
-        string("provisioningtype", "thin, as all root disks are", choices=("thin",)),
+        string("provisioningtype", PROVISIONING, choices=PROVISIONING_TYPES),
+        *disk_parameters("encryptroot"),
+        boolean("issystem", "whether it is for system VMs, which do not exist here", roles=ROOT_ADMIN_ONLY),
+        string("systemvmtype", "with issystem: the kind of system VM that it is for", choices=SYSTEM_VM_TYPES),
         STORAGE_TAGS,
         string("hosttags", "tags that a host must have, separated by commas", rule=TAGS),
         string("deploymentplanner", f"the planner of its VMs: {', '.join(planners())}", choices=tuple(planners())),
@@ -160,17 +171,15 @@ CREATE = Command(
         uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
         mapping("serviceofferingdetails", "its details: serviceofferingdetails[0].key and [0].value"),
     ),
+    rules=(*DISK_RULES, Needs("systemvmtype", "issystem")),
     unsupported={
         **OF_OFFERINGS,
         "diskofferingid": "the root disk is part of the offering",
         "diskofferingstrictness": "the root disk is part of the offering",
-        "encryptroot": NO_ENCRYPTION,
         "externaldetails": NO_EXTENSIONS,
         "gpucount": NO_GPU,
         "gpudisplay": NO_GPU,
         "vgpuprofileid": NO_GPU,
-        "issystem": NO_SYSTEM_VMS,
-        "systemvmtype": NO_SYSTEM_VMS,
         "isvolatile": "root disks are kept when a VM restarts",
         "leaseduration": NO_LEASES,
         "leaseexpiryaction": NO_LEASES,
@@ -234,23 +243,23 @@ COMMANDS = (
             *FOR_WHOM,
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only what this VM could have instead of its present"),
             uuid("templateid", Entity.TEMPLATE, "only offerings whose root disk this template fits in"),
-            integer("cpunumber", "only what allows this many cores"),
-            integer("cpuspeed", "only what allows this speed of a core, MHz"),
-            integer("memory", "only what allows this memory, MiB"),
+            integer("cpunumber", "only offerings with at least this many cores"),
+            integer("cpuspeed", "only offerings with at least this speed of a core, MHz"),
+            integer("memory", "only offerings with at least this memory, MiB"),
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
             string(
                 "state",
                 "only offerings in this state; default Active; all: in any state",
                 choices=("Active", "Inactive", ANY_STATE),
             ),
-            boolean("issystem", "whether to list offerings of system VMs; there are none", roles=ROOT_ADMIN_ONLY),
+            boolean("issystem", "whether to list offerings of system VMs instead", roles=ROOT_ADMIN_ONLY),
+            string("systemvmtype", "only offerings for this kind of system VM", choices=SYSTEM_VM_TYPES),
+            boolean("encryptroot", "only offerings whose root disks are encrypted, or are not"),
             *PAGING,
         ),
         unsupported={
-            "encryptroot": NO_ENCRYPTION,
             "gpuenabled": NO_GPU,
             "vgpuprofileid": NO_GPU,
-            "systemvmtype": NO_SYSTEM_VMS,
         },
     ),
 )

@@ -1,7 +1,7 @@
 """createSnapshot, listSnapshots, revertSnapshot and deleteSnapshot."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
 from bulkdeploy.declare.command import Command, JobTicket
@@ -47,7 +47,7 @@ RESPONSE = Response(
 def create_snapshot(call: Call) -> JobTicket:
     """Take a snapshot of a volume."""
     volume, name = call.arguments["volumeid"], call.text("name") or None
-    return service.create_snapshot(call.connection, call.system, call.caller, volume, name)
+    return service.create_snapshot(call.connection, call.system, call.caller, volume, name, named_owner(call))
 
 
 def list_snapshots(call: Call) -> Page:
@@ -81,10 +81,10 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("volumeid", Entity.VOLUME, "a volume that a VM has, Running or Stopped", required=True),
             string("name", "its name; default: made of VM, volume and moment", length=LONGEST_NAME),
+            string("account", "the account that owns the volume, and therefore the snapshot"),
+            uuid("domainid", Entity.DOMAIN, "the domain of the account"),
         ),
         unsupported={
-            "account": "it is its volume's owner's",
-            "domainid": "it is its volume's owner's",
             "asyncbackup": ONE_PLACE,
             "locationtype": ONE_PLACE,
             "policyid": "there are no snapshot policies",

@@ -5,11 +5,12 @@ other people's, and are left alone. A device's uuid is in its alias, which libvi
 when it does not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.domain.device_parameters import CACHE, RATES
 from bulkdeploy.domain.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
 
@@ -45,11 +46,13 @@ class Disk:
 
     ``backing``: what it is an overlay of, empty for a volume that stands alone. QEMU opens these files in these
     formats and no other file, whatever their headers say. None: a domain that is not to be started.
+    ``parameters``: the cache mode and the rates of the disk.
     """
 
     volume_uuid: UUID
     path: str
     backing: tuple[BackingFile, ...] | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,11 +362,17 @@ def _write_cpu(root: Tree.Element, domain: Domain) -> None:
 
 def _disk(disk: Disk, target: str) -> Tree.Element:
     element = Tree.Element("disk", type="file", device="disk")
-    Tree.SubElement(element, "driver", name="qemu", type="qcow2", discard="unmap")
+    driver = Tree.SubElement(element, "driver", name="qemu", type="qcow2", discard="unmap")
+    if CACHE in disk.parameters:
+        driver.set("cache", disk.parameters[CACHE])
     Tree.SubElement(element, "source", file=disk.path)
     if disk.backing is not None:
         _write_chain(element, disk.backing)
     Tree.SubElement(element, "target", dev=target, bus="virtio")
+    if rates := RATES & disk.parameters.keys():
+        tuning = Tree.SubElement(element, "iotune")
+        for name in sorted(rates):
+            _child(tuning, name, disk.parameters[name])
     _child(element, "serial", disk.volume_uuid.hex[:20])
     Tree.SubElement(element, "alias", name=f"{VOLUME_ALIAS}{disk.volume_uuid}")
     return element

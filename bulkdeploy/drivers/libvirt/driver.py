@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from urllib.parse import urldefrag, urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
@@ -112,6 +114,7 @@ class LibvirtDriver(HypervisorDriver):
     """The driver. What must be remembered stands in the service's records; here are connections only."""
 
     options_model = LibvirtOptions
+    device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
     abilities = frozenset(
         {
             Ability.DATA_VOLUMES,

@@ -1,4 +1,4 @@
-"""Pools, volumes and templates through libvirt's storage API: nothing else runs on a host.
+"""Pools, volumes and templates by libvirt's storage API (one file: all that asks for storage is one class).
 
 A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
 where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and
@@ -125,7 +125,13 @@ class LibvirtPool:
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
         """Create a volume unless it was made before, and return it as a disk that is at least as large as asked."""
         name = volume_name(spec.uuid)
-        made = None if spec.was_made else self._make(name, spec.size_bytes, "qcow2", backing)
+        made = (
+            None
+            if spec.was_made
+            else self._make(
+                name, spec.size_bytes, "qcow2", backing, is_preallocated=spec.is_preallocated and backing is None
+            )
+        )
         if made is None:
             made = self.find(name)
             if made is None and spec.was_made:
@@ -135,7 +141,7 @@ class LibvirtPool:
             if made.info()[1] < spec.size_bytes:
                 self._call.go_on("volume")
                 made.resize(spec.size_bytes)
-        return Disk(spec.uuid, f"{self.path}/{name}", self._chain(made))
+        return Disk(spec.uuid, f"{self.path}/{name}", self._chain(made), spec.parameters)
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.
@@ -163,12 +169,20 @@ class LibvirtPool:
             raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
         return int(copy.info()[1])
 
-    def _make(self, name: str, size_bytes: int, image_format: str, backing: Backing | None) -> Any | None:
+    def _make(
+        self,
+        name: str,
+        size_bytes: int,
+        image_format: str,
+        backing: Backing | None,
+        *,
+        is_preallocated: bool = False,
+    ) -> Any | None:
         """A new volume; None: there is one of this name."""
         root = Tree.Element("volume")
         Tree.SubElement(root, "name").text = name
         Tree.SubElement(root, "capacity").text = str(size_bytes)
-        Tree.SubElement(root, "allocation").text = "0"
+        Tree.SubElement(root, "allocation").text = str(size_bytes if is_preallocated else 0)
         Tree.SubElement(Tree.SubElement(root, "target"), "format", type=image_format)
         if backing is not None:
             store = Tree.SubElement(root, "backingStore")

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import Any, LiteralString, Self
 from uuid import UUID
 
 import orjson
 from psycopg import Connection
 
+from bulkdeploy.domain.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
@@ -81,6 +83,7 @@ class SimulatorDriver(BatchDriver):
     """
 
     options_model = SimulatorOptions
+    device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
     is_watched = True
     guests_may_end = False
     abilities = frozenset(

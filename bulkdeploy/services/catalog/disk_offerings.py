@@ -14,6 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
 from bulkdeploy.store.catalog.disk_offerings import FIELDS
+from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.live_rows import columns_of
 
@@ -48,6 +49,8 @@ def update_disk_offerings(connection: Connection, caller: Caller, changes: Seque
 
 def _columns(given: Arguments) -> dict[str, Any]:
     values = {**columns_of(FIELDS, given), **tags_of(given, TAGS)}
+    if settings := disk_parameters_of(given, "encrypt"):
+        values["disk_parameters"] = settings
     if "disksize" in given:
         values["disk_gib"] = given["disksize"]
     if "details" in given:

@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.live_entities import hold_all
 from bulkdeploy.services.ownership import require_domains
-from bulkdeploy.store.catalog.offering_places import lineages
+from bulkdeploy.store.catalog.offering_places import domain_lineages
 from bulkdeploy.store.entities import resolve
 from bulkdeploy.store.filters import Arguments
 
@@ -33,6 +33,25 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
     if not caller.is_root_admin and any(given.get("domainid") == () for given in batch):
         raise PermissionDenied("Only root admins make offerings for everybody; name domains of yours by domainid")
     hold_all(connection, _each_once(batch, "zoneid"), "zoneid", shared=True)
+
+
+def without_subdomains(connection: Connection, batch: Sequence[Arguments]) -> list[Arguments]:
+    """Leave out domains below others that an offering is for: an offering is for the domains below its own, too."""
+    found = domain_lineages(connection, [ref.id for ref in _each_once(batch, "domainid")])
+    return [
+        {
+            **given,
+            "domainid": tuple(ref for ref in given["domainid"] if not _is_below(ref, given["domainid"], found)),
+        }
+        if given.get("domainid")
+        else given
+        for given in batch
+    ]
+
+
+def _is_below(domain: EntityRef, others: Iterable[EntityRef], lineages_by_id: Mapping[int, str]) -> bool:
+    mine = lineages_by_id[domain.id]
+    return any(mine != (above := lineages_by_id[other.id]) and mine.startswith(above) for other in others)
 
 
 def named_places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, tuple[EntityRef, ...]]:
@@ -59,8 +78,8 @@ def require_own(connection: Connection, caller: Caller, offering: EntityRef, row
     """
     if caller.is_root_admin:
         return
-    found = lineages(connection, row["domain_ids"])
-    if not found or not all(lineage.startswith(caller.owner.lineage) for lineage in found):
+    found = domain_lineages(connection, row["domain_ids"])
+    if not found or not all(lineage.startswith(caller.owner.lineage) for lineage in found.values()):
         raise PermissionDenied(
             f"{caller.username} does not have permission to operate with offering {offering.uuid}"
         )

@@ -11,7 +11,7 @@ from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.catalog.offering_places import require_own, require_places
+from bulkdeploy.services.catalog.offering_places import require_own, require_places, without_subdomains
 from bulkdeploy.services.given_details import check_given_details
 from bulkdeploy.services.live_entities import changed_events, deleted_events, hold_all, noun, subject
 from bulkdeploy.store.filters import Arguments
@@ -53,6 +53,7 @@ def create_offerings(
     """
     batch = [{**EVERYWHERE, **given, "displaytext": given.get("displaytext") or given["name"]} for given in batch]
     require_places(connection, caller, batch)
+    batch = without_subdomains(connection, batch)
     _check_details(caller, kind, batch)
     made = insert_rows(connection, kind.entity, [kind.columns(given) for given in batch])
     record_events(
@@ -74,6 +75,8 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
     for offering, _ in changes:
         require_own(connection, caller, offering, rows[offering.id])
     require_places(connection, caller, [given for _, given in changes])
+    reduced = without_subdomains(connection, [given for _, given in changes])
+    changes = [(offering, given) for (offering, _), given in zip(changes, reduced, strict=True)]
     _check_details(caller, kind, [given for _, given in changes])
     written = [(offering, kind.columns(given)) for offering, given in changes]
     change_rows(connection, written)

@@ -13,7 +13,8 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
-from bulkdeploy.store.catalog.service_offerings import FIELDS, TAGS
+from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
+from bulkdeploy.store.catalog.service_offerings import ENCRYPT_ROOT, FIELDS, TAGS
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.live_rows import columns_of
 
@@ -41,6 +42,8 @@ def update_service_offerings(connection: Connection, caller: Caller, changes: Se
 
 def _columns(given: Arguments) -> dict[str, Any]:
     values = {**columns_of(FIELDS, given), **tags_of(given, TAGS)}
+    if settings := disk_parameters_of(given, ENCRYPT_ROOT):
+        values["disk_parameters"] = settings
     if "serviceofferingdetails" in given:
         values["details"] = details_of(given["serviceofferingdetails"])
     return values

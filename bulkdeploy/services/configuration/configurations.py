@@ -167,7 +167,8 @@ def reset_configuration(
 
 
 def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None) -> Setting:
-    setting = settings_by_name().get(name)
+    named = (setting for setting in settings_by_name().values() if setting.name.lower() == name.lower())
+    setting = settings_by_name().get(name) or next(named, None)
     if setting is None:
         raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
     if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):

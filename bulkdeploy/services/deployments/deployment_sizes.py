@@ -183,7 +183,10 @@ def _root_disk(
         raise InvalidParameter(
             "rootdisksize" if request.root_disk_gib else by_offering,
             gib,
-            f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
+            f"rootdisksize override ({gib} GB) is smaller than template size: template {template.name} has"
+            f" {template.size_bytes} bytes"
+            if request.root_disk_gib
+            else f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
         )
     described = disk_offering or offering
     return DiskSpec(

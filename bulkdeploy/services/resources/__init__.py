@@ -1,1 +1,0 @@
-"""Remarks on resources of any kind, and details of them."""

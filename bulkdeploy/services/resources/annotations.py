@@ -92,15 +92,13 @@ def update_visibility(connection: Connection, caller: Caller, ref: EntityRef, *,
 def _annotated(connection: Connection, caller: Caller, entity_type: str, entity_id: str) -> tuple[UUID, int | None]:
     """Return the id of a live resource and the account that owns the resource, if any."""
     if entity_type == MANAGEMENT_SERVER:
-        uuid, account_id = UUID(MANAGEMENT_SERVER_ID), None
-        is_known = entity_id == MANAGEMENT_SERVER_ID
+        row: Mapping[str, Any] | None = {"uuid": UUID(entity_id)} if entity_id == MANAGEMENT_SERVER_ID else None
     else:
         found = resolve(connection, caller, (ENTITIES[entity_type],), [entity_id]) if _is_id(entity_id) else {}
         row = lock_row(connection, found[entity_id], shared=True) if found else None
-        is_known = row is not None
-        uuid, account_id = (row["uuid"], row.get("account_id")) if row is not None else (None, None)
-    if not is_known or uuid is None:
+    if row is None:
         raise InvalidParameter("entityid", entity_id, f"there is no {entity_type} with this id")
+    uuid, account_id = row["uuid"], row.get("account_id")
     what = f"{entity_type} {uuid}"
     if account_id is not None:
         require_access(connection, caller, account_id, what)

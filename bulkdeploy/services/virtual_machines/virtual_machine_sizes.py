@@ -43,11 +43,12 @@ class NewSizes:
 
     Args:
         offering: the offering named.
-        details: cores, MHz and MiB where it is custom.
+        details: cores, MHz and MiB where it is custom. Empty values count as not given.
     """
 
     def __init__(self, offering: EntityRef, details: Mapping[str, str]) -> None:
-        self._offering, self._details = offering, details
+        self._offering = offering
+        self._details = {name: value for name, value in details.items() if value}
 
     def columns(self, connection: Connection, row: Row[Any], owner: Owner) -> dict[str, Any]:
         """The VM's columns with the offering.

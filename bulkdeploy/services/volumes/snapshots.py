@@ -22,6 +22,7 @@ from bulkdeploy.provisioning.kinds.create_snapshot import CREATE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.delete_snapshot import DELETE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.revert_snapshot import REVERT_SNAPSHOT
 from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.ownership import NamedOwner, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
 from bulkdeploy.services.virtual_machines.vm_snapshots import check_none_at_work, params_of, submit_for
@@ -35,18 +36,19 @@ OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
 
 
 def create_snapshot(
-    connection: Connection, system: System, caller: Caller, ref: EntityRef, name: str | None
+    connection: Connection, system: System, caller: Caller, ref: EntityRef, name: str | None, named: NamedOwner
 ) -> JobTicket:
     """Take a snapshot of a volume that a VM has, running or not; the job's result is the snapshot.
 
     Raises:
-        PermissionDenied: the volume is not the caller's to touch.
+        PermissionDenied: the volume is not the caller's to touch, or not the account's that the call names.
         InvalidParameter: it was deleted, no VM has it, or it exists nowhere yet; the VM is in no state for it, or a
             job works on the volume or a snapshot of the VM; or its hypervisor is not able to do it.
         ResourceLimitExceeded: of snapshots, of the account or a domain above it.
         TransactionConflict: the volume was detached meanwhile; repeat the whole transaction.
     """
     volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
+    require_same_owner(connection, caller, named, [volume.account_id], "volume")
     if volume.vm_id is None:
         rule = "no virtual machine has it: snapshots are taken of volumes that are attached to one"
         raise InvalidParameter(OF_VOLUME, str(ref.uuid), rule)

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Select, any_, func, or_, select
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType
+from bulkdeploy.store.catalog.disk_settings import disk_fields, encrypted, show_disk_settings
 from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
 from bulkdeploy.store.filters import (
     Arguments,
@@ -38,6 +39,7 @@ FIELDS: Fields = {
     "domainid": disk_offerings.c.domain_ids,
     "zoneid": disk_offerings.c.zone_ids,
     "details": disk_offerings.c.details,
+    **disk_fields(disk_offerings, "encrypt"),
     "state": disk_offerings.c.state,
     "sortkey": disk_offerings.c.sort_key,
 }
@@ -81,6 +83,7 @@ FILTERS: Filters = {
     "state": in_state(disk_offerings.c.state),
     "storagetype": same_text(disk_offerings.c.storage_type),
     "zoneid": ref_in_array(disk_offerings.c.zone_ids),
+    "encrypt": encrypted(disk_offerings),
     "storageid": _suits_pool,
     "volumeid": _like_that_of,
 }
@@ -105,6 +108,7 @@ def list_disk_offerings(
         row["tags"] = ",".join(row["tags"]) or None
         row["details"] = row["details"] or None
         row["iscustomizediops"] = False
+        show_disk_settings(row, "encrypt")
     return Page(rows, count)
 
 
@@ -120,6 +124,7 @@ def _query() -> Select[Any]:
             offering.storage_type.label("storagetype"),
             offering.storage_tags.label("tags"),
             offering.provisioning_type.label("provisioningtype"),
+            offering.disk_parameters,
             offering.display_offering.label("displayoffering"),
             offering.details,
             offering.state,

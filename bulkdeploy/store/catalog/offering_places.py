@@ -92,9 +92,10 @@ def read_offerings(connection: Connection, entity: Entity, fields: Fields) -> li
     return rows
 
 
-def lineages(connection: Connection, domain_ids: Iterable[int]) -> list[str]:
-    """The lineages of these domains."""
-    return list(connection.execute(select(domains.c.lineage).where(id_in(domains.c.id, domain_ids))).scalars())
+def domain_lineages(connection: Connection, domain_ids: Iterable[int]) -> dict[int, str]:
+    """Return the lineages of these domains by id."""
+    query = select(domains.c.id, domains.c.lineage).where(id_in(domains.c.id, domain_ids))
+    return {row.id: row.lineage for row in connection.execute(query)}
 
 
 def offered_to(offerings: Table, caller: Caller) -> Condition:

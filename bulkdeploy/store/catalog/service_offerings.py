@@ -8,13 +8,13 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.catalog.disk_settings import disk_fields, encrypted, show_disk_settings
 from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
     Filter,
     Filters,
-    always,
     by_id,
     filtered,
     keyword,
@@ -40,6 +40,8 @@ BOUNDS = {
 TAGS = {"tags": "storage_tags", "storagetags": "storage_tags", "hosttags": "host_tags"}
 """Parameters with tags in one text, and the columns that hold them one by one."""
 
+ENCRYPT_ROOT = "encryptroot"
+
 FIELDS: Fields = {
     "name": service_offerings.c.name,
     "displaytext": service_offerings.c.display_text,
@@ -59,6 +61,9 @@ FIELDS: Fields = {
     "domainid": service_offerings.c.domain_ids,
     "zoneid": service_offerings.c.zone_ids,
     "serviceofferingdetails": service_offerings.c.details,
+    "provisioningtype": service_offerings.c.provisioning_type,
+    "systemvmtype": service_offerings.c.system_vm_type,
+    **disk_fields(service_offerings, ENCRYPT_ROOT),
     "state": service_offerings.c.state,
     "sortkey": service_offerings.c.sort_key,
 }
@@ -75,6 +80,9 @@ def list_service_offerings(
     query = filtered(seen, _filters(), arguments)
     if wanted.template_bytes is not None:
         query = query.where(_has_capacity(wanted.template_bytes))
+    if not wanted.hidden:
+        for_systems = service_offerings.c.system_vm_type.is_not(None)
+        query = query.where(for_systems if arguments.get("issystem") else ~for_systems)
     if "state" not in arguments and not wanted.hidden:
         query = query.where(service_offerings.c.state == ACTIVE)
     rows, count = fetch_rows(connection, query, paging)
@@ -104,6 +112,9 @@ def _query() -> Select[Any]:
             offering.dynamic_scaling.label("dynamicscalingenabled"),
             offering.network_rate.label("networkrate"),
             offering.details.label("serviceofferingdetails"),
+            offering.provisioning_type.label("provisioningtype"),
+            offering.disk_parameters,
+            offering.system_vm_type.label("systemvmtype"),
             offering.state,
             offering.created,
             *place_columns(service_offerings),
@@ -122,32 +133,29 @@ def _filters() -> Filters:
         "state": in_state(offering.state),
         "storagetype": same_text(offering.storage_type),
         "zoneid": ref_in_array(offering.zone_ids),
-        "cpunumber": _allows("cpu_number", "min_cpu_number", "max_cpu_number"),
+        "cpunumber": _allows("cpu_number", "max_cpu_number"),
         "cpuspeed": _speed,
-        "memory": _allows("memory_mib", "min_memory_mib", "max_memory_mib"),
-        "issystem": always(False),
+        "memory": _allows("memory_mib", "max_memory_mib"),
+        "systemvmtype": same_text(offering.system_vm_type),
+        "encryptroot": encrypted(service_offerings),
         "virtualmachineid": _suits_vm,
     }
 
 
-def _allows(fixed: str, low: str, high: str) -> Filter:
-    """The offering has this amount, or lets the caller choose it."""
+def _allows(fixed: str, high: str) -> Filter:
+    """Return the filter for offerings that have at least this amount, or let the caller choose that much."""
     offering = service_offerings.c
 
     def condition(amount: int) -> Condition:
-        chosen = and_(
-            offering[fixed].is_(None),
-            or_(offering[low].is_(None), offering[low] <= amount),
-            or_(offering[high].is_(None), offering[high] >= amount),
-        )
-        return or_(offering[fixed] == amount, chosen)
+        chosen = and_(offering[fixed].is_(None), or_(offering[high].is_(None), offering[high] >= amount))
+        return or_(offering[fixed] >= amount, chosen)
 
     return condition
 
 
 def _speed(mhz: int) -> Condition:
     column = service_offerings.c.cpu_mhz
-    return or_(column == mhz, column.is_(None))
+    return or_(column >= mhz, column.is_(None))
 
 
 def _has_capacity(template_bytes: int) -> Condition:
@@ -186,4 +194,5 @@ def _finish(row: dict[str, Any]) -> None:
     row.update({name: value or 0 for name, value in least.items() if row[name] is None})
     row["hosttags"] = ",".join(row["hosttags"]) or None
     row["storagetags"] = ",".join(row["storagetags"]) or None
-    row.update(issystem=False, defaultuse=False, isvolatile=False, iscustomizediops=False, provisioningtype="thin")
+    row.update(issystem=row["systemvmtype"] is not None, defaultuse=False, isvolatile=False, iscustomizediops=False)
+    show_disk_settings(row, ENCRYPT_ROOT)

@@ -42,7 +42,7 @@ USER_READS = (
         "listPublicIpAddresses",
         "listResourceLimits",
     ),
-    *("listSSHKeyPairs", "listSecurityGroups", "listServiceOfferings", "listSnapshots", "listTags"),
+    *("listRegions", "listSSHKeyPairs", "listSecurityGroups", "listServiceOfferings", "listSnapshots", "listTags"),
     *("listTemplates", "listUserData", "listUsers", "listVMSnapshot", "listVPCs", "listVirtualMachines"),
     *("listVolumes", "listZones", "queryAsyncJobResult"),
     *(

@@ -60,8 +60,8 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | N
         planner=row.deployment_planner,
         domain_ids=tuple(row.domain_ids),
         zone_ids=tuple(row.zone_ids),
-        active=row.state == "Active",
-        details=row.details,
+        active=row.state == "Active" and row.system_vm_type is None,
+        details={**row.details, **row.disk_parameters},
     )
 
 
@@ -82,7 +82,7 @@ def read_disk_offering(connection: Connection, offering_id: int) -> DiskOffering
         domain_ids=tuple(row.domain_ids),
         zone_ids=tuple(row.zone_ids),
         active=row.state == "Active",
-        details=row.details,
+        details={**row.details, **row.disk_parameters},
     )
 
 

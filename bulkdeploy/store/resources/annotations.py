@@ -85,10 +85,8 @@ def list_annotations(connection: Connection, caller: Caller, arguments: Argument
     )
     if arguments.get("annotationfilter") == "self":
         query = query.where(note.user_id == caller.user_id)
-    query = filtered(query, FILTERS, arguments)
-    if not caller.is_root_admin:
-        query = query.params(**parameters_of(caller))
-    page = fetch_page(connection, query, paging)
+    found = filtered(query, FILTERS, arguments)
+    page = fetch_page(connection, found.params(**parameters_of(caller)), paging)
     names = _names(connection, page)
     rows = [{**row, "entityname": names.get((row["entitytype"], row["entityid"]))} for row in page.rows]
     return Page(rows, page.count)

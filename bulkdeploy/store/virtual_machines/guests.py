@@ -32,7 +32,10 @@ _VMS = text(
 _VOLUMES = text(
     "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, v.state = 'Ready' AS was_made,"
     " p.uuid AS pool_uuid, t.uuid AS template_uuid,"
-    " o.details FROM volumes v LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
+    " CASE WHEN o.id IS NULL THEN coalesce(s.disk_parameters, '{}') ELSE o.details || o.disk_parameters END"
+    "   AS details, coalesce(o.provisioning_type, s.provisioning_type, 'thin') AS provisioning_type"
+    " FROM volumes v LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
+    " LEFT JOIN service_offerings s ON s.id = v.service_offering_id"
     " LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
     " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"
 )

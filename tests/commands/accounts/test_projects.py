@@ -55,7 +55,10 @@ def test_members_come_and_go(world: World) -> None:
     for narrowed in ({"account": "ACME"}, {"role": "admin"}, {"keyword": "cm"}):
         (row,) = world.rows("listProjectAccounts", NEIGHBOUR, projectid=made["id"], **narrowed)
         assert set(row) == {field.name for field in MEMBER.fields}
-    assert refusal(world.client(USER).get("addAccountToProject", **sent))[0] == 431
+    again = {**sent, "roletype": "Admin"}
+    assert done(world, world.client(USER).call("addAccountToProject", **again), USER) == {"success": True}
+    (row,) = world.rows("listProjectAccounts", NEIGHBOUR, projectid=made["id"], account="neighbour")
+    assert row["role"] == "Regular"
     for command in ("updateProject", "suspendProject", "activateProject", "deleteProject"):
         assert refusal(world.client(NEIGHBOUR).get(command, id=made["id"]))[0] == 531
     for command in ("addAccountToProject", "deleteAccountFromProject"):

@@ -14,7 +14,9 @@ from bulkdeploy.drivers.simulator.model import read_host
 
 def always(driver: HypervisorDriver) -> Drivers:
     """This driver for every hypervisor type."""
-    return Drivers({DEFAULT: ConfiguredDriver("simulator", driver.abilities, lambda: driver)})
+    return Drivers(
+        {DEFAULT: ConfiguredDriver("simulator", driver.abilities, lambda: driver, driver.device_parameters)}
+    )
 
 
 OF_HYPERVISORS = {"importUnmanagedInstance", "listStorageUnits", "listUnmanagedInstances"}
@@ -50,7 +52,10 @@ class _Nowhere:
 SIMULATED = Drivers(
     {
         DEFAULT: ConfiguredDriver(
-            "simulator", SimulatorDriver.abilities, lambda: cast("HypervisorDriver", _Nowhere())
+            "simulator",
+            SimulatorDriver.abilities,
+            lambda: cast("HypervisorDriver", _Nowhere()),
+            SimulatorDriver.device_parameters,
         )
     }
 )

@@ -42,11 +42,13 @@ class WholeService:
 
 
 @contextmanager
-def whole_service(data_dir: Path, config: Path | None = None) -> Iterator[WholeService]:
+def whole_service(
+    data_dir: Path, config: Path | None = None, *, listen: str = "127.0.0.1:0"
+) -> Iterator[WholeService]:
     """Start it, and stop it afterwards; with a file of settings there is no sample zone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BULKDEPLOY_")}
     log = data_dir.parent / f"{data_dir.name}.log"
-    command = [*_program(data_dir, config), "up", "--listen", "127.0.0.1:0"]
+    command = [*_program(data_dir, config), "up", "--listen", listen]
     if config is None:
         command.append("--demo-zone")
     with log.open("wb") as output:

@@ -41,3 +41,14 @@ ALTER TABLE os_types
     ADD COLUMN removed TIMESTAMP WITH TIME ZONE;
 
 CREATE UNIQUE INDEX uq_os_types_live_name ON os_types (name) WHERE removed IS NULL;
+
+-- How hypervisors provide the disks of offerings, and offerings for system VMs, which no VM here can have.
+
+ALTER TABLE service_offerings
+    ADD COLUMN provisioning_type TEXT DEFAULT 'thin' NOT NULL,
+    ADD COLUMN disk_parameters JSONB DEFAULT '{}' NOT NULL,
+    ADD COLUMN system_vm_type TEXT;
+
+ALTER TABLE disk_offerings ADD COLUMN disk_parameters JSONB DEFAULT '{}' NOT NULL;
+
+COMMENT ON COLUMN service_offerings.system_vm_type IS 'NULL: for VMs of users';

@@ -1,0 +1,44 @@
+"""Parameters and fields of offerings that say how hypervisors provide disks."""
+
+from bulkdeploy.declare.parameters import Needs, Parameter, boolean, long, string
+from bulkdeploy.declare.response_fields import flag, large_number, text
+from bulkdeploy.declare.responses import Field
+from bulkdeploy.store.catalog.disk_settings import RATES
+
+PROVISIONING_TYPES = ("thin", "sparse", "fat")
+CACHE_MODES = ("none", "writeback", "writethrough")
+UNITS = {"bytes": "bytes per second", "iops": "operations per second"}
+
+
+def _described(name: str) -> str:
+    what = UNITS["bytes" if name.startswith("bytes") else "iops"]
+    direction = "read" if "read" in name else "written"
+    if name.endswith("maxlength"):
+        return f"how long a burst of {direction} {what} may last, seconds"
+    return f"the most {what} {direction}{' in a burst' if name.endswith('max') else ''}"
+
+
+DISK_RULES = tuple(
+    Needs(f"{base}{longer}", f"{base}{shorter}")
+    for base in (rate.parameter for rate in RATES if rate.parameter.endswith("rate"))
+    for longer, shorter in (("max", ""), ("maxlength", "max"))
+)
+
+
+def disk_parameters(encrypt: str) -> tuple[Parameter, ...]:
+    """Return the parameters; ``encrypt`` is the name of the one for encryption."""
+    refused = "; hypervisors whose driver cannot do this reject VMs and volumes of the offering"
+    return (
+        string("cachemode", f"the cache mode of disks{refused}", choices=CACHE_MODES),
+        boolean(encrypt, f"whether disks are encrypted{refused}"),
+        *(long(rate.parameter, f"{_described(rate.parameter)}{refused}", minimum=1) for rate in RATES),
+    )
+
+
+def disk_fields(encrypt: str) -> tuple[Field, ...]:
+    """Return the fields of answers; ``encrypt`` is the name of the one for encryption."""
+    return (
+        text("cacheMode", "the cache mode of disks"),
+        flag(encrypt, "whether disks are encrypted"),
+        *(large_number(rate.field, _described(rate.parameter)) for rate in RATES),
+    )

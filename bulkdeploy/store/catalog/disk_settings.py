@@ -1,0 +1,89 @@
+"""Cache mode, rates and encryption of disks, which offerings keep as parameters of disks.
+
+``domain.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a parameter rejects
+VMs and volumes of an offering that has it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Table, cast, literal
+
+from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.store.filters import Arguments, Condition, Filter
+from bulkdeploy.store.live_rows import Fields
+
+PREFIX = f"{Device.DISK}."
+CACHE = f"{PREFIX}cache"
+ENCRYPT = f"{PREFIX}encrypt"
+TRUE = "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate of disks.
+
+    Attributes:
+        parameter: the parameter of calls that sets the rate: ``bytesreadratemax``.
+        field: the field that answers the rate: ``diskBytesReadRateMax``.
+        disk_parameter: the parameter of disks that holds the rate: ``disk.read_bytes_sec_max``.
+    """
+
+    parameter: str
+    field: str
+    disk_parameter: str
+
+
+RATES = tuple(
+    Rate(
+        f"{unit}{direction}rate{bound.lower()}",
+        f"disk{unit.capitalize()}{direction.capitalize()}Rate{bound}",
+        f"{PREFIX}{direction}_{unit}_sec{suffix}",
+    )
+    for unit in ("bytes", "iops")
+    for direction in ("read", "write")
+    for bound, suffix in (("", ""), ("Max", "_max"), ("MaxLength", "_max_length"))
+)
+
+
+def disk_parameters_of(given: Arguments, encrypt: str) -> dict[str, str]:
+    """Return the parameters of disks that a call sets; ``encrypt`` is the call's parameter for encryption."""
+    found = {rate.disk_parameter: str(given[rate.parameter]) for rate in RATES if rate.parameter in given}
+    if given.get("cachemode"):
+        found[CACHE] = given["cachemode"]
+    if given.get(encrypt):
+        found[ENCRYPT] = TRUE
+    return found
+
+
+def disk_fields(offerings: Table, encrypt: str) -> Fields:
+    """Return what holds the values of the parameters, by parameter."""
+    held = offerings.c.disk_parameters
+    return {
+        "cachemode": held[CACHE].astext,
+        encrypt: is_encrypted(offerings),
+        **{rate.parameter: cast(held[rate.disk_parameter].astext, BigInteger) for rate in RATES},
+    }
+
+
+def is_encrypted(offerings: Table) -> ColumnElement[bool]:
+    """Return whether disks of an offering are to be encrypted, as an expression."""
+    return offerings.c.disk_parameters.op("?", is_comparison=True)(ENCRYPT)
+
+
+def encrypted(offerings: Table) -> Filter:
+    """Return the filter for offerings whose disks are to be encrypted, or are not."""
+
+    def condition(wanted: bool) -> Condition:
+        return is_encrypted(offerings) == literal(wanted)
+
+    return condition
+
+
+def show_disk_settings(row: dict[str, Any], encrypt: str) -> None:
+    """Replace ``disk_parameters`` in a row by the fields that answer them."""
+    held: Mapping[str, str] = row.pop("disk_parameters")
+    row["cacheMode"] = held.get(CACHE)
+    row[encrypt] = ENCRYPT in held
+    row.update({rate.field: int(held[rate.disk_parameter]) for rate in RATES if rate.disk_parameter in held})
