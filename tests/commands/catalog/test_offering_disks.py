@@ -38,8 +38,8 @@ def test_offerings_say_how_disks_are_provided(owned_world: World) -> None:
         assert refusal(world, command, ADMIN, **wanted, cachemode="fast").status == 431
         secret = change(world, command, ADMIN, **{**wanted, "name": "encrypted"}, **{encrypt: True})
         listing = command.replace("create", "list") + "s"
-        assert [row["id"] for row in world.rows(listing, **{encrypt: True})] == [secret["id"]]
-        assert secret["id"] not in {row["id"] for row in world.rows(listing, **{encrypt: False})}
+        assert [row["id"] for row in world.rows(listing, ADMIN, **{encrypt: True})] == [secret["id"]]
+        assert secret["id"] not in {row["id"] for row in world.rows(listing, ADMIN, **{encrypt: False})}
     ids = {name: world.id_of("service_offerings", name) for name in ("tuned", "encrypted")}
     world.deploy("tuned", serviceofferingid=ids["tuned"])
     with pytest.raises(ApiFailure, match=r"disk\.encrypt"):

@@ -1,9 +1,9 @@
-"""Annotations, regions and guest OS types of operators: 0044_pre_resources.sql."""
+"""Annotations, regions and guest OS types of operators: 0045_pre_resources.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0044_pre_resources"
-down_revision = "0043_pre_bulk_operations"
+revision = "0045_pre_resources"
+down_revision = "0044_pre_operation_pace"
 
 
 def upgrade() -> None:
