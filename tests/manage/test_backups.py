@@ -68,6 +68,7 @@ def _restore(service: WholeService, file: Path) -> subprocess.CompletedProcess[s
     return service.ended("db", "restore", str(file), "--yes")
 
 
+@pytest.mark.long
 def test_a_destroyed_database_is_restored_and_agrees_with_hypervisors(folder: Path) -> None:
     """Dumped while it runs, restored while it is stopped: the same VMs, a clean audit, and deployments go on."""
     file = folder / "backup.dump"
@@ -96,6 +97,7 @@ def test_a_destroyed_database_is_restored_and_agrees_with_hypervisors(folder: Pa
         service.run("audit")
 
 
+@pytest.mark.long
 def test_a_configured_database_is_restored_by_its_own_server(folder: Path) -> None:
     """The database of a server that the settings name; while a session is open nothing is changed."""
     server = PostgresServer(folder / "server", folder / "server.log", sync=False)
