@@ -36,6 +36,8 @@ UPDATE_FILTERS_EVERY_S = 2.0
 TIDY_EVERY_S = 30.0
 LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 MEASURE_USAGE_EVERY_S = 1.0
+TAKE_SNAPSHOTS_EVERY_S = 10.0
+BALANCE_EVERY_S = 60.0
 
 LATE_S = 300.0
 """A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
@@ -73,11 +75,15 @@ def run(settings: Settings, ended: Event) -> None:
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
+    policies, drs = worker.snapshot_policies(), worker.cluster_drs()
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
         _Pass(volumes.destroy_ownerless, TIDY_EVERY_S),
         _Pass(sweeper.expire, TIDY_EVERY_S),
+        _Pass(policies.take_snapshots, TAKE_SNAPSHOTS_EVERY_S),
+        _Pass(policies.delete_surplus, TAKE_SNAPSHOTS_EVERY_S),
+        _Pass(drs.balance_clusters, BALANCE_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
         _Pass(sweeper.requeue_throttled, 0.0),

@@ -61,10 +61,7 @@ OF_POOLS = (
     empty_map("details", "pools have no settings of their own"),
     empty_map("storagecapabilities", "what a pool can do is its hypervisor's to know"),
 )
-OF_ROLES = (
-    constant("ispublic", True, "roles are listed to root admins alone"),
-    constant("state", "enabled", "roles cannot be disabled"),
-)
+OF_ROLES = (constant("state", "enabled", "roles cannot be disabled"),)
 OF_SERVICE_OFFERINGS = (
     constant("diskofferingstrictness", False, "the root disk is part of the offering"),
     constant("purgeresources", False, "expunged VMs are kept as rows"),

@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.listing import Page, cut_page
@@ -24,7 +24,7 @@ ROLES = dict.fromkeys(
         *("listRouters", "listStorageNetworkIpRange", "listSystemVms"),
     ),
     INFRASTRUCTURE,
-)
+) | dict.fromkeys(("listBaremetalDhcp", "listGpuCards", "listVgpuProfiles"), ROOT_ADMIN_ONLY)
 """Who may ask, where not everybody may."""
 AUTHORIZED = {
     "listKubernetesClusters": EVERY_ROLE,
@@ -33,6 +33,7 @@ AUTHORIZED = {
 """The role types that may call a command if no rule of their role matches it."""
 MENUS = frozenset(
     {
+        *("listGpuCards", "listGpuDevices", "listGuiThemes", "listVgpuProfiles"),
         *("listAutoScaleVmGroups", "listGuestOsMapping", "listInternalLoadBalancerVMs", "listKubernetesClusters"),
         *("listLdapConfigurations", "listOauthProvider", "listPublicIpAddresses", "listRouters", "listSystemVms"),
         "listVPCs",
@@ -45,6 +46,7 @@ OWNED = (*OWNER, *PROJECT, *PAGING)
 ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
 
 ENTITIES = {
+    "accountid": Entity.ACCOUNT,
     "associatednetworkid": Entity.NETWORK,
     "clusterid": Entity.CLUSTER,
     "domainid": Entity.DOMAIN,
@@ -65,6 +67,7 @@ ENTITIES = {
 LISTS = frozenset({"ids", "resourceids", "supportedservices"})
 FLAGS = frozenset(
     {
+        *("activeonly", "listonlydefaulttheme", "showpublic", "showremoved"),
         *("allocatedonly", "fetchhealthcheckresults", "fordisplay", "forloadbalancing", "forprovider"),
         *("forsystemvms", "forvirtualnetwork", "forvpc", "healthchecksfailed", "issourcenat", "isstaticnat"),
         *("listall", "readonly", "restartrequired", "showunique"),
@@ -115,6 +118,26 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "load balancers",
         (*_filters(OF_APPLIANCES), *OWNED),
     ),
+    "listBaremetalDhcp": (
+        "baremetaldhcp",
+        "DHCP servers of physical machines",
+        (*_filters("dhcpservertype id physicalnetworkid"), *PAGING),
+    ),
+    "listGpuCards": (
+        "gpucard",
+        "models of graphics cards",
+        (*_filters("id activeonly deviceid devicename vendorid vendorname"), *PAGING),
+    ),
+    "listGpuDevices": (
+        "gpudevice",
+        "graphics cards of hosts",
+        (*_filters("id gpucardid hostid vgpuprofileid virtualmachineid"), *PAGING),
+    ),
+    "listVgpuProfiles": (
+        "vgpuprofile",
+        "shares of graphics cards",
+        (*_filters("id activeonly gpucardid name"), *PAGING),
+    ),
     "listIpForwardingRules": (
         "ipforwardingrule",
         "IP forwarding rules",
@@ -153,7 +176,7 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "virtual routers",
         (*_filters(f"{OF_APPLIANCES} arch clusterid healthchecksfailed version"), *OWNED),
     ),
-    "listSnapshotPolicies": ("snapshotpolicy", "snapshot policies", (*_filters("id fordisplay volumeid"), *OWNED)),
+    "listSslCerts": ("sslcert", "TLS certificates", (*_filters("accountid certid lbruleid"), *PROJECT)),
     "listStorageNetworkIpRange": (
         "storagenetworkiprange",
         "addresses of storage networks",
@@ -177,6 +200,15 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
 }
 
 UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
+    "listGuiThemes": (
+        "guiThemes",
+        "themes of a user interface",
+        (
+            *(string(name, A_FILTER) for name in ("accountid", "domainid")),  # a uuid would tell what exists
+            *_filters("id commonname listall listonlydefaulttheme name showpublic showremoved"),
+            *PAGING,
+        ),
+    ),
     "listIdps": ("idp", "SAML identity providers", ()),
     "listOauthProvider": ("oauthprovider", "OAuth providers", (*_filters("id provider"), *PAGING)),
 }

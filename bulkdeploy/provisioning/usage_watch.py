@@ -21,7 +21,7 @@ from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, watched_ho
 
 log = structlog.get_logger(__name__)
 
-INTERVAL = "vm.stats.interval"
+INTERVAL, RETENTION = "vm.stats.interval", "vm.stats.max.retention.time"
 MOST_HOSTS = 500
 """Hosts whose figures are written in one transaction."""
 
@@ -37,6 +37,7 @@ class UsageWatch:
         self._engine, self._drivers = engine, drivers
         self._timeout_s = min(timeout_s, PATIENCE_S)
         self._due = 0.0
+        self._samples_minutes = 0
 
     def measure_usage(self) -> None:
         """Measure all hosts if the interval has passed."""
@@ -44,13 +45,15 @@ class UsageWatch:
         if began < self._due:
             return
         with read_only(self._engine) as connection:
-            interval_s = read_configuration(connection).number(INTERVAL) / 1000
+            settings = read_configuration(connection)
+            interval_s, self._samples_minutes = settings.number(INTERVAL) / 1000, settings.number(RETENTION)
             hypervisors = hypervisors_in_use(connection) if interval_s else []
         self._due = began + interval_s
         for hypervisor in hypervisors:
             self._measure(hypervisor)
         if hypervisors:
-            run_transaction(self._engine, store.delete_old_usage, Failpoint.SWEEP_USAGE)
+            delete = partial(store.delete_old_usage, samples_minutes=self._samples_minutes)
+            run_transaction(self._engine, delete, Failpoint.SWEEP_USAGE)
 
     def _measure(self, hypervisor: str) -> None:
         try:
@@ -73,8 +76,12 @@ class UsageWatch:
             silent = [str(one) for one in answers if isinstance(one, DriverError)]
             if silent:
                 log.warning("usage_not_measured", hypervisor=hypervisor, hosts=len(silent), why=silent[0])
-            run_transaction(self._engine, partial(_write, measured=measured), Failpoint.SWEEP_USAGE)
+            run_transaction(
+                self._engine,
+                partial(_write, measured=measured, keep_samples=self._samples_minutes > 0),
+                Failpoint.SWEEP_USAGE,
+            )
 
 
-def _write(connection: Connection, *, measured: list[HostUsage]) -> None:
-    store.write_usage(connection, measured)
+def _write(connection: Connection, *, measured: list[HostUsage], keep_samples: bool) -> None:
+    store.write_usage(connection, measured, keep_samples=keep_samples)

@@ -28,7 +28,15 @@ from sqlalchemy import (
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.filters import Condition
-from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, users
+from bulkdeploy.store.tables.accounts import (
+    accounts,
+    domains,
+    project_accounts,
+    project_invitations,
+    projects,
+    roles,
+    users,
+)
 from bulkdeploy.store.tables.groups import affinity_groups, security_group_rules, security_groups
 from bulkdeploy.store.tables.networks import networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.offerings import template_permissions, templates
@@ -133,6 +141,20 @@ def _affinity_group(admin: bool) -> Condition:
     return or_(of_domain, owned(group.account_id, admin))
 
 
+def _project(admin: bool) -> Condition:
+    """Return the condition of projects that the caller belongs to or is invited to."""
+    invitation = project_invitations.c
+    invited = select(1).where(invitation.project_id == projects.c.id, invitation.account_id == ACCOUNT)
+    return or_(owned(projects.c.account_id, admin), exists(invited))
+
+
+def _invitation(admin: bool) -> Condition:
+    """Return the condition of invitations to the caller's account and to projects that the caller knows."""
+    invitation, project = project_invitations.c, projects.alias()
+    to_project = select(1).where(project.c.id == invitation.project_id, owned(project.c.account_id, admin))
+    return or_(owned(invitation.account_id, admin), exists(to_project))
+
+
 def _zone(admin: bool) -> Condition:
     """Open to all, kept or dedicated to a domain of the caller's, or with VMs of his in it."""
     zone, dedication, vm = zones.c, dedicated_resources.c, virtual_machines.c
@@ -150,6 +172,9 @@ CONDITIONS: Mapping[Entity, Known] = {
     Entity.ACCOUNT: lambda admin: owned(accounts.c.id, admin),
     Entity.USER: lambda admin: owned(users.c.account_id, admin),
     Entity.DOMAIN: lambda admin: _domain(domains.c.id, admin),
+    Entity.PROJECT: _project,
+    Entity.PROJECT_INVITATION: _invitation,
+    Entity.ROLE: lambda _: roles.c.is_public,
     Entity.ZONE: _zone,
     Entity.TEMPLATE: _template,
     Entity.ISO: _template,

@@ -49,7 +49,7 @@ from bulkdeploy.store.tables.groups import resource_tags, security_groups
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.topology import zones
-from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
+from bulkdeploy.store.tables.virtual_machines import snapshot_policies, virtual_machines, vm_snapshots, volumes
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 USER_VM = "UserVm"
@@ -58,6 +58,7 @@ ISO = "ISO"
 VOLUME = "Volume"
 VM_SNAPSHOT = "VMSnapshot"
 SNAPSHOT = "Snapshot"
+SNAPSHOT_POLICY = "SnapshotPolicy"
 NETWORK = "Network"
 SECURITY_GROUP = "SecurityGroup"
 ZONE = "Zone"
@@ -69,6 +70,7 @@ TAGGED: Mapping[str, Table] = {
     VOLUME: volumes,
     VM_SNAPSHOT: vm_snapshots,
     SNAPSHOT: vm_snapshots,
+    SNAPSHOT_POLICY: snapshot_policies,
     NETWORK: networks,
     SECURITY_GROUP: security_groups,
     ZONE: zones,

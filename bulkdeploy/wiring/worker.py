@@ -8,10 +8,12 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
+from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.drivers import build_configured_drivers
+from bulkdeploy.wiring.scheduled_work import ClusterDrs, SnapshotPolicies
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
 
@@ -32,6 +34,24 @@ class Worker:
     def decrypt(self, token: bytes) -> str:
         """A secret again that the API half encrypted; the key is read when the first one is."""
         return build_cipher(self.settings).decrypt(token)
+
+    def system(self) -> System:
+        """Return what services need that a worker process runs; they read by the worker's own engine."""
+        return System(
+            engine=self.engine,
+            job_queue=self.job_queue,
+            cipher=build_cipher(self.settings),
+            data_dir=self.settings.data_dir,
+            drivers=self.drivers,
+        )
+
+    def snapshot_policies(self) -> SnapshotPolicies:
+        """Return the sweeper's work on snapshot policies."""
+        return SnapshotPolicies(self.system())
+
+    def cluster_drs(self) -> ClusterDrs:
+        """Return the sweeper's work on clusters that are balanced automatically."""
+        return ClusterDrs(self.system())
 
     def trouble(self) -> str | None:
         """What keeps this process from working: a service that does not answer; None: nothing."""

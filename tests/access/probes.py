@@ -179,6 +179,7 @@ TAGGED = {
     Entity.VOLUME: "Volume",
     Entity.VM_SNAPSHOT: "VMSnapshot",
     Entity.SNAPSHOT: "Snapshot",
+    Entity.SNAPSHOT_POLICY: "SnapshotPolicy",
     Entity.NETWORK: "Network",
     Entity.SECURITY_GROUP: "SecurityGroup",
 }

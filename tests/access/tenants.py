@@ -151,6 +151,13 @@ INSERT INTO vm_snapshots (name, display_name, vm_id, volume_id, account_id, snap
         'Disk', 'Ready', false
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id AND v.volume_type = 'ROOT'
     WHERE m.name LIKE '%s-own-kept' OR m.name LIKE '%s-own-stopped-project';
+INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, time_zone, max_snapshots, next_run)
+    SELECT v.account_id, v.id, 'DAILY', '30:02', 'UTC', 3, now() + interval '1 year'
+    FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id AND v.volume_type = 'ROOT'
+    WHERE m.name LIKE '%s-own-kept' OR m.name LIKE '%s-own-stopped-project';
+INSERT INTO project_invitations (project_id, account_id, role)
+    SELECT p.id, a.id, 'Regular' FROM projects p JOIN accounts a ON p.name = a.name || 's-own'
+    WHERE a.name <> 'acme';
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)
     SELECT m.id, n.id, r.id, '10.8.0.10', '02:00:00:00:99:' || lpad(to_hex(m.id % 256), 2, '0'), '10.8.0.1',
         '255.255.255.0', 1, false
@@ -171,6 +178,8 @@ INSERT INTO resource_tags (resource_type, resource_id, key, value, account_id)
          UNION ALL SELECT 'Volume', id, name, account_id FROM volumes
          UNION ALL SELECT CASE WHEN volume_id IS NULL THEN 'VMSnapshot' ELSE 'Snapshot' END, id, name, account_id
             FROM vm_snapshots
+         UNION ALL SELECT 'SnapshotPolicy', p.id, v.name, p.account_id FROM snapshot_policies p
+            JOIN volumes v ON v.id = p.volume_id
          UNION ALL SELECT 'Network', id, name, account_id FROM networks
          UNION ALL SELECT 'SecurityGroup', id, name, account_id FROM security_groups) x
     WHERE x.name LIKE '%s-own%';

@@ -19,7 +19,6 @@ REMOVING = ("delete", "destroy", "disable", "expunge", "lock", "release", "remov
 """Beginnings of commands that come last: they take away what others ask about, and who asks."""
 
 WITHOUT_EFFECT = {
-    "createRole": {"ispublic"},
     "deleteNetwork": {"forced"},
     "deleteTemplate": {"issystem"},
     "destroyVolume": {"expunge"},
@@ -39,7 +38,6 @@ WITHOUT_EFFECT = {
     "restoreVirtualMachine": {"expunge"},
     "updateIso": {"forceupdateostype"},
     "updateNetwork": {"forced"},
-    "updateRole": {"ispublic"},
     "updateTemplate": {"forceupdateostype"},
 }
 """Parameters that clients send as a matter of course and that can change nothing: their descriptions say why."""

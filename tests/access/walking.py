@@ -65,6 +65,9 @@ SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free", Entity.SNAP
 """Which of a tenant's things is taken where a call does not want a certain one."""
 
 UNNAMED = {
+    Entity.SNAPSHOT_POLICY: "snapshot_policies t JOIN volumes v ON v.id = t.volume_id"
+    " WHERE v.name = :name || '-kept'",
+    Entity.PROJECT_INVITATION: "project_invitations t JOIN projects p ON p.id = t.project_id WHERE p.name = :name",
     Entity.ACCOUNT: "accounts t WHERE t.name = :owner",
     Entity.DOMAIN: "domains t JOIN accounts a ON a.domain_id = t.id WHERE a.name = :owner",
     Entity.USER: "users t JOIN accounts a ON a.id = t.account_id WHERE a.name = :owner",

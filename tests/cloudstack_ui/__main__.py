@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from playwright.sync_api import Error
+
 from tests.support.browsers.chromium import chromium, why_not
 from tests.support.processes.services import server_directory
 from tests.support.processes.whole_service import WholeService, whole_service
@@ -28,12 +30,19 @@ PLACE = "/cloudstack-ui/"
 CONTENT = ".ant-layout-content"
 """The part of the UI between its menu, its header and its footer."""
 
-PROBES = frozenset({"cloudianIsEnabled", "listAndSwitchSamlAccount", "listGuiThemes"})
+PROBES = frozenset({"cloudianIsEnabled", "listAndSwitchSamlAccount"})
 """Commands of plug-ins that the UI calls when it is loaded, and whose refusal it takes for their absence."""
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 60_000
 QUIET_MS = 700
 """How long a page has made no calls when it is taken as complete."""
+
+COMPLETE = """() => {
+  const content = document.querySelector('.ant-layout-content');
+  const busy = '.ant-spin-spinning, .ant-skeleton-active, .ant-message-loading, .ant-table-loading';
+  return content && content.innerText.trim() && !document.querySelector(busy);
+}"""
+"""Holds when the page shows something and nothing that says that it waits."""
 
 ROUTES = """() => document.querySelector('#app').__vue_app__.config.globalProperties.$router.getRoutes()
   .filter(route => !route.path.includes(':') && !route.path.includes('*') && route.meta && route.meta.permission)
@@ -61,19 +70,22 @@ class Visit:
 
     def open(self, path: str) -> list[str]:
         """Open a page, wait until it is quiet, and return what failed on it."""
-        self.page.goto("about:blank")  # else a page that fails may leave all pages after it empty
-        self.problems.clear()
-        self.page.goto(f"{self.root}{PLACE}#{path}")
-        self.wait()
+        try:
+            self.page.goto("about:blank")  # else a page that fails may leave all pages after it empty
+            self.problems.clear()
+            self.page.goto(f"{self.root}{PLACE}#{path}")
+            self.wait()
+            self.page.wait_for_function(COMPLETE, timeout=PATIENCE_MS)
+            self.wait()
+        except Error as error:
+            self.problems.append(f"browser: {error.message[:200]}")
         return self.failures()
 
     def failures(self) -> list[str]:
         """Return what failed since the page was opened, each failure once; an empty page has failed."""
-        if not self.page.locator(CONTENT).first.inner_text().strip():
+        if not "".join(self.page.locator(CONTENT).all_inner_texts()).strip():
             self.problems.append("the page is empty")
         shown = self.page.locator(".ant-notification-notice-error, .ant-message-error").all_inner_texts()
-        for close in self.page.locator(".ant-notification-notice-close").all():
-            close.click(timeout=2000)
         return list(dict.fromkeys([*self.problems, *(f"shows: {' '.join(text.split())}" for text in shown)]))
 
     def call(self, command: str, **parameters: str) -> dict[str, Any]:
@@ -109,6 +121,7 @@ def main() -> None:
             note = "as expected" if failures and path in expected else ""
             state = "failed" if failures else "passed"
             sys.stdout.write(f"{state}  {path}  {'; '.join(failures)[:LONGEST]}  {note}\n")
+            sys.stdout.flush()
     failed = {path for path, failures in outcomes.items() if failures}
     sys.stdout.write(f"{len(outcomes)} pages, {len(failed)} failed, {len(expected)} expected to fail\n")
     differ = failed ^ expected.keys()

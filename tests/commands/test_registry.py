@@ -52,7 +52,7 @@ def test_duplicates_are_refused(extra_folder: Path, name: str) -> None:
 def test_only_what_comes_before_a_login_is_open() -> None:
     """Nothing else can be called without credentials: login, logout, and two empty lists of ways to log in."""
     open_to_all = {name for name, command in find_commands().items() if command.open}
-    assert open_to_all == {"login", "logout", "listIdps", "listOauthProvider"}
+    assert open_to_all == {"login", "logout", "listGuiThemes", "listIdps", "listOauthProvider"}
 
 
 def test_root_admins_may_call_everything() -> None:

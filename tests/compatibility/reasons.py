@@ -130,11 +130,14 @@ REASONS: tuple[tuple[str, str], ...] = (
     ),
     ("listNetworkOfferings says what a service can do", r"capability"),
     ("listApis describes parameters by their type", r"type"),
+    ("accounts belong to projects, and are not invited by e-mail", r"userid|email"),
+    ("a snapshot lies where its volume does", r"zone|storage|snapshotname"),
 )
 """Reasons with patterns that the whole name of a field fits; the first that fits gives the reason."""
 
 OTHER_CLASS = frozenset(
     {
+        *("executeClusterDrsPlan", "generateClusterDrsPlan"),
         *("addIpToNic", "authorizeSecurityGroupEgress", "authorizeSecurityGroupIngress", "listProjectAccounts"),
         *("listTrafficTypes", "registerUserData", "updateCustomAction"),
     }

@@ -36,6 +36,13 @@ def owners(world: World) -> dict[str, Cases]:
             "name": equal("name", "customers"),
             "keyword": word("m", "name"),
         },
+        "listProjectInvitations": {
+            "id": equal("state", world.id_of("project_invitations", "Declined", "state"), "Declined"),
+            "projectid": constant(moon, keeps=True),
+            "activeonly": equal("state", "true", "Pending"),
+            "state": equal("state", "declined", "Declined"),
+            "keyword": word("VAL", "account"),
+        },
         "listProjects": {
             "id": constant(moon, keeps=True),
             "name": constant("sun", keeps=False),
@@ -171,6 +178,12 @@ def machines(world: World) -> dict[str, Cases]:
             "showunique": constant("true", keeps=True),
             "tags[0].key": equal("id", "colour", of_volume),
             "keyword": word("of rival", "name"),
+        },
+        "listSnapshotPolicies": {
+            "id": equal("volumeid", world.id_of("snapshot_policies", "WEEKLY", "interval_type"), volume),
+            "volumeid": equal("volumeid", volume),
+            "fordisplay": constant("false", keeps=False),
+            "keyword": equal("intervaltype", "week", 2),
         },
         "listVolumes": {
             "id": equal("id", volume),

@@ -11,7 +11,15 @@ from tests.lists.test_shapes import COMMANDS, EMPTY
 from tests.support.runs.properties import examples
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
-OF_ALL = {"listUsers", "listProjects", "listServiceOfferings", "listDiskOfferings", "listResourceLimits"}
+OF_ALL = {
+    "listUsers",
+    "listProjects",
+    "listProjectInvitations",
+    "listSnapshotPolicies",
+    "listServiceOfferings",
+    "listDiskOfferings",
+    "listResourceLimits",
+}
 """Lists that take owner parameters and show things that accounts do not own as they own VMs."""
 
 OWNED = sorted(

@@ -47,6 +47,8 @@ RESTRICTED = {
     **dict.fromkeys(("listRouters", "listSystemVms", "listInternalLoadBalancerVMs"), frozenset({A, R})),
     **dict.fromkeys(("listDedicatedGuestVlanRanges", "listStorageNetworkIpRange"), frozenset({A, R})),
     "listGuestOsMapping": {A, R},
+    **dict.fromkeys(("listClusterDrsPlan", "listStoragePoolObjects"), frozenset({A})),
+    **dict.fromkeys(("listBaremetalDhcp", "listGpuCards", "listVgpuProfiles"), frozenset({A})),
     "listManagementServersMetrics": {A},
     "listConfigurationGroups": {A, D},
     "listStorageProviders": {A},

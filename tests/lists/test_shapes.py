@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.commands.unsupported_resources import ABSENT, UNSUPPORTED_AT_LOGIN
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from tests.support.zones.world import World
@@ -19,12 +20,15 @@ ELSEWHERE = {
         "listBulkDeployments",
         "listBulkOperations",
         "listCapabilities",
+        "listClusterDrsPlan",
         "listCustomActions",
         "listExtensions",
         "listNics",
         "listProjectAccounts",
+        "listStoragePoolObjects",
         "listStorageUnits",
         "listUnmanagedInstances",
+        "listVirtualMachinesUsageHistory",
     ),
 }
 """Lists with tests of their own."""
@@ -34,29 +38,7 @@ COMMANDS = {
     for name, command in find_commands().items()
     if command.shape is Shape.LIST and name.startswith("list") and name not in ELSEWHERE
 }
-EMPTY = {
-    "listAnnotations",
-    "listAutoScaleVmGroups",
-    "listDedicatedGuestVlanRanges",
-    "listEgressFirewallRules",
-    "listFirewallRules",
-    "listGuestOsMapping",
-    "listIdps",
-    "listInternalLoadBalancerVMs",
-    "listIpForwardingRules",
-    "listKubernetesClusters",
-    "listLdapConfigurations",
-    "listLoadBalancerRules",
-    "listOauthProvider",
-    "listPortForwardingRules",
-    "listPublicIpAddresses",
-    "listResourceIcon",
-    "listRouters",
-    "listSnapshotPolicies",
-    "listStorageNetworkIpRange",
-    "listSystemVms",
-    "listVPCs",
-}
+EMPTY = {*ABSENT, *UNSUPPORTED_AT_LOGIN}
 ONLY_IN_JOBS = {name: {"password"} for name in ("listVirtualMachines", "listVirtualMachinesMetrics")}
 """Fields of an object that lists and jobs both answer, and only jobs' results have."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.api.app import create_app
+from bulkdeploy.commands.virtual_machines.usage_history import SAMPLE
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.usage_watch import UsageWatch
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -95,6 +96,35 @@ def test_what_is_not_measured_has_no_figures(fleet: Fleet, watch: UsageWatch, cl
     fleet.zone.change("DELETE FROM host_usage")
     measure(fleet, watch)
     assert fleet.zone.scalar("SELECT count(*) FROM host_usage") == 0
+
+
+def history_of(client: ApiClient, **parameters: object) -> list[dict[str, Any]]:
+    """Return the samples of the one VM."""
+    ((row),) = client.call("listVirtualMachinesUsageHistory", **parameters)["virtualmachine"]
+    return list(row.get("stats", []))
+
+
+def test_measurements_are_kept(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """Each measurement after the first is a sample, narrowed by moments, until it is too old; 0 keeps none."""
+    fleet.deploy(1)
+    fleet.run()
+    watch.measure_usage()
+    assert history_of(client) == []
+    for _ in range(3):
+        measure(fleet, watch)
+    vm = vm_of(client)
+    samples = history_of(client, id=vm["id"])
+    assert [set(sample) for sample in samples] == 3 * [{field.name for field in SAMPLE}]
+    assert samples[-1]["networkkbsread"] == vm["networkkbsread"]
+    assert sorted(sample["timestamp"] for sample in samples) == [sample["timestamp"] for sample in samples]
+    later = "2099-01-01 00:00:00"
+    assert (len(history_of(client, enddate=later)), history_of(client, startdate=later)) == (3, [])
+    fleet.zone.change("UPDATE guest_usage_samples SET seen = seen - interval '13 hours'")
+    measure(fleet, watch)
+    assert len(history_of(client)) == 1
+    fleet.set_value("vm.stats.max.retention.time", 0)
+    measure(fleet, watch)
+    assert history_of(client) == []
 
 
 def test_a_silent_host_keeps_others_from_nothing(

@@ -161,6 +161,11 @@ EARLIER_ROLES = """
     DROP TABLE host_usage;
     DROP TABLE pool_usage;
     DROP TABLE bulk_operations;
+    DROP TABLE project_invitations;
+    DROP TABLE snapshot_policies;
+    DROP TABLE guest_usage_samples;
+    ALTER TABLE roles DROP COLUMN is_public;
+    ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;
     ALTER TABLE async_jobs DROP COLUMN operation_id;
     DROP TABLE annotations;
     DROP TABLE regions;

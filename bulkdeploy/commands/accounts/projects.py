@@ -3,6 +3,7 @@
 from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import ACCOUNTS_ONLY
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import Needs, boolean, string, strings, uuid
@@ -157,7 +158,6 @@ def delete_account_from_project(call: Call) -> JobTicket:
 THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
 DETAILS = ("all", "resource", "min")
 NO_PROJECT_ROLES = "accounts of a project are Admin or Regular; there are no other project roles"
-ACCOUNTS_ONLY = "accounts belong to projects, with all their users"
 
 COMMANDS = (
     Command(
@@ -267,7 +267,7 @@ COMMANDS = (
     ),
     Command(
         name="addAccountToProject",
-        description="Adds an account of its domain to a project",
+        description="Adds an account of its domain to a project, or invites it if project.invite.required is true",
         handler=add_account_to_project,
         shape=Shape.JOB_SUCCESS,
         changes_state=True,

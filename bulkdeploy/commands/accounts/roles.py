@@ -37,6 +37,7 @@ ROLE = Response(
         text("type", "Admin, ResourceAdmin, DomainAdmin or User"),
         text("description", "its description"),
         flag("isdefault", "whether it came with the installation"),
+        flag("ispublic", "whether others than root admins see it and give it to accounts"),
         moment("created", "when it was made"),
         *OF_ROLES,
     ),
@@ -118,7 +119,7 @@ def import_role(call: Call) -> Mapping[str, Any]:
     return roles.read_role(call.connection, known.id)
 
 
-PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
+PUBLICITY = boolean("ispublic", "whether others than root admins see it and give it to accounts; default true")
 
 RULE_PARAMETERS = (
     string("rule", "an API's name, * standing for any letters", required=True, rule=API_PATTERN),

@@ -6,7 +6,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.constant_fields import OF_NETWORK_OFFERINGS
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_IPV6, NO_VPCS
+from bulkdeploy.commands.unsupported import NO_VPCS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun
@@ -135,6 +135,7 @@ CREATE = Command(
             "the service offering of its virtual routers; kept and shown, as there are no routers",
         ),
         boolean("enable", "whether it is enabled at once"),
+        string("internetprotocol", "IPv4: networks have no other addresses", choices=("IPv4",)),
         AVAILABILITY,
     ),
     unsupported={
@@ -147,7 +148,6 @@ CREATE = Command(
         "details": "network offerings have no details",
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
-        "internetprotocol": NO_IPV6,
         "networkmode": NO_ROUTING,
         "routingmode": NO_ROUTING,
         "specifyasnumber": NO_ROUTING,

@@ -1,6 +1,7 @@
 """balanceZone: VMs are moved until hosts are evenly used. CloudStack has none: it balances cluster by cluster."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.responses import BALANCE_RESULT
 from bulkdeploy.commands.planned_moves import PLAN_PARAMETERS, plan_wanted
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import ExactlyOne, integer, string, uuid
@@ -48,17 +49,6 @@ BALANCE_PLAN = Response(
                 fraction("gain", "by how much it lowers the score"),
             ),
         ),
-    ),
-)
-
-BALANCE_RESULT = Response(
-    "balance",
-    (
-        text("zoneid", "the zone"),
-        fraction("scorebefore", "the score before"),
-        fraction("scoreafter", "the score when the last set had ended"),
-        number("moves", "moves that were made, or tried"),
-        number("failed", "how many of them failed: their virtual machines are where they were"),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 import platform
 from functools import cache
+from urllib.parse import urlsplit
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -21,7 +22,11 @@ def list_management_servers(call: Call) -> Page:
     row = {"id": MANAGEMENT_SERVER_ID, "name": MANAGEMENT_SERVER, "state": "Up", "version": CLOUDSTACK_VERSION}
     same = all((call.text(field) or row[field]).lower() == row[field] for field in ("id", "name", "version"))
     found = same and (call.text("keyword") or "").lower() in MANAGEMENT_SERVER
-    system = {"osdistribution": _distribution(), "kernelversion": platform.release()}
+    system = {
+        "ipaddress": urlsplit(call.origin).hostname,
+        "osdistribution": _distribution(),
+        "kernelversion": platform.release(),
+    }
     return cut_page([{**row, **system, **work_of_service(call.connection)}] if found else [], paging(call))
 
 
@@ -46,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
                 text("id", "the management server"),
                 text("name", "its name"),
                 text("state", "Up"),
+                text("ipaddress", "the address or the name by which the caller reaches the service"),
                 text("version", "the CloudStack version that it presents itself as"),
                 text("osdistribution", "the operating system of the process that answers"),
                 text("kernelversion", "the kernel of the process that answers"),

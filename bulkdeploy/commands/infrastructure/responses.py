@@ -1,7 +1,7 @@
 """What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
 
 from bulkdeploy.commands.constant_fields import OF_HOSTS
-from bulkdeploy.declare.response_fields import flag, large_number, moment, number, objects, text, text_map
+from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, objects, text, text_map
 from bulkdeploy.declare.responses import Field, Response
 from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
 
@@ -110,5 +110,16 @@ HOST_MIGRATION = Response(
                 text("volumes", "the names of these volumes"),
             ),
         ),
+    ),
+)
+
+BALANCE_RESULT = Response(
+    "balance",
+    (
+        text("zoneid", "the zone"),
+        fraction("scorebefore", "the score before"),
+        fraction("scoreafter", "the score when the last set had ended"),
+        number("moves", "moves that were made, or tried"),
+        number("failed", "how many of them failed: their virtual machines are where they were"),
     ),
 )

@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES, SNAPSHOTS_IN_VOLUMES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
@@ -18,15 +18,14 @@ from bulkdeploy.store.volumes import snapshots as store
 
 LONGEST_NAME = 255
 SNAPSHOT = uuid("id", Entity.SNAPSHOT, "the snapshot", required=True)
-ONE_PLACE = "a snapshot lies where its volume does"
 RESPONSE = Response(
     "snapshot",
     (
         text("id", "the snapshot"),
         text("name", "its name"),
         text("state", "Creating, BackedUp, Destroying or Error"),
-        text("snapshottype", "MANUAL"),
-        text("intervaltype", "MANUAL"),
+        text("snapshottype", "MANUAL, or how often its policy takes one: HOURLY, DAILY, WEEKLY, MONTHLY"),
+        text("intervaltype", "the same"),
         text("locationtype", "PRIMARY: it lies where its volume does"),
         flag("revertable", "whether its volume can be brought back to it: no job works on it"),
         large_number("virtualsize", "its volume's size, bytes"),
@@ -85,14 +84,14 @@ COMMANDS: tuple[Command, ...] = (
             uuid("domainid", Entity.DOMAIN, "the domain of the account"),
         ),
         unsupported={
-            "asyncbackup": ONE_PLACE,
-            "locationtype": ONE_PLACE,
-            "policyid": "there are no snapshot policies",
+            "asyncbackup": SNAPSHOTS_IN_VOLUMES,
+            "locationtype": SNAPSHOTS_IN_VOLUMES,
+            "policyid": "only the service takes the snapshots of a policy",
             "quiescevm": "guests are not asked to write out what they hold; stop the VM for that",
-            "storageids": ONE_PLACE,
+            "storageids": SNAPSHOTS_IN_VOLUMES,
             "tags": "createTags gives it some",
-            "usestoragereplication": ONE_PLACE,
-            "zoneids": ONE_PLACE,
+            "usestoragereplication": SNAPSHOTS_IN_VOLUMES,
+            "zoneids": SNAPSHOTS_IN_VOLUMES,
         },
     ),
     Command(
@@ -109,8 +108,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("volumeid", Entity.VOLUME, "only snapshots of this volume"),
             uuid("zoneid", Entity.ZONE, "only snapshots of volumes in this zone"),
             uuid("storageid", Entity.STORAGE_POOL, "only snapshots on this pool", roles=ROOT_ADMIN_ONLY),
-            string("snapshottype", "only those of this type; all are MANUAL"),
-            string("intervaltype", "only those of this type; all are MANUAL"),
+            string("snapshottype", "only those of this type: MANUAL, RECURRING, HOURLY, DAILY, WEEKLY or MONTHLY"),
+            string("intervaltype", "only those of this type: MANUAL, HOURLY, DAILY, WEEKLY or MONTHLY"),
             string("locationtype", "only those that lie there; all are PRIMARY"),
             boolean("showunique", "each is listed once, in any case"),
             mapping("tags", "only snapshots with these tags: tags[0].key, tags[0].value"),
@@ -139,6 +138,6 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(SNAPSHOT,),
-        unsupported={"zoneid": ONE_PLACE},
+        unsupported={"zoneid": SNAPSHOTS_IN_VOLUMES},
     ),
 )

@@ -16,7 +16,7 @@ from bulkdeploy.domain.topology import AllocationState
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import HOST, MIGRATE
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
 from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
@@ -91,7 +91,7 @@ def _move(connection: Connection, work: PlaceWork, moves: Mapping[int, int]) -> 
             f"moving Vm {vm.instance_name} to balance zone {work.name}",
             account_id=submitter_of(connection, job.id),
             user_id=job.user_id,
-            params={HOST: moves[vm.id]},
+            params={HOST: moves[vm.id], FROM_HOST: vm.host_id},
             parent_id=job.id,
         )
         for vm in lock_vms_to_move(connection, sorted(moves), len(moves))

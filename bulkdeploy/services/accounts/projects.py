@@ -1,4 +1,4 @@
-"""Projects: things that several accounts own together, behind an account of the project's own.
+"""Projects: things that accounts own together, behind an account of their own (one file: all that changes them).
 
 A project is managed by its accounts with the role Admin, and by admins above its domain.
 Lock order: the domain's row, the project's, its account's, and then as ADR 5 has it.
@@ -26,6 +26,7 @@ from bulkdeploy.store.accounts import projects
 from bulkdeploy.store.accounts.accounts import insert_account, lock_account, lock_accounts, update_account
 from bulkdeploy.store.accounts.domains import lock_domain, lock_domains
 from bulkdeploy.store.accounts.owners import domain_places, owners_by_name
+from bulkdeploy.store.accounts.project_invitations import invite
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
@@ -136,7 +137,7 @@ def update_project(
     """
     if name is not None:
         check_name("name", name)
-    project = _lock(connection, caller, ref)
+    project = lock_managed(connection, caller, ref)
     if name is not None and name.lower() != project.name.lower():
         _require_free(connection, name, project.domain_id)
     given = {"name": name, "display_text": display_text}
@@ -154,19 +155,27 @@ def update_project(
 
 
 def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: Membership) -> JobTicket:
-    """Add an account of the project's domain to a project. An account that is in the project keeps its role.
+    """Add an account of the project's domain to a project, or invite it if ``project.invite.required`` is true.
+
+    An account that is in the project keeps its role.
 
     Raises:
         InvalidParameter: there is no such account.
         PermissionDenied: the project is not the caller's to manage.
     """
-    project = _lock(connection, caller, ref, "projectid")
+    project = lock_managed(connection, caller, ref, "projectid")
     account = _account_in(connection, project, member.account)
     if account.account_id not in projects.roles_in_project(connection, project.id):
-        projects.set_member(connection, project.id, account.account_id, member.role)
-        text = f"added account {account.account_name} to project {project.name}"
+        configuration = read_configuration(connection)
+        if configuration.flag("project.invite.required"):
+            timeout_s = configuration.number("project.invite.timeout")
+            invite(connection, project.id, account.account_id, member.role, timeout_s=timeout_s)
+            text = f"invited account {account.account_name} to project {project.name}"
+        else:
+            projects.set_member(connection, project.id, account.account_id, member.role)
+            text = f"added account {account.account_name} to project {project.name}"
         record_event(connection, caller, EventType.PROJECT_ACCOUNT_ADD, text)
-    return _succeeded(connection, caller, project, "AddAccountToProject")
+    return succeeded(connection, caller, project, "AddAccountToProject")
 
 
 def delete_account(connection: Connection, caller: Caller, ref: EntityRef, account: str) -> JobTicket:
@@ -176,7 +185,7 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
         InvalidParameter: it is not in the project, or no account would be left to manage it.
         PermissionDenied: the project is not the caller's to manage.
     """
-    project = _lock(connection, caller, ref, "projectid")
+    project = lock_managed(connection, caller, ref, "projectid")
     owner = _account_in(connection, project, account)
     if owner.account_id not in projects.roles_in_project(connection, project.id):
         raise InvalidParameter("account", account, f"it is not in project {project.name}")
@@ -184,7 +193,7 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
     _require_managed(connection, project, account)
     text = f"took account {owner.account_name} out of project {project.name}"
     record_event(connection, caller, EventType.PROJECT_ACCOUNT_REMOVE, text)
-    return _succeeded(connection, caller, project, "DeleteAccountFromProject")
+    return succeeded(connection, caller, project, "DeleteAccountFromProject")
 
 
 def set_state(
@@ -196,7 +205,7 @@ def set_state(
         InvalidParameter: the project was deleted.
         PermissionDenied: it is not the caller's to manage.
     """
-    project = _lock(connection, caller, ref)
+    project = lock_managed(connection, caller, ref)
     projects.update_project(connection, project.id, {"state": ACTIVE if active else SUSPENDED})
     state = AccountState.ENABLED if active else AccountState.DISABLED
     lock_account(connection, project.account_id)
@@ -237,7 +246,13 @@ def deleted(connection: Connection, caller: Caller, project: EntityRef, removed:
     return removal_job(connection, caller, CLASS.format("DeleteProject"), instance, removed)
 
 
-def _lock(connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id") -> Row[Any]:
+def lock_managed(connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id") -> Row[Any]:
+    """Return the row of a project that is the caller's to manage, locked after its domain's.
+
+    Raises:
+        InvalidParameter: the project was deleted.
+        PermissionDenied: the project is not the caller's to manage.
+    """
     return _lock_all(connection, caller, [ref], parameter)[0]
 
 
@@ -246,9 +261,19 @@ def _lock_all(
 ) -> list[Row[Any]]:
     """Projects that are the caller's to manage; their domains and then the projects are locked."""
     ids = [ref.id for ref in refs]
-    domain_ids = projects.domains_of(connection, ids)
-    lock_domains(connection, set(domain_ids.values()))
+    lock_domains(connection, set(projects.domains_of(connection, ids).values()))
     locked = projects.lock_projects(connection, ids)
+    require_managed(connection, caller, refs)
+    for ref in refs:
+        if ref.id not in locked:
+            raise InvalidParameter(parameter, str(ref.uuid), "the project was deleted")
+    return [locked[ref.id] for ref in refs]
+
+
+def require_managed(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
+    """Raise PermissionDenied if one of these projects is not the caller's to manage."""
+    ids = [ref.id for ref in refs]
+    domain_ids = projects.domains_of(connection, ids)
     places = domain_places(connection, set(domain_ids.values()))
     managed = projects.managed_by(connection, caller.owner.account_id, ids)
     for ref in refs:
@@ -258,9 +283,6 @@ def _lock_all(
             raise PermissionDenied(
                 f"{caller.username} does not have permission to operate with resource project {ref.uuid}"
             )
-        if ref.id not in locked:
-            raise InvalidParameter(parameter, str(ref.uuid), "the project was deleted")
-    return [locked[ref.id] for ref in refs]
 
 
 def _done(
@@ -271,7 +293,8 @@ def _done(
     return done_with_object(connection, caller, CLASS.format(name), "project", row, instance, created=created)
 
 
-def _succeeded(connection: Connection, caller: Caller, project: Row[Any], name: str) -> JobTicket:
+def succeeded(connection: Connection, caller: Caller, project: Row[Any], name: str) -> JobTicket:
+    """Return the ticket of a finished job of the command ``name`` about a project."""
     instance = Instance("Project", project.id, project.uuid)
     return done_with_success(connection, caller, CLASS.format(name), instance)
 

@@ -1,6 +1,6 @@
 """Balancing a zone, a pod or a cluster: looked at here, done by a job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -47,11 +47,32 @@ def balance_zone(
         InvalidParameter: the place was deleted; or as ``plan_moves``.
         PlanStale: as ``plan_moves``.
     """
+    shown = None if plan is None else plan_moves(connection, caller, plan, (), MIGRATING).hosts()
+    return submit_balancing(
+        connection, system, caller, place, most_moves=most_moves, least_gain=least_gain, moves=shown
+    )
+
+
+def submit_balancing(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    place: EntityRef,
+    *,
+    most_moves: int,
+    least_gain: float,
+    moves: Sequence[tuple[int, int, int]] | None = None,
+    automatic: bool = False,
+) -> JobTicket:
+    """Make the job that balances a place. With ``moves`` (VM, host and turn) it makes these and no others.
+
+    Raises:
+        InvalidParameter: the place was deleted.
+    """
     zone = zone_of_place(connection, place)
     if zone is None:
         raise InvalidParameter(PLACES[place.entity], str(place.uuid), "it was deleted")
-    shown = None if plan is None else plan_moves(connection, caller, plan, (), MIGRATING)
-    scope = _scope(system, place, zone[0])
+    scope = balance_scope(system, place, zone[0])
     pins = {"pod_id": scope.pod_id, "cluster_id": scope.cluster_id}
     job = BALANCE.new_job(
         Instance(BALANCE.instance_type, *zone),
@@ -63,7 +84,8 @@ def balance_zone(
             "hypervisors": sorted(scope.hypervisors),
             "most_moves": most_moves,
             "least_gain": least_gain,
-            **({} if shown is None else {PLANNED: shown.hosts()}),
+            **({} if moves is None else {PLANNED: moves}),
+            **({"automatic": True} if automatic else {}),
         },
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
@@ -93,7 +115,7 @@ def show_balance(
     if zone is None:
         raise InvalidParameter(PLACES[place.entity], str(place.uuid), "it was deleted")
     plan = plan_zone_balance(
-        connection, _scope(system, place, zone[0]), most_moves=most_moves, least_gain=least_gain
+        connection, balance_scope(system, place, zone[0]), most_moves=most_moves, least_gain=least_gain
     )
     kept = plan_moves(connection, caller, wanted, _planned(plan), MIGRATING)
     return {
@@ -104,11 +126,12 @@ def show_balance(
         "after": [_terms(plan.after)],
         "sets": len(plan.sets),
         "moves": plan.moves,
-        "move": _moves(connection, plan),
+        "move": moves_of(connection, plan),
     }
 
 
-def _scope(system: System, place: EntityRef, zone_id: int) -> BalanceScope:
+def balance_scope(system: System, place: EntityRef, zone_id: int) -> BalanceScope:
+    """Return the hosts that balancing a place moves VMs between, on hypervisors that move running VMs."""
     able = frozenset(
         kind
         for kind in HypervisorType
@@ -134,7 +157,8 @@ def _terms(score: Score) -> Mapping[str, float]:
     return score._asdict()
 
 
-def _moves(connection: Connection, plan: BalancePlan) -> list[dict[str, Any]]:
+def moves_of(connection: Connection, plan: BalancePlan) -> list[dict[str, Any]]:
+    """Return the moves of a plan with the names and the ids of VMs and hosts."""
     moves = [(number, move) for number, moves in enumerate(plan.sets, start=1) for move in moves]
     vms, hosts = names_of(
         connection,

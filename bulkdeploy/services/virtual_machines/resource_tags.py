@@ -23,6 +23,7 @@ TAGGABLE: Mapping[str, Entity] = {
     resource_tags.VOLUME: Entity.VOLUME,
     resource_tags.VM_SNAPSHOT: Entity.VM_SNAPSHOT,
     resource_tags.SNAPSHOT: Entity.SNAPSHOT,
+    resource_tags.SNAPSHOT_POLICY: Entity.SNAPSHOT_POLICY,
     resource_tags.NETWORK: Entity.NETWORK,
     resource_tags.SECURITY_GROUP: Entity.SECURITY_GROUP,
     resource_tags.ZONE: Entity.ZONE,

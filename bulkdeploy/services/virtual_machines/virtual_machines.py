@@ -149,9 +149,9 @@ def find_undestroyable(
 
     ``going``: data volumes that are deleted with the VMs.
     """
-    protected = "the virtual machine is protected against deletion (deleteprotection is true)"
+    protected = "Instance [id = {0.uuid}, name = {0.name}] has delete protection enabled and cannot be deleted."
     return find_snapshots_that_stay(connection, vms, going) | {
-        vm.id: protected for vm in vms if vm.delete_protection
+        vm.id: protected.format(vm) for vm in vms if vm.delete_protection
     }
 
 

@@ -4,6 +4,7 @@ A snapshot lies in its volume, and the hypervisor of the VM that has the volume 
 VM, of one of its volumes (``services.virtual_machines.vm_snapshots``).
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from bulkdeploy.provisioning.kinds.create_snapshot import CREATE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.delete_snapshot import DELETE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.revert_snapshot import REVERT_SNAPSHOT
 from bulkdeploy.services.abilities import require_ability
-from bulkdeploy.services.ownership import NamedOwner, require_same_owner
+from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
 from bulkdeploy.services.virtual_machines.vm_snapshots import check_none_at_work, params_of, submit_for
@@ -32,13 +33,25 @@ from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.virtual_machines import vm_snapshots as store
 from bulkdeploy.store.volumes.volume_changes import READY, has_job_of_volume, known_volume, read_vm
 
+NO_POLICY: Mapping[str, Any] = {}
+"""Of snapshots that somebody takes."""
+
 OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
 
 
 def create_snapshot(
-    connection: Connection, system: System, caller: Caller, ref: EntityRef, name: str | None, named: NamedOwner
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef,
+    name: str | None,
+    named: NamedOwner = NO_OWNER,
+    *,
+    policy: Mapping[str, Any] = NO_POLICY,
 ) -> JobTicket:
     """Take a snapshot of a volume that a VM has, running or not; the job's result is the snapshot.
+
+    ``policy`` has the ``policy_id`` and the ``interval_type`` of the policy that takes the snapshot.
 
     Raises:
         PermissionDenied: the volume is not the caller's to touch, or not the account's that the call names.
@@ -65,6 +78,7 @@ def create_snapshot(
         volume_id=volume.id,
         account_id=volume.account_id,
         snapshot_type=SnapshotType.DISK.value,
+        **policy,
     )
     params = params_of(made, with_memory=False, volume_uuid=ref.uuid)
     ticket = submit(connection, system, caller, vm, CREATE_SNAPSHOT, params, parameter=OF_VOLUME, value=ref.uuid)

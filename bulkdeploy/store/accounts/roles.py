@@ -24,7 +24,12 @@ FILTERS: Filters = {
     "type": same_text(roles.c.role_type),
 }
 
-FIELDS: Fields = {"name": roles.c.name, "type": roles.c.role_type, "description": roles.c.description}
+FIELDS: Fields = {
+    "name": roles.c.name,
+    "type": roles.c.role_type,
+    "description": roles.c.description,
+    "ispublic": roles.c.is_public,
+}
 
 ACCOUNTS = accounts.c.role_id
 """What accounts hang on a role by."""
@@ -34,10 +39,10 @@ Rule = Mapping[str, str | None]
 
 
 def list_roles(connection: Connection, arguments: Arguments, paging: Paging, *, with_admins: bool) -> Page:
-    """Return one page of roles by id, without those of type Admin unless ``with_admins`` is true."""
+    """Return one page of roles by id. Unless ``with_admins``, those of type Admin and private ones are left out."""
     query = select(*_columns()).where(roles.c.removed.is_(None)).order_by(roles.c.id)
     if not with_admins:
-        query = query.where(roles.c.role_type != RoleType.ADMIN.value)
+        query = query.where(roles.c.role_type != RoleType.ADMIN.value, roles.c.is_public)
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
 
 
@@ -49,6 +54,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
         role.role_type.label("type"),
         role.description,
         role.is_default.label("isdefault"),
+        role.is_public.label("ispublic"),
         role.created,
     )
 

@@ -61,7 +61,8 @@ USER_READS = (
         "listLoadBalancerRules",
     ),
     *("listOauthProvider", "listResourceIcon", "listSnapshotPolicies", "listTemplatePermissions"),
-    *("listVirtualMachinesMetrics", "listVolumesMetrics"),
+    *("listGpuDevices", "listGuiThemes", "listProjectInvitations", "listSslCerts"),
+    *("listVirtualMachinesMetrics", "listVirtualMachinesUsageHistory", "listVolumesMetrics"),
 )
 """What users may read. Named one by one: a pattern such as list* would open what is for admins."""
 USER_READING = tuple((name, ALLOW) for name in (*USER_READS, "login", "logout"))

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.units import KIB
 from bulkdeploy.domain.usage import GuestUsage, HostUsage
-from bulkdeploy.store.tables.usage import guest_usage, host_usage, pool_usage
+from bulkdeploy.store.tables.usage import guest_usage, guest_usage_samples, host_usage, pool_usage
 
 TOTALS = ("cpu_ns", "received_bytes", "sent_bytes", "read_bytes", "written_bytes", "reads", "writes")
 KEPT_MINUTES = 10
@@ -40,14 +40,19 @@ _MEASURED = text(
 _POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL")
 
 
-def write_usage(connection: Connection, measured: Iterable[HostUsage]) -> None:
-    """Write the usage of hosts, of their guests and of the pools that they reach. Unknown ones are skipped."""
+def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_samples: bool = False) -> None:
+    """Write the usage of hosts, of their guests and of the pools that they reach. Unknown ones are skipped.
+
+    ``keep_samples`` also keeps what guests used since the measurement before (``guest_usage_samples``).
+    """
     hosts = {one.uuid: one for one in measured}
     guests = {guest.uuid: guest for host in hosts.values() for guest in host.guests}
     pools = {pool: used for host in hosts.values() for pool, used in host.pools.items()}
     now: datetime = connection.execute(text("SELECT now()")).scalar_one()
     vms = {row.uuid: _guest_row(guests[row.uuid], row, now) for row in _known(connection, "vms", guests)}
     _write(connection, guest_usage, vms.values())
+    if keep_samples:
+        _insert_samples(connection, vms.values())
     _write(
         connection,
         host_usage,
@@ -73,11 +78,20 @@ def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
     return [(row.name, row.cpu_share, row.memory_used_kib * KIB) for row in rows]
 
 
-def delete_old_usage(connection: Connection) -> None:
-    """Delete figures that were not measured for KEPT_MINUTES."""
+def delete_old_usage(connection: Connection, *, samples_minutes: int) -> None:
+    """Delete figures that were not measured for KEPT_MINUTES, and samples that are older than so many minutes."""
+    old_sample = guest_usage_samples.c.seen < func.now() - timedelta(minutes=samples_minutes)
+    connection.execute(delete(guest_usage_samples).where(old_sample))
     for table in (guest_usage, host_usage, pool_usage):
         old = func.now() - timedelta(minutes=KEPT_MINUTES)
         connection.execute(delete(table).where(table.c.seen < old))
+
+
+def _insert_samples(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+    names = [column.name for column in guest_usage_samples.columns]
+    samples = [{name: row[name] for name in names} for row in rows if "received_kib" in row]
+    if samples:
+        connection.execute(insert(guest_usage_samples).on_conflict_do_nothing(), samples)
 
 
 _QUERIES = {"vms": _VMS, "hosts": _HOSTS, "pools": _POOLS}

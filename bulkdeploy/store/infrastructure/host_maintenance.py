@@ -146,7 +146,7 @@ def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -
     """At most so many of these VMs, locked for a job to be made; without those that are locked already."""
     rows = connection.execute(
         text(
-            "SELECT id, uuid, instance_name FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
+            "SELECT id, uuid, instance_name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
             " ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
         ),
         {"vms": int_array(vm_ids), "most": most},

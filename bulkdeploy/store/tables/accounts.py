@@ -57,6 +57,9 @@ roles = Table(
     Column("role_type", Text, nullable=False),
     Column("description", Text),
     Column("is_default", Boolean, nullable=False, server_default=text("false")),
+    Column(
+        "is_public", Boolean, nullable=False, server_default=text("true"), comment="false: only root admins see it"
+    ),
     created(),
     removed(),
 )
@@ -183,6 +186,19 @@ projects = Table(
     Column("state", Text, nullable=False, server_default="Active"),
     created(),
     removed(),
+)
+
+project_invitations = Table(
+    "project_invitations",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("project_id", BigInteger, nullable=False),
+    Column("account_id", BigInteger, nullable=False, index=True, comment="the account that is invited"),
+    Column("role", Text, nullable=False, comment="Admin or Regular: its role after it has accepted"),
+    Column("state", Text, nullable=False, server_default="Pending", comment="Pending, Completed or Declined"),
+    created(),
+    Index("uq_project_invitations_account", "project_id", "account_id", unique=True),
 )
 
 project_accounts = Table(

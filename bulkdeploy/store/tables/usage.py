@@ -3,7 +3,7 @@
 There are no foreign keys: their checks would lock rows that jobs lock. Rows of what is gone are deleted by age.
 """
 
-from sqlalchemy import BigInteger, Column, DateTime, Integer, Table, text
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Table, text
 
 from bulkdeploy.store.tables.schema import metadata
 
@@ -31,6 +31,23 @@ guest_usage = Table(
     Column("read_requests", BigInteger),
     Column("write_requests", BigInteger),
     postgresql_with={"fillfactor": "50"},
+)
+
+guest_usage_samples = Table(
+    "guest_usage_samples",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("seen", DateTime(timezone=True), primary_key=True, comment=SEEN),
+    Column("memory_kib", BigInteger, nullable=False),
+    Column("unused_kib", BigInteger),
+    Column("cpu_share", Integer, comment="hundredths of a percent since the measurement before, as the rest"),
+    Column("received_kib", BigInteger, nullable=False),
+    Column("sent_kib", BigInteger, nullable=False),
+    Column("read_kib", BigInteger, nullable=False),
+    Column("written_kib", BigInteger, nullable=False),
+    Column("read_requests", BigInteger, nullable=False),
+    Column("write_requests", BigInteger, nullable=False),
+    Index("ix_guest_usage_samples_seen", "seen", postgresql_using="brin"),
 )
 
 host_usage = Table(

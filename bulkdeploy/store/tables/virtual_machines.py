@@ -201,7 +201,46 @@ vm_snapshots = Table(
     Column("is_current", Boolean, nullable=False, comment="what its VM has since then was made on it"),
     created(),
     removed(),
+    Column("policy_id", BigInteger, comment="the policy that took it; NULL: somebody did"),
+    Column("interval_type", Text, comment="that of the policy"),
     Index("ix_vm_snapshots_volume_id", "volume_id", postgresql_where=text("volume_id IS NOT NULL")),
+    Index(
+        "ix_vm_snapshots_policy_id",
+        "policy_id",
+        postgresql_where=text("policy_id IS NOT NULL AND removed IS NULL"),
+    ),
+)
+
+snapshot_policies = Table(
+    "snapshot_policies",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("account_id", BigInteger, nullable=False, comment="that of its volume"),
+    Column("volume_id", BigInteger, nullable=False),
+    Column("interval_type", Text, nullable=False, comment="HOURLY, DAILY, WEEKLY or MONTHLY"),
+    Column("schedule", Text, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("max_snapshots", Integer, nullable=False),
+    Column("display", Boolean, nullable=False, server_default=text("true")),
+    Column("next_run", DateTime(timezone=True), nullable=False, comment="when it takes its next snapshot"),
+    Column(
+        "retry_at",
+        DateTime(timezone=True),
+        comment="when the snapshot of next_run is tried again; NULL: it was not tried",
+    ),
+    created(),
+    removed(),
+    Index(
+        "uq_snapshot_policies_interval",
+        "volume_id",
+        "interval_type",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
+    Index(
+        "ix_snapshot_policies_due", text("coalesce(retry_at, next_run)"), postgresql_where=text("removed IS NULL")
+    ),
 )
 
 console_tokens = Table(

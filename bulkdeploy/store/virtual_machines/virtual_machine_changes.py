@@ -106,6 +106,13 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
     connection.execute(text("UPDATE volumes SET account_id = :account WHERE vm_id = :vm AND removed IS NULL"), both)
     connection.execute(
         text(
+            "UPDATE snapshot_policies p SET account_id = :account FROM volumes v"
+            " WHERE v.id = p.volume_id AND v.vm_id = :vm AND v.removed IS NULL AND p.removed IS NULL"
+        ),
+        both,
+    )
+    connection.execute(
+        text(
             "UPDATE resource_tags SET account_id = :account WHERE (resource_type = 'UserVm' AND resource_id = :vm)"
             " OR (resource_type = 'Volume' AND resource_id IN (SELECT id FROM volumes WHERE vm_id = :vm))"
         ),

@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, literal, select
+from sqlalchemy import Connection, Select, case, func, literal, select
 
 from bulkdeploy.domain.vm_snapshots import SnapshotState
 from bulkdeploy.store.filters import (
     Arguments,
+    Condition,
     Filters,
     always,
     by_id,
@@ -24,8 +25,8 @@ from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
-MANUAL, PRIMARY = "MANUAL", "PRIMARY"
-"""CloudStack's words for one that was asked for, and for where it lies: where its volume does."""
+MANUAL, RECURRING, PRIMARY = "MANUAL", "RECURRING", "PRIMARY"
+"""CloudStack's words for one that somebody or a policy took, and for where it lies: where its volume does."""
 
 STATES = {
     SnapshotState.CREATING: "Creating",
@@ -57,14 +58,15 @@ def snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict
 
 def _query() -> Select[Any]:
     snapshot, volume, vm = vm_snapshots.c, volumes.c, virtual_machines.c
+    kind = func.coalesce(snapshot.interval_type, MANUAL)
     return (
         select(
             snapshot.id.label("_id"),
             snapshot.uuid.label("id"),
             snapshot.display_name.label("name"),
             case({state.value: shown for state, shown in STATES.items()}, value=snapshot.state).label("state"),
-            literal(MANUAL).label("snapshottype"),
-            literal(MANUAL).label("intervaltype"),
+            kind.label("snapshottype"),
+            kind.label("intervaltype"),
             literal(PRIMARY).label("locationtype"),
             (snapshot.state == SnapshotState.READY.value).label("revertable"),
             volume.size_bytes.label("virtualsize"),
@@ -97,9 +99,16 @@ def _filters() -> Filters:
         "volumeid": by_id(snapshot.volume_id),
         "zoneid": by_id(volumes.c.zone_id),
         "storageid": by_id(volumes.c.pool_id),
-        "snapshottype": always(MANUAL),
-        "intervaltype": always(MANUAL),
+        "snapshottype": _of_type,
+        "intervaltype": same_text(func.coalesce(snapshot.interval_type, MANUAL)),
         "locationtype": always(PRIMARY),
         "keyword": keyword(snapshot.display_name),
         "tags": tagged(SNAPSHOT, snapshot.id),
     }
+
+
+def _of_type(written: str) -> Condition:
+    interval = vm_snapshots.c.interval_type
+    if written.upper() == RECURRING:
+        return interval.is_not(None)
+    return func.coalesce(interval, MANUAL) == written.upper()

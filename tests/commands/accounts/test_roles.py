@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api.account_calls import keyed, make_account, new_name, refusal
-from tests.support.zones.world import World
+from tests.support.api.account_calls import PERSON, keyed, make_account, new_name, refusal
+from tests.support.zones.world import DOMAIN_ADMIN, World
 
 
 def make_role(world: World, **more: object) -> dict[str, Any]:
@@ -135,3 +135,18 @@ def test_a_role_is_imported_with_its_rules(world: World) -> None:
     )
     for broken in wrong:
         assert refusal(world.client().get("importRole", **{**sent, **broken}, forced="true"))[0] in (430, 431)
+
+
+def test_a_private_role_is_for_root_admins_alone(world: World) -> None:
+    """Domain admins neither list it nor give it to accounts, until it is made public."""
+    role = make_role(world, ispublic="false")
+    sent = {"accounttype": 0, "roleid": role["id"], "domainid": world.id_of("domains", "customers"), **PERSON}
+    admin = world.client(DOMAIN_ADMIN)
+    assert (role["ispublic"], role["id"] in {row["id"] for row in world.rows("listRoles")}) == (False, True)
+    assert world.rows("listRoles", DOMAIN_ADMIN, keyword=role["name"]) == []
+    assert refusal(admin.get("createAccount", username=new_name(), **sent))[0] == 431
+    changed = world.client().call("updateRole", id=role["id"], ispublic="true")["role"]
+    assert (changed["ispublic"], world.names("listRoles", DOMAIN_ADMIN, keyword=role["name"])) == (
+        True, [role["name"]],
+    )  # fmt: skip
+    assert admin.post("createAccount", username=new_name(), **sent).status == 200

@@ -103,7 +103,7 @@ def test_one_vm_that_cannot_be_processed_rejects_the_call_unless_it_is_partial(
     error = refused(client, "bulkDestroyVirtualMachine", deploymentid=web)
     assert error.errorcode == 431
     assert f"1 of 4 virtual machines (partial=true processes the others): {vm.name} ({vm.uuid}):" in error.errortext
-    assert "protected against deletion" in error.errortext
+    assert "has delete protection enabled" in error.errortext
     assert fleet.zone.scalar("SELECT count(*) FROM bulk_operations") == 0
     answer = client.call("bulkDestroyVirtualMachine", deploymentid=web, partial=True, expunge=True)
     assert (answer["count"], [row["virtualmachineid"] for row in answer["failed"]]) == (3, [str(vm.uuid)])

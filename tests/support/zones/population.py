@@ -227,6 +227,15 @@ INSERT INTO vm_snapshots (name, display_name, vm_id, volume_id, account_id, snap
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
     WHERE m.name IN ('acme-1', 'acme-2', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
+INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, time_zone, max_snapshots, next_run)
+    SELECT v.account_id, v.id, CASE m.name WHEN 'rival-1' THEN 'WEEKLY' ELSE 'DAILY' END, '30:02', 'UTC', 3,
+        now() + interval '1 year'
+    FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
+    WHERE m.name IN ('acme-1', 'neighbour-1', 'rival-1')
+        OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
+INSERT INTO project_invitations (project_id, account_id, role, state)
+    SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'rival' THEN 'Declined' ELSE 'Pending' END
+    FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('neighbour', 'rival');
 INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
     SELECT id, network_id, ip_range_id, '10.1.0.250' FROM nics
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');

@@ -1,0 +1,117 @@
+"""generateClusterDrsPlan, executeClusterDrsPlan and listClusterDrsPlan: balancing by CloudStack's names."""
+
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.responses import BALANCE_RESULT
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import integer, mapping, uuid
+from bulkdeploy.declare.response_fields import moment, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
+from bulkdeploy.services.infrastructure import cluster_drs as service
+from bulkdeploy.store.infrastructure import cluster_drs as store
+from bulkdeploy.store.listing import Page
+
+MOVE = (
+    text("virtualmachineid", "the virtual machine that moves"),
+    text("virtualmachinename", "its name"),
+    text("sourcehostid", "the host that it leaves"),
+    text("sourcehostname", "that host's name"),
+    text("destinationhostid", "the host that it moves to"),
+    text("destinationhostname", "that host's name"),
+)
+
+
+def generate_plan(call: Call) -> dict[str, Any]:
+    """Show the moves that would balance a cluster."""
+    cluster, most = call.arguments["id"], call.arguments.get("migrations")
+    return {"migrations": service.plan_cluster(call.connection, call.system, cluster, most)}
+
+
+def execute_plan(call: Call) -> JobTicket:
+    """Move VMs as a plan says."""
+    moves = call.arguments.get("migrateto", ())
+    for move in moves:
+        if set(move) != {"vm", "host"}:
+            raise InvalidParameter("migrateto", str(sorted(move)), "each entry must have vm and host")
+    return service.execute_plan(call.connection, call.system, call.caller, call.arguments["id"], moves)
+
+
+def list_plans(call: Call) -> Page:
+    """List plans of clusters."""
+    return store.list_plans(call.connection, call.arguments, paging(call))
+
+
+THE_CLUSTER = uuid("id", Entity.CLUSTER, "the cluster", required=True)
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="generateClusterDrsPlan",
+        description="Shows the moves of virtual machines that would balance a cluster",
+        handler=generate_plan,
+        shape=Shape.OBJECT,
+        response=Response(
+            "generateclusterdrsplanresponse", (objects("migrations", "the moves, in their order", MOVE),)
+        ),
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            THE_CLUSTER,
+            integer("migrations", "how many moves at most; default drs.max.migrations of the cluster", minimum=1),
+        ),
+    ),
+    Command(
+        name="executeClusterDrsPlan",
+        description="Moves virtual machines of a cluster to other hosts of it, as generateClusterDrsPlan shows",
+        handler=execute_plan,
+        shape=Shape.JOB,
+        response=BALANCE_RESULT,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(ResourceInUse,),
+        changes_state=True,
+        parameters=(
+            THE_CLUSTER,
+            mapping(
+                "migrateto",
+                "the moves, in their order: migrateto[0].vm, migrateto[0].host",
+                (("vm", Entity.VIRTUAL_MACHINE), ("host", Entity.HOST)),
+            ),
+        ),
+    ),
+    Command(
+        name="listClusterDrsPlan",
+        description="Lists plans that balanced clusters, the newest first, as long as their jobs are kept",
+        handler=list_plans,
+        shape=Shape.LIST,
+        response=Response(
+            "drsPlan",
+            (
+                text("id", "the plan: the id of its job"),
+                text("clusterid", "the cluster"),
+                text("eventid", "the event with which the plan began"),
+                text("type", "MANUAL or AUTOMATED"),
+                text("status", "IN_PROGRESS or COMPLETED"),
+                moment("created", "when it was made"),
+                objects(
+                    "migrations",
+                    "the moves that were begun",
+                    (
+                        *MOVE,
+                        text("jobid", "the job that moves it"),
+                        text("jobstatus", "IN_PROGRESS, SUCCEEDED or FAILED"),
+                    ),
+                ),
+            ),
+        ),
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.JOB, "only this plan"),
+            uuid("clusterid", Entity.CLUSTER, "only plans of this cluster"),
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""listVirtualMachinesUsageHistory."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Exclusive, Parameter, WireType, string, uuid, uuids
+from bulkdeploy.declare.response_fields import large_number, moment, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines import usage_history as store
+
+SAMPLE = (
+    moment("timestamp", "when it was measured; other figures are of the time since the measurement before"),
+    text("cpuused", "its use of its cores, such as 3.5%"),
+    large_number("diskioread", "its read requests to its disks"),
+    large_number("diskiowrite", "its write requests to its disks"),
+    large_number("diskiopstotal", "both together"),
+    large_number("diskkbsread", "what it read from its disks, KiB"),
+    large_number("diskkbswrite", "what it wrote to its disks, KiB"),
+    large_number("memorykbs", "the memory that it had, KiB"),
+    large_number("memorytargetkbs", "the same"),
+    large_number("memoryintfreekbs", "the part of this memory that it did not use, KiB; -1: it does not report it"),
+    large_number("networkkbsread", "network traffic that it received, KiB"),
+    large_number("networkkbswrite", "network traffic that it sent, KiB"),
+    large_number("networkread", "network traffic that it received, MiB"),
+    large_number("networkwrite", "network traffic that it sent, MiB"),
+)
+
+
+def list_usage_history(call: Call) -> Page:
+    """List what the VMs that the caller may see used earlier."""
+    shown = visibility(call.connection, call.caller, OwnerParameters(list_all=True, by_id=True))
+    return store.list_usage_history(call.connection, shown, call.arguments, paging(call))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="listVirtualMachinesUsageHistory",
+        description="Lists what virtual machines used, one sample for each measurement that is kept"
+        " (vm.stats.interval, vm.stats.max.retention.time)",
+        handler=list_usage_history,
+        shape=Shape.LIST,
+        response=Response(
+            "virtualmachine",
+            (
+                text("id", "the virtual machine"),
+                text("name", "its name"),
+                text("displayname", "its display name"),
+                objects("stats", "the samples, the oldest first", SAMPLE),
+            ),
+        ),
+        authorized=EVERY_ROLE,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "only this VM"),
+            uuids("ids", Entity.VIRTUAL_MACHINE, "only these VMs"),
+            string("name", "only VMs whose name contains this text"),
+            Parameter("startdate", WireType.DATE, "only samples from this moment on"),
+            Parameter("enddate", WireType.DATE, "only samples up to this moment"),
+            *PAGING,
+        ),
+        rules=(Exclusive(("id", "ids")),),
+    ),
+)

@@ -1,0 +1,156 @@
+"""createSnapshotPolicy, listSnapshotPolicies, updateSnapshotPolicy and deleteSnapshotPolicies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, SNAPSHOTS_IN_VOLUMES
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import ExactlyOne, boolean, integer, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import TAGS, flag, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import TIME_ZONE
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.snapshot_schedules import FORMS, Interval
+from bulkdeploy.services.virtual_machines.resource_tags import create_tags
+from bulkdeploy.services.volumes import snapshot_policies as service
+from bulkdeploy.services.volumes.snapshot_policies import NewPolicy
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.resource_tags import SNAPSHOT_POLICY
+from bulkdeploy.store.volumes import snapshot_policies as store
+
+POLICY = Response(
+    "snapshotpolicy",
+    (
+        text("id", "the policy"),
+        text("volumeid", "the volume that it takes snapshots of"),
+        text("volumename", "the volume's name"),
+        text("schedule", f"when it takes them: {', '.join(form for form, _ in FORMS.values())}"),
+        number("intervaltype", "how often: 0 hourly, 1 daily, 2 weekly, 3 monthly"),
+        number("maxsnaps", "how many of its snapshots are kept; then the oldest is deleted"),
+        text("timezone", "the time zone of its schedule"),
+        flag("fordisplay", "whether users see it; if false, it takes no snapshots", ROOT_ADMIN_ONLY),
+        TAGS,
+    ),
+)
+
+
+def create_policy(call: Call) -> Mapping[str, Any]:
+    """Make a policy, with tags if any are given."""
+    arguments = call.arguments
+    requested = NewPolicy(
+        arguments["volumeid"],
+        Interval(arguments["intervaltype"]),
+        arguments["schedule"],
+        arguments["timezone"],
+        arguments["maxsnaps"],
+        call.flag("fordisplay", default=True),
+    )
+    policy = service.create_policy(call.connection, call.system, call.caller, requested)
+    if arguments.get("tags"):
+        create_tags(call.connection, call.caller, SNAPSHOT_POLICY, [policy], arguments["tags"], None)
+    return store.read_policy(call.connection, policy.id)
+
+
+def list_policies(call: Call) -> Page:
+    """List policies of volumes.
+
+    Raises:
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
+    """
+    return store.list_policies(call.connection, visible(call), call.arguments, paging(call))
+
+
+def update_policy(call: Call) -> JobTicket:
+    """Show or hide a policy."""
+    return service.update_policy(
+        call.connection, call.caller, call.arguments["id"], display=call.arguments.get("fordisplay")
+    )
+
+
+def delete_policies(call: Call) -> None:
+    """Delete policies."""
+    refs = call.arguments.get("ids") or (call.arguments["id"],)
+    service.delete_policies(call.connection, call.caller, tuple({ref.id: ref for ref in refs}.values()))
+
+
+FOR_DISPLAY = boolean(
+    "fordisplay", "whether users see it; if false, it takes no snapshots; default true", roles=ROOT_ADMIN_ONLY
+)
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="createSnapshotPolicy",
+        description="Makes a policy that takes snapshots of a volume at regular times and keeps the newest of them;"
+        " a policy of the volume with the same intervaltype is replaced",
+        handler=create_policy,
+        shape=Shape.OBJECT,
+        response=POLICY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("volumeid", Entity.VOLUME, "a volume that a VM has", required=True),
+            string("intervaltype", "how often", required=True, choices=tuple(one.value for one in Interval)),
+            string(
+                "schedule",
+                "; ".join(f"{interval.value}: {form}" for interval, (_, form) in FORMS.items()),
+                required=True,
+            ),
+            string("timezone", "the time zone of the schedule", required=True, rule=TIME_ZONE),
+            integer("maxsnaps", "how many snapshots are kept", required=True, minimum=1),
+            mapping("tags", "tags that the policy gets: tags[0].key, tags[0].value"),
+            FOR_DISPLAY,
+        ),
+        unsupported={
+            "storageids": SNAPSHOTS_IN_VOLUMES,
+            "usestoragereplication": SNAPSHOTS_IN_VOLUMES,
+            "zoneids": SNAPSHOTS_IN_VOLUMES,
+        },
+    ),
+    Command(
+        name="listSnapshotPolicies",
+        description="Lists policies that take snapshots of volumes",
+        handler=list_policies,
+        shape=Shape.LIST,
+        response=POLICY,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.SNAPSHOT_POLICY, "only this policy"),
+            uuid("volumeid", Entity.VOLUME, "only policies of this volume"),
+            boolean("fordisplay", "only policies that users see, or only the others", roles=ROOT_ADMIN_ONLY),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="updateSnapshotPolicy",
+        description="Shows a policy to users, or hides it and stops its snapshots",
+        handler=update_policy,
+        shape=Shape.JOB,
+        response=POLICY,
+        roles=EVERY_ROLE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.SNAPSHOT_POLICY, "the policy", required=True), FOR_DISPLAY),
+        unsupported={"customid": NO_CUSTOM_IDS},
+    ),
+    Command(
+        name="deleteSnapshotPolicies",
+        description="Deletes policies that take snapshots; the snapshots stay",
+        handler=delete_policies,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.SNAPSHOT_POLICY, "the policy"),
+            uuids("ids", Entity.SNAPSHOT_POLICY, "the policies"),
+        ),
+        rules=(ExactlyOne(("id", "ids")),),
+    ),
+)

@@ -1,0 +1,82 @@
+"""Invitations to projects: an account joins a project by accepting one, if ``project.invite.required`` is true.
+
+Lock order: the rows of ``services.accounts.projects``, and then the invitation's.
+"""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.accounts import projects as service
+from bulkdeploy.services.ownership import named_account, require_domain
+from bulkdeploy.store.accounts import project_invitations as store
+from bulkdeploy.store.accounts import projects
+from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.owners import domain_place
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.jobs.events import record_event
+
+TIMEOUT = "project.invite.timeout"
+
+
+def timeout_s(connection: Connection) -> int:
+    """Return the seconds in which an invitation can be accepted."""
+    return read_configuration(connection).number(TIMEOUT)
+
+
+def answer_invitation(
+    connection: Connection, caller: Caller, ref: EntityRef, account: str | None, *, accept: bool
+) -> JobTicket:
+    """Accept an account's invitation to a project, which the account then joins, or decline the invitation.
+
+    ``account`` names the invited account, which is in the project's domain. None stands for the caller's account.
+
+    Raises:
+        InvalidParameter: there is no such account or pending invitation, or it is expired and to be accepted.
+        PermissionDenied: the account is outside the caller's reach.
+    """
+    lock_domain(connection, projects.domains_of(connection, [ref.id])[ref.id])
+    project = projects.lock_projects(connection, [ref.id]).get(ref.id)
+    if project is None:
+        raise InvalidParameter("projectid", str(ref.uuid), "the project was deleted")
+    owner = caller.owner
+    if account is not None:
+        uuid, _ = domain_place(connection, project.domain_id)
+        domain = EntityRef(Entity.DOMAIN, project.domain_id, uuid, "")
+        require_domain(connection, caller, domain)
+        owner = named_account(connection, caller, account, domain)
+    invitation = store.lock_pending(connection, ref.id, owner.account_id, timeout_s=timeout_s(connection))
+    if invitation is None:
+        rule = f"account {owner.account_name} has no pending invitation to project {project.name}"
+        raise InvalidParameter("projectid", str(ref.uuid), rule)
+    if accept and invitation.state == store.EXPIRED:
+        rule = f"the invitation of account {owner.account_name} to project {project.name} has expired"
+        raise InvalidParameter("projectid", str(ref.uuid), rule)
+    store.answer(connection, invitation.id, store.COMPLETED if accept else store.DECLINED)
+    if accept:
+        projects.set_member(connection, ref.id, owner.account_id, invitation.role)
+    verb = "accepted" if accept else "declined"
+    text = f"account {owner.account_name} {verb} the invitation to project {project.name}"
+    record_event(connection, caller, EventType.PROJECT_INVITATION_UPDATE, text)
+    return service.succeeded(connection, caller, project, "UpdateProjectInvitation")
+
+
+def delete_invitation(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Delete an invitation to a project that the caller manages.
+
+    Raises:
+        InvalidParameter: the invitation was deleted.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    found = store.project_of(connection, ref.id)
+    if found is None:
+        raise InvalidParameter("id", str(ref.uuid), "the invitation was deleted")
+    project = service.lock_managed(connection, caller, found)
+    if not store.delete_invitation(connection, ref.id):
+        raise InvalidParameter("id", str(ref.uuid), "the invitation was deleted")
+    text = f"deleted an invitation to project {project.name}"
+    record_event(connection, caller, EventType.PROJECT_INVITATION_REMOVE, text)
+    return service.succeeded(connection, caller, project, "DeleteProjectInvitation")

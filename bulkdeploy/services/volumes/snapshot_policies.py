@@ -1,0 +1,216 @@
+"""Snapshot policies: made, changed and deleted by calls; the sweeper takes their snapshots and deletes old ones.
+
+One transaction makes the job of a snapshot and sets the policy's next time. Each time therefore takes one
+snapshot, whatever sweepers run or die. If the snapshot cannot be taken, it is tried again after ``AGAIN_S`` until
+the policy's next time. Old snapshots are deleted once their number exceeds what the policy keeps.
+
+Lock order: ``Lock.VOLUME`` of the volume, then the policy's row, then those of a snapshot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.snapshot_schedules import FORMS, Interval, Schedule
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.volumes.snapshots import create_snapshot, delete_snapshot
+from bulkdeploy.services.volumes.volumes import owned_volume
+from bulkdeploy.store.accounts.callers import default_admin
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.accounts.resource_limits import limits_binding, read_limits
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.volumes import snapshot_policies as store
+from bulkdeploy.store.volumes.volume_changes import READY, known_volume, read_vm, take_volume
+
+AGAIN_S = 300
+UPDATE_CLASS = "org.apache.cloudstack.api.command.admin.snapshot.UpdateSnapshotPolicyCmd"
+
+
+@dataclass(frozen=True, slots=True)
+class NewPolicy:
+    """A policy to create; ``schedule`` is written in the form of its interval (``FORMS``)."""
+
+    volume: EntityRef
+    interval: Interval
+    schedule: str
+    time_zone: str
+    most: int
+    display: bool = True
+
+
+def create_policy(connection: Connection, system: System, caller: Caller, requested: NewPolicy) -> EntityRef:
+    """Make a policy, or change the one that the volume has of this interval.
+
+    Raises:
+        PermissionDenied: the volume is not the caller's to touch.
+        InvalidParameter: the volume was deleted, or has no VM whose hypervisor takes snapshots of volumes, or does
+            not exist on a pool yet; or the schedule or the number of snapshots is not possible.
+    """
+    schedule = _schedule(requested.interval, requested.schedule, requested.time_zone)
+    volume, owner = owned_volume(connection, caller, requested.volume, "volumeid")
+    _check_volume(connection, system, volume, str(requested.volume.uuid))
+    _check_number(connection, owner, requested)
+    policy = store.save_policy(
+        connection,
+        {
+            "account_id": volume.account_id,
+            "volume_id": volume.id,
+            "interval_type": requested.interval.value,
+            "schedule": requested.schedule,
+            "time_zone": requested.time_zone,
+            "max_snapshots": requested.most,
+            "display": requested.display,
+            "next_run": schedule.next_after(store.read_clock(connection)),
+        },
+    )
+    text = f"made snapshot policy {policy.name} of volume {volume.name}"
+    record_event(connection, caller, EventType.SNAPSHOT_POLICY_CREATE, text, _about(policy), owner)
+    return policy
+
+
+def update_policy(connection: Connection, caller: Caller, ref: EntityRef, *, display: bool | None) -> JobTicket:
+    """Show a policy to users, or hide it. A hidden policy takes no snapshots.
+
+    Raises:
+        InvalidParameter: the policy was deleted.
+        PermissionDenied: its volume is not the caller's to touch.
+    """
+    (policy,), (owner,) = _owned_policies(connection, caller, [ref])
+    if display is not None and display != policy.display:
+        schedule = _schedule(Interval(policy.interval_type), policy.schedule, policy.time_zone)
+        next_run = schedule.next_after(store.read_clock(connection))
+        store.update_policy(connection, ref.id, {"display": display, "next_run": next_run, "retry_at": None})
+    text = f"updated snapshot policy {policy.interval_type} of a volume"
+    record_event(connection, caller, EventType.SNAPSHOT_POLICY_UPDATE, text, _about(ref), owner)
+    row = store.read_policy(connection, ref.id)
+    return done_with_object(connection, caller, UPDATE_CLASS, "snapshotpolicy", row, _about(ref))
+
+
+def delete_policies(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
+    """Delete policies. The snapshots that they took stay.
+
+    Raises:
+        InvalidParameter: one was deleted already.
+        PermissionDenied: a volume is not the caller's to touch.
+    """
+    policies, owners = _owned_policies(connection, caller, refs)
+    store.remove_policies(connection, [policy.id for policy in policies])
+    for ref, owner in zip(refs, owners, strict=True):
+        text = f"deleted snapshot policy {ref.name} of a volume"
+        record_event(connection, caller, EventType.SNAPSHOT_POLICY_DELETE, text, _about(ref), owner)
+
+
+def take_snapshot(connection: Connection, *, system: System, policy_id: int, volume_id: int) -> None:
+    """Make the job of a policy's snapshot if the policy is due, and set the policy's next time.
+
+    Raises:
+        BulkDeployError: the snapshot cannot be taken now; then ``postpone_snapshot``.
+    """
+    volume = take_volume(connection, volume_id)
+    policy = store.lock_due(connection, policy_id)
+    if policy is None:
+        return
+    if volume is None:
+        store.remove_policies(connection, [policy_id])
+        return
+    ref = EntityRef(Entity.VOLUME, volume.id, volume.uuid, volume.name)
+    of_policy = {"policy_id": policy_id, "interval_type": policy.interval_type}
+    create_snapshot(connection, system, default_admin(connection), ref, None, policy=of_policy)
+    store.update_policy(connection, policy_id, {"next_run": _next_run(policy), "retry_at": None})
+
+
+def postpone_snapshot(connection: Connection, *, policy_id: int, volume_id: int, why: str) -> None:
+    """Try a snapshot again later, or leave it out if the policy's next time comes before; tell its owner once."""
+    volume = take_volume(connection, volume_id)
+    policy = store.lock_due(connection, policy_id)
+    if policy is None or volume is None:
+        return
+    again, following = policy.now + timedelta(seconds=AGAIN_S), _next_run(policy)
+    later = {"retry_at": again} if again < following else {"retry_at": None, "next_run": following}
+    store.update_policy(connection, policy_id, later)
+    if policy.retry_at is None:
+        text = f"snapshot policy {policy.interval_type} took no snapshot of volume {volume.name}: {why}"
+        owner = owners_by_id(connection, [policy.account_id])[policy.account_id]
+        about = Instance("Volume", volume.id, volume.uuid)
+        record_event(connection, default_admin(connection), EventType.SNAPSHOT_CREATE, text, about, owner)
+
+
+def delete_surplus_snapshot(connection: Connection, *, system: System, snapshot: EntityRef) -> None:
+    """Make the job that deletes a snapshot which its policy does not keep any more."""
+    delete_snapshot(connection, system, default_admin(connection), snapshot)
+
+
+def _next_run(policy: Row[Any]) -> datetime:
+    schedule = _schedule(Interval(policy.interval_type), policy.schedule, policy.time_zone)
+    return schedule.next_after(policy.now)
+
+
+def _schedule(interval: Interval, written: str, time_zone: str) -> Schedule:
+    schedule = Schedule.parse(interval, written, ZoneInfo(time_zone))
+    if schedule is None:
+        _, form = FORMS[interval]
+        raise InvalidParameter("schedule", written, f"must be {form} if intervaltype is {interval.value}")
+    return schedule
+
+
+def _check_volume(connection: Connection, system: System, volume: Row[Any], shown: str) -> None:
+    if volume.vm_id is None:
+        rule = "no virtual machine has it: snapshots are taken of volumes that are attached to one"
+        raise InvalidParameter("volumeid", shown, rule)
+    hypervisor = read_vm(connection, volume.vm_id).hypervisor
+    require_ability(system.drivers, hypervisor, Ability.VOLUME_SNAPSHOTS, "volumeid", shown)
+    if volume.state != READY:
+        rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
+        raise InvalidParameter("volumeid", shown, rule)
+
+
+def _check_number(connection: Connection, owner: Owner, requested: NewPolicy) -> None:
+    setting = f"snapshot.max.{requested.interval.value.lower()}"
+    most = read_configuration(connection).number(setting)
+    if requested.most > most:
+        raise InvalidParameter("maxsnaps", requested.most, f"must be at most {most} ({setting})")
+    if owner.is_root_admin:
+        return
+    book = read_limits(connection, {owner.account_id}, {owner.lineage})
+    for limits in limits_binding(book, owner).values():
+        limit = limits.get(ResourceType.SNAPSHOT, -1)
+        if limit != -1 and requested.most > limit:
+            rule = f"must not exceed the limit of snapshots of the account or of a domain above it, {limit}"
+            raise InvalidParameter("maxsnaps", requested.most, rule)
+
+
+def _owned_policies(
+    connection: Connection, caller: Caller, refs: Sequence[EntityRef]
+) -> tuple[list[Row[Any]], list[Owner]]:
+    """Return policies that the caller may change and their owners, in the order of ``refs``; volumes are locked."""
+    ids = [ref.id for ref in refs]
+    for volume_id in store.volumes_of_policies(connection, ids):
+        take_volume(connection, volume_id)
+    found = {row.id: row for row in store.live_policies(connection, ids)}
+    owners = []
+    for ref in refs:
+        if ref.id not in found:
+            raise InvalidParameter("id", str(ref.uuid), "the snapshot policy was deleted")
+        account_id = known_volume(connection, found[ref.id].volume_id).account_id
+        owners.append(require_access(connection, caller, account_id, f"snapshot policy {ref.uuid}"))
+    return [found[ref.id] for ref in refs], owners
+
+
+def _about(policy: EntityRef) -> Instance:
+    return Instance("SnapshotPolicy", policy.id, policy.uuid)

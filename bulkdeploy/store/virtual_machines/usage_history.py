@@ -1,0 +1,63 @@
+"""What VMs used earlier: the list query over the samples that are kept."""
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import Connection, Integer, cast, func, literal, select
+
+from bulkdeploy.store.database.percentages import percent
+from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.usage import guest_usage_samples
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.visibility import Visibility, with_owner
+
+
+def list_usage_history(
+    connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
+) -> Page:
+    """Return one page of VMs by id, each with its samples from ``startdate`` to ``enddate``, the oldest first."""
+    vm = virtual_machines.c
+    query = (
+        select(vm.id.label("_id"), vm.uuid.label("id"), vm.name, vm.display_name.label("displayname"))
+        .select_from(with_owner(virtual_machines, vm.account_id))
+        .where(visibility.condition(), vm.removed.is_(None))
+        .order_by(vm.id)
+    )
+    filters: Filters = {
+        "id": by_id(vm.id),
+        "ids": by_ids(vm.id),
+        "name": keyword(vm.name),
+        "keyword": keyword(vm.name, vm.display_name),
+    }
+    rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
+    samples = _samples(connection, [row["_id"] for row in rows], arguments)
+    for row in rows:
+        row["stats"] = samples[row.pop("_id")]
+    return Page(rows, count)
+
+
+def _samples(connection: Connection, vm_ids: list[int], arguments: Arguments) -> dict[int, list[dict[str, Any]]]:
+    used = guest_usage_samples.c
+    query = select(
+        used.vm_id,
+        used.seen.label("timestamp"),
+        percent(used.cpu_share).label("cpuused"),
+        used.read_requests.label("diskioread"),
+        used.write_requests.label("diskiowrite"),
+        (used.read_requests + used.write_requests).label("diskiopstotal"),
+        used.read_kib.label("diskkbsread"),
+        used.written_kib.label("diskkbswrite"),
+        used.memory_kib.label("memorykbs"),
+        used.memory_kib.label("memorytargetkbs"),
+        func.coalesce(used.unused_kib, literal(-1)).label("memoryintfreekbs"),
+        used.received_kib.label("networkkbsread"),
+        used.sent_kib.label("networkkbswrite"),
+        cast(used.received_kib / 1024, Integer).label("networkread"),
+        cast(used.sent_kib / 1024, Integer).label("networkwrite"),
+    ).where(id_in(used.vm_id, vm_ids))
+    within: Filters = {"startdate": used.seen.__ge__, "enddate": used.seen.__le__}
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in connection.execute(filtered(query, within, arguments).order_by(used.vm_id, used.seen)).mappings():
+        found[row["vm_id"]].append({name: value for name, value in row.items() if name != "vm_id"})
+    return found
