@@ -109,7 +109,7 @@ def rig(engine: Engine) -> Iterator[Rig]:
     def release(guest: UUID) -> None:
         kept.fences.release(guest, LAST_FENCE)
 
-    yield Rig(driver, tuple(hosts), fail_next, ("volume",), subjects, release)
+    yield Rig(driver, tuple(hosts), fail_next, ("volume",), subjects, release, PATIENCE_S)
     for guest in {one.uuid for one in driver._instances(60)}:
         rapi.run("DELETE", f"/2/instances/{guest}.bulkdeploy", timeout_s=PATIENCE_S, shutdown_timeout="0")
     driver.close()

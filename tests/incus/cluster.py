@@ -20,7 +20,7 @@ from tests.incus.image import why_no_image, write_image
 
 CLUSTER = os.environ.get("INCUS_CLUSTER")
 MEMBERS = 2
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 GUEST = re.compile(r"(?<=vm-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -92,7 +92,7 @@ class Member:
     def answers(self) -> bool:
         """Whether its daemon does, as a member of the cluster."""
         try:
-            self.incus("list", timeout_s=10)
+            self.incus("list", timeout_s=30)
         except subprocess.SubprocessError:
             return False
         return True

@@ -147,7 +147,7 @@ def rig(engine: Engine, image: Path) -> Iterator[Rig]:
     def release(guest: UUID) -> None:
         kept.fences.release(guest, LAST_FENCE)
 
-    yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release)
+    yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects, release, PATIENCE_S)
     clear(incus)
     driver.close()
 

@@ -16,9 +16,9 @@ class FencingContract:
 
     def test_an_overtaken_fence_is_refused(self, rig: Rig) -> None:
         """Every call with a lower fence than one seen for the guest is refused and changes nothing."""
-        guest, late = rig.new_guest(), Caller(rig.driver, fence=4)
+        guest, late = rig.new_guest(), Caller(rig.driver, fence=4, timeout_s=rig.patience_s)
         with_memory = SnapshotSpec(uuid4(), with_memory=True)
-        Caller(rig.driver, fence=5).run(rig.hosts[0], guest)
+        Caller(rig.driver, fence=5, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
         before = guests_of(rig.driver)
         with pytest.raises(StaleFence):
             late.run(rig.hosts[0], guest)
@@ -47,10 +47,10 @@ class FencingContract:
             pytest.skip("it has no snapshots")
         guest, late, snapshot = (
             rig.new_guest(),
-            Caller(rig.driver, fence=4),
+            Caller(rig.driver, fence=4, timeout_s=rig.patience_s),
             SnapshotSpec(uuid4(), with_memory=False),
         )
-        newer = Caller(rig.driver, fence=5)
+        newer = Caller(rig.driver, fence=5, timeout_s=rig.patience_s)
         newer.run(rig.hosts[0], guest)
         newer.stop(rig.hosts[0], guest, forced=True)
         newer.snapshot(None, guest, snapshot)
@@ -62,43 +62,43 @@ class FencingContract:
     def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:
         """A start with a lower fence than that of the look does not bring the guest back."""
         guest = rig.new_guest()
-        assert Caller(rig.driver, fence=5).look(rig.hosts[0], guest) is None
+        assert Caller(rig.driver, fence=5, timeout_s=rig.patience_s).look(rig.hosts[0], guest) is None
         with pytest.raises(StaleFence):
-            Caller(rig.driver, fence=4).run(rig.hosts[0], guest)
+            Caller(rig.driver, fence=4, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
         assert guests_of(rig.driver) == {}
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:
         """One lease calls as often as it likes, and the next lease takes over."""
         guest = rig.new_guest()
         for fence in (3, 3, 4):
-            Caller(rig.driver, fence=fence).run(rig.hosts[0], guest)
-        Caller(rig.driver, fence=9).stop(rig.hosts[0], guest)
+            Caller(rig.driver, fence=fence, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
+        Caller(rig.driver, fence=9, timeout_s=rig.patience_s).stop(rig.hosts[0], guest)
         assert guests_of(rig.driver) == {}
 
     @pytest.mark.parametrize("how", ["stop", "remove"])
     def test_fences_outlive_the_guest(self, rig: Rig, how: str) -> None:
         """A paused caller that wakes up after a removal (even of nothing) cannot make the guest anew."""
-        guest, new = rig.new_guest(), Caller(rig.driver, fence=2)
+        guest, new = rig.new_guest(), Caller(rig.driver, fence=2, timeout_s=rig.patience_s)
         if how == "stop":
             new.stop(rig.hosts[0], guest)
         else:
             new.remove(None, guest)
         with pytest.raises(StaleFence):
-            Caller(rig.driver, fence=1).run(rig.hosts[0], guest)
+            Caller(rig.driver, fence=1, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
         assert guests_of(rig.driver) == {}
 
     def test_a_refused_call_is_seen_too(self, rig: Rig) -> None:
         """A call that is refused for another reason still overtakes older fences."""
-        guest, old = rig.new_guest(), Caller(rig.driver, fence=1)
+        guest, old = rig.new_guest(), Caller(rig.driver, fence=1, timeout_s=rig.patience_s)
         old.run(rig.hosts[0], guest)
         with pytest.raises(DriverError):
-            Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+            Caller(rig.driver, fence=2, timeout_s=rig.patience_s).run(rig.hosts[1], guest)
         with pytest.raises(StaleFence):
             old.stop(rig.hosts[0], guest)
 
     def test_fences_are_per_guest(self, rig: Rig) -> None:
         """A high fence of one guest says nothing about another."""
-        Caller(rig.driver, fence=100).run(rig.hosts[0], rig.new_guest())
+        Caller(rig.driver, fence=100, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
         guest = rig.new_guest()
-        Caller(rig.driver, fence=1).run(rig.hosts[0], guest)
+        Caller(rig.driver, fence=1, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
         assert guest.uuid in guests_of(rig.driver)

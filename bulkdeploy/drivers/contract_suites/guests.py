@@ -51,7 +51,7 @@ class DriverContract(ConcurrencyContract):
     @pytest.fixture
     def caller(self, rig: Rig) -> Caller:
         """Calls the driver under test."""
-        return Caller(rig.driver)
+        return Caller(rig.driver, timeout_s=rig.patience_s)
 
     def test_what_it_declares_is_tested(self, rig: Rig) -> None:
         """Who declares an ability, or takes batches, mixes in the suite for it."""

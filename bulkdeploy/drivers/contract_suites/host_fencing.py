@@ -35,7 +35,7 @@ class HostFencingContract:
         """However high its fence: who was late is refused, and may try later."""
         rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         with pytest.raises(DriverError) as refused:
-            Caller(rig.driver, fence=1 << 60).run(rig.hosts[0], rig.new_guest())
+            Caller(rig.driver, fence=1 << 60, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
         assert refused.value.transient
         assert guests_of(rig.driver) == {}
 
@@ -44,7 +44,7 @@ class HostFencingContract:
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
-        Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+        Caller(rig.driver, fence=2, timeout_s=rig.patience_s).run(rig.hosts[1], guest)
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_starts_that_meet_the_fence_leave_nothing(self, rig: Rig, caller: Caller) -> None:

@@ -30,7 +30,7 @@ class DeclaredOffContract:
             rig.driver.end_leftovers(rig.hosts[0], (), timeout_s=PATIENCE_S)
         assert [one for one in rig.driver.list_guests() if one.power is PowerState.RUNNING] == []
         assert rig.volumes() == volumes
-        Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+        Caller(rig.driver, fence=2, timeout_s=rig.patience_s).run(rig.hosts[1], guest)
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_guests_that_are_kept_and_guests_of_other_hosts_run_on(self, rig: Rig, caller: Caller) -> None:
@@ -106,7 +106,7 @@ class OutageContract:
         caller.run(rig.hosts[0], guest)
         outage.cut_off(rig.hosts[0])
         rig.release(guest.uuid)
-        later = Caller(rig.driver, fence=2)
+        later = Caller(rig.driver, fence=2, timeout_s=rig.patience_s)
         with suppress(DriverError):  # a lock on the guest's disk, or a disk on the silent host, refuses it
             later.run(rig.hosts[1], guest)
         outage.bring_back(rig.hosts[0])

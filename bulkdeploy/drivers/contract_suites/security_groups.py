@@ -37,7 +37,7 @@ class SecurityGroupContract:
     def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
         """Before and after rules change, asked once or often; one that is in no group has no filter."""
         rig = filtering.rig
-        caller, guest, free = Caller(rig.driver), rig.new_guest(), rig.new_guest()
+        caller, guest, free = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest(), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB, PING}))
         for one in (guest, free):
             caller.run(rig.hosts[0], one)
@@ -53,7 +53,7 @@ class SecurityGroupContract:
     def test_rules_go_with_the_guest(self, filtering: Filtering) -> None:
         """They move with it where it can move, change there, and are gone with it."""
         rig, host = filtering.rig, filtering.rig.hosts[0]
-        caller, guest = Caller(rig.driver), rig.new_guest()
+        caller, guest = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB}))
         caller.run(host, guest)
         if Ability.LIVE_MIGRATION in rig.driver.abilities:
@@ -70,7 +70,7 @@ class SecurityGroupContract:
     def test_what_does_not_run_is_left_out(self, filtering: Filtering) -> None:
         """A guest that is not there is no error, and does not keep others from their rules."""
         rig = filtering.rig
-        caller, guest, absent = Caller(rig.driver), rig.new_guest(), rig.new_guest()
+        caller, guest, absent = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest(), rig.new_guest()
         for one in (guest, absent):
             filtering.give(one.uuid, frozenset({WEB}))
         caller.run(rig.hosts[0], guest)

@@ -86,6 +86,7 @@ class Rig:
         start_steps: the steps of a start, in their order, as ``fail_next`` and errors name them.
         subjects: what guests are made of.
         release: records that a guest is on no host any more, as the service does when its host is declared off.
+        patience_s: how long a call of the driver may take, in seconds.
     """
 
     driver: HypervisorDriver
@@ -94,6 +95,7 @@ class Rig:
     start_steps: Sequence[str] = ("volume", "network", "boot")
     subjects: Subjects = field(default_factory=Subjects)
     release: Callable[[UUID], None] = field(default=lambda _: None)
+    patience_s: float = PATIENCE_S
 
     def new_guest(self) -> GuestSpec:
         """A guest that does not exist yet."""
