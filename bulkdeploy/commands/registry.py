@@ -22,6 +22,9 @@ from bulkdeploy.domain.accounts import Apis
 from bulkdeploy.domain.entities import EVERY_ID
 from bulkdeploy.store.listing import Page
 
+NAMING = frozenset({"id", "zoneid", "podid", "clusterid"})
+"""Parameters of lists that may be -1, which names nothing."""
+
 
 class DuplicateCommand(Exception):
     """Two declarations have one name."""
@@ -103,16 +106,21 @@ def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
 
 
 def _finding_nothing(command: Command) -> Command:
-    """Return the command; a list by id also takes the id -1, which names nothing, and is empty then."""
-    ids = [one for one in command.parameters if one.name == "id" and one.type is WireType.UUID and one.resolved]
-    if command.shape is not Shape.LIST or not ids or command.open:
+    """Return the command; a list by the id of a thing or place also takes -1, which names nothing."""
+    if command.shape is not Shape.LIST or command.open:
         return command
+    ids = {one.name for one in command.parameters if one.name in NAMING and one.type is WireType.UUID}
+    ids -= {one.name for one in command.parameters if one.takes_all or not one.resolved}
 
     def handle(call: Call, *prepared: Any) -> Any:
-        ref = call.ref("id")
-        return Page((), 0) if ref is not None and ref.id == EVERY_ID else command.handler(call, *prepared)
+        named = (call.ref(name) for name in ids)
+        if any(ref is not None and ref.id == EVERY_ID for ref in named):
+            return Page((), 0)
+        return command.handler(call, *prepared)
 
-    parameters = tuple(replace(one, takes_all=True) if one in ids else one for one in command.parameters)
+    if not ids:
+        return command
+    parameters = tuple(replace(one, takes_all=True) if one.name in ids else one for one in command.parameters)
     return replace(command, handler=handle, parameters=parameters)
 
 

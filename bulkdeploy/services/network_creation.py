@@ -20,6 +20,7 @@ from bulkdeploy.services.network_rules import (
     check_zones,
     choose_vlans,
     reaches_of,
+    require_open_offering,
 )
 from bulkdeploy.services.ownership import require_open_zones
 from bulkdeploy.store.accounts.live_limits import lock_limits, require_within_limits
@@ -90,6 +91,8 @@ def _create(
             for reach, given in zip(reaches, batch, strict=True)
         ),
     )
+    for reach, given in zip(reaches, batch, strict=True):
+        require_open_offering(offerings[given["networkofferingid"].id], reach.owner, given["zoneid"].id)
     require_within_limits(connection, [reach.owner for reach in reaches], ResourceType.NETWORK)
     advanced = [given for given in batch if zones[given["zoneid"].id].network_type != NetworkType.BASIC]
     vlans = iter(choose_vlans(connection, advanced, offerings))

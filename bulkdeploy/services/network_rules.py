@@ -14,6 +14,7 @@ from bulkdeploy.domain.guest_networks import UNTAGGED, GuestType, free_vlan, vla
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.ownership import lock_owners, require_domains
+from bulkdeploy.store.accounts.resource_limits import domain_ids
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
@@ -78,6 +79,25 @@ def check_basic(given: Arguments, offering: OfferingFacts) -> None:
         if name in given:
             rule = f"{name} can not be given in a Basic zone: its pods have ranges of addresses"
             raise InvalidCombination((name, "zoneid"), rule)
+
+
+def require_open_offering(offering: OfferingFacts, owner: Owner, zone_id: int) -> None:
+    """Check that a network offering is for the zone and the owner's domain. Root admins may use all offerings.
+
+    Raises:
+        PermissionDenied: the offering is for other domains.
+        InvalidParameter: the offering is for other zones.
+    """
+    if (
+        offering.domain_ids
+        and not owner.is_root_admin
+        and offering.domain_ids.isdisjoint(domain_ids(owner.lineage))
+    ):
+        raise PermissionDenied(
+            f"Account {owner.account_name} does not have permission to use network offering {offering.name}"
+        )
+    if offering.zone_ids and zone_id not in offering.zone_ids:
+        raise InvalidParameter("networkofferingid", offering.name, "the offering is not available in the zone")
 
 
 def check_offerings(

@@ -173,6 +173,7 @@ EARLIER_ROLES = """
     ALTER TABLE service_offerings DROP COLUMN provisioning_type, DROP COLUMN disk_parameters,
         DROP COLUMN system_vm_type;
     ALTER TABLE disk_offerings DROP COLUMN disk_parameters;
+    ALTER TABLE network_offerings DROP COLUMN domain_ids, DROP COLUMN zone_ids;
     UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
 """
 

@@ -10,7 +10,7 @@ from bulkdeploy.commands.unsupported import NO_VPCS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun
-from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid
+from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
@@ -19,6 +19,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.domain.network_services import SERVICES
 from bulkdeploy.services.catalog import network_offerings as offering_service
+from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.networks.networks import offering_of
 from bulkdeploy.services.ownership import require_domain
@@ -59,6 +60,10 @@ NETWORK_OFFERING = Response(
                 ),
             ),
         ),
+        text("domainid", "the domains it is for, separated by commas; absent: all domains"),
+        text("domain", "their names"),
+        text("zoneid", "the zones it is for, separated by commas; absent: all zones"),
+        text("zone", "their names"),
         moment("created", "when it was made"),
         *OF_NETWORK_OFFERINGS,
     ),
@@ -66,7 +71,7 @@ NETWORK_OFFERING = Response(
 
 
 def list_network_offerings(call: Call) -> Page:
-    """Network offerings; everybody may see them all.
+    """List the network offerings that the caller may use.
 
     Raises:
         PermissionDenied: the domain or the network is outside the caller's reach.
@@ -75,7 +80,9 @@ def list_network_offerings(call: Call) -> Page:
     if domain is not None:
         require_domain(call.connection, call.caller, domain)
     suiting = None if network is None else offering_of(call.connection, call.caller, network)
-    return network_offerings.list_network_offerings(call.connection, call.arguments, paging(call), suiting)
+    return network_offerings.list_network_offerings(
+        call.connection, call.caller, call.arguments, paging(call), suiting
+    )
 
 
 def create_network_offering(call: Call) -> Mapping[str, Any]:
@@ -87,7 +94,8 @@ def create_network_offering(call: Call) -> Mapping[str, Any]:
 def update_network_offering(call: Call) -> Mapping[str, Any]:
     """Change a network offering."""
     offering = call.arguments["id"]
-    offering_service.update_network_offerings(call.connection, call.caller, [(offering, call.arguments)])
+    given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
+    offering_service.update_network_offerings(call.connection, call.caller, [(offering, given)])
     return _row(call, offering)
 
 
@@ -97,13 +105,12 @@ def delete_network_offering(call: Call) -> None:
 
 
 def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
-    return only_row(network_offerings.list_network_offerings(call.connection, {"id": offering}, ONE))
+    return only_row(network_offerings.list_network_offerings(call.connection, call.caller, {"id": offering}, ONE))
 
 
 AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
 NO_TAGS = "network offerings have no tags: physical networks are named when a network is made"
 NO_ROUTING = "networks are not routed by protocols"
-FOR_EVERYBODY = "network offerings are for every domain and zone"
 
 CREATE = Command(
     name="createNetworkOffering",
@@ -137,13 +144,13 @@ CREATE = Command(
         boolean("enable", "whether it is enabled at once"),
         string("internetprotocol", "IPv4: networks have no other addresses", choices=("IPv4",)),
         AVAILABILITY,
+        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; default: all domains"),
+        uuids("zoneid", Entity.ZONE, "the zones it is for; default: all zones"),
     ),
     unsupported={
         "forvpc": NO_VPCS,
         "fornsx": "there is no NSX",
         "fortungsten": "there is no Tungsten Fabric",
-        "domainid": FOR_EVERYBODY,
-        "zoneid": FOR_EVERYBODY,
         "tags": NO_TAGS,
         "details": "network offerings have no details",
         "maxconnections": "there are no load balancers",
@@ -172,10 +179,10 @@ UPDATE = Command(
         string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
         integer("sortkey", "its place in lists, smallest first"),
         AVAILABILITY,
+        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
+        string("zoneid", "the zones it is for, separated by commas; all: all zones", length=4096),
     ),
     unsupported={
-        "domainid": FOR_EVERYBODY,
-        "zoneid": FOR_EVERYBODY,
         "tags": NO_TAGS,
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
@@ -251,6 +258,6 @@ NOUNS = (
         read=network_offerings.read_network_offerings,
         key=lambda values: values["name"],
         compare=dict.fromkeys(("supportedservices", "serviceproviderlist", "servicecapabilitylist"), _in_any_case),
-        exports=lambda row: not row["_default"],
+        exports=lambda row: not row["_default"] and bool(row["_offered"]),
     ),
 )

@@ -11,6 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import SERVICES
+from bulkdeploy.services.catalog.offering_places import require_places, without_subdomains
 from bulkdeploy.services.live_entities import (
     changed_events,
     deleted_events,
@@ -36,7 +37,8 @@ def create_network_offerings(connection: Connection, caller: Caller, batch: Sequ
         InvalidParameter, InvalidCombination: services or providers that do not belong together, a service offering
             that was deleted, or a name that is taken.
     """
-    rows = [_row(given) for given in batch]
+    require_places(connection, caller, batch)
+    rows = [_row(given) for given in without_subdomains(connection, batch)]
     hold_all(connection, given_refs(batch, "serviceofferingid"), "serviceofferingid", shared=True)
     with unique_name("name", rows[0]["name"], ANOTHER):
         made = insert_rows(connection, Entity.NETWORK_OFFERING, rows)
@@ -58,7 +60,12 @@ def update_network_offerings(connection: Connection, caller: Caller, changes: Se
         InvalidParameter: one was deleted, or a name is taken.
     """
     hold_all(connection, [offering for offering, _ in changes])
-    written = [(offering, columns_of(network_offerings.FIELDS, given)) for offering, given in changes]
+    require_places(connection, caller, [given for _, given in changes])
+    reduced = without_subdomains(connection, [given for _, given in changes])
+    written = [
+        (offering, columns_of(network_offerings.FIELDS, given))
+        for (offering, _), given in zip(changes, reduced, strict=True)
+    ]
     with unique_name("name", changes[0][1].get("name"), ANOTHER):
         change_rows(connection, written)
     record_events(connection, caller, changed_events(EventType.NETWORK_OFFERING_EDIT, KIND, written))

@@ -21,6 +21,7 @@ from bulkdeploy.services.network_rules import (
     check_dns,
     check_new_offering,
     check_offerings,
+    require_open_offering,
 )
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import as_found_by_id, require_access
@@ -56,6 +57,9 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
     ]
     offerings = check_offerings(connection, caller, new)
     offerings |= store.read_offerings(connection, {row.network_offering_id for row in rows})
+    for (_, given), (row, owner) in zip(changes, locked, strict=True):
+        if (offering := given.get("networkofferingid")) is not None and offering.id != row.network_offering_id:
+            require_open_offering(offerings[offering.id], owner, row.zone_id)
     written = [(ref, _changed(given, row, offerings)) for (ref, given), row in zip(changes, rows, strict=True)]
     change_rows(connection, written)
     happened = (

@@ -5,10 +5,12 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Select, select
 
+from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.catalog.offering_places import offered_to, place_columns, read_offerings
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.tables.networks import network_offerings, networks
 from bulkdeploy.store.tables.offerings import service_offerings
@@ -42,6 +44,8 @@ FIELDS: Fields = {
     "egressdefaultpolicy": network_offerings.c.egress_default_policy,
     "networkrate": network_offerings.c.network_rate,
     "serviceofferingid": network_offerings.c.service_offering_id,
+    "domainid": network_offerings.c.domain_ids,
+    "zoneid": network_offerings.c.zone_ids,
     "state": network_offerings.c.state,
     "sortkey": network_offerings.c.sort_key,
 }
@@ -51,11 +55,14 @@ NETWORKS: Column[Any] = networks.c.network_offering_id
 
 
 def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
-    """Every live network offering by the parameters that make it; ``_default``: it came with the installation."""
+    """Every live network offering by the parameters that make it; ``_default``: it came with the installation.
+
+    ``_offered``: as in ``offering_places.read_offerings``.
+    """
     offering = network_offerings.c
     parts = {"supportedservices": offering.services, "_providers": offering.providers}
     parts |= {"_capabilities": offering.capabilities, "_default": offering.is_default}
-    rows = reader(Entity.NETWORK_OFFERING, {**FIELDS, **parts})(connection)
+    rows = read_offerings(connection, Entity.NETWORK_OFFERING, {**FIELDS, **parts})
     for row in rows:
         row["serviceproviderlist"] = [
             {"service": service, "provider": provider}
@@ -71,10 +78,17 @@ def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
 
 
 def list_network_offerings(
-    connection: Connection, arguments: Arguments, paging: Paging, present: OfferingFacts | None = None
+    connection: Connection,
+    caller: Caller,
+    arguments: Arguments,
+    paging: Paging,
+    present: OfferingFacts | None = None,
 ) -> Page:
-    """One page of network offerings by id; with ``present`` those that a network of it could have instead."""
-    offering, query = network_offerings.c, _query()
+    """Return one page of the network offerings that the caller may use, by id.
+
+    With ``present``, the page has those that a network of that offering could have instead.
+    """
+    offering, query = network_offerings.c, _query().where(offered_to(network_offerings, caller))
     if present is not None:
         query = query.where(
             offering.id != present.id,
@@ -114,6 +128,7 @@ def _query() -> Select[Any]:
             offering.network_rate.label("networkrate"),
             service_offerings.c.uuid.label("serviceofferingid"),
             offering.created,
+            *place_columns(network_offerings),
         )
         .select_from(
             network_offerings.outerjoin(service_offerings, service_offerings.c.id == offering.service_offering_id)

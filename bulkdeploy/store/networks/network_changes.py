@@ -85,6 +85,8 @@ class OfferingFacts:
     specify_vlan: bool
     usable: bool
     services: tuple[str, ...]
+    domain_ids: frozenset[int]
+    zone_ids: frozenset[int]
 
 
 def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dict[int, OfferingFacts]:
@@ -98,6 +100,8 @@ def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dic
             row.specify_vlan,
             row.removed is None and row.state == "Enabled" and row.traffic_type == "Guest",
             tuple(row.services),
+            frozenset(row.domain_ids),
+            frozenset(row.zone_ids),
         )
         for row in rows
     }

@@ -7,6 +7,7 @@ cursor (``next_ip``) that only moves up, and a list of addresses that were relea
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -64,6 +65,8 @@ network_offerings = Table(
     Column("is_default", Boolean, nullable=False, server_default=text("false")),
     Column("availability", Text, nullable=False, server_default="Optional"),
     Column("state", Text, nullable=False, server_default="Enabled"),
+    Column("domain_ids", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
+    Column("zone_ids", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
     Column("sort_key", Integer, nullable=False, server_default=text("0")),
     created(),
     removed(),

@@ -1,0 +1,11 @@
+"""Network offerings for some domains and zones: 0046_pre_network_offering_places.sql."""
+
+from bulkdeploy.store.migrations.sql_script import run_script_beside
+
+revision = "0046_pre_network_offering_places"
+down_revision = "0045_pre_resources"
+
+
+def upgrade() -> None:
+    """Add the domains and zones of network offerings; present offerings are for all of them."""
+    run_script_beside(__file__)
