@@ -1,9 +1,9 @@
-"""Network offerings for some domains and zones: 0046_pre_network_offering_places.sql."""
+"""Network offerings for some domains and zones: 0050_pre_network_offering_places.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0046_pre_network_offering_places"
-down_revision = "0045_pre_resources"
+revision = "0050_pre_network_offering_places"
+down_revision = "0049_pre_private_roles"
 
 
 def upgrade() -> None:
