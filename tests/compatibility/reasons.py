@@ -3,7 +3,10 @@
 import re
 
 REASONS: tuple[tuple[str, str], ...] = (
-    ("there are no annotations", r"annotation|lastannotated|hasannotations|adminsonly|entity(id|name|type)"),
+    (
+        "objects do not say whether they have annotations: listAnnotations does",
+        r"annotation|lastannotated|hasannotations|adminsonly|entity(id|name|type)",
+    ),
     ("a provider of network services serves one physical network", r"destinationphysicalnetworkid"),
     ("nothing here has an icon", r"icon|resourceicon|base64image"),
     ("hosts are not known by their GPUs", r".*gpu.*|maxheads|maxresolution[xy]|videoram"),
@@ -24,10 +27,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     ),
     ("there are no private VLANs, NSX and Tungsten Fabric", r"isolatedpvlan.*|nsx.*|tungsten.*|isportable"),
     (
-        "volumes have no quality of service, cache mode and encryption",
+        "offerings, not volumes, say rates, cache mode and encryption",
         r"disk(Bytes|Iops).*|(min|max)iops|cacheMode|encrypt.*",
     ),
-    ("volumes have no quality of service, cache mode and encryption", r"hypervisorsnapshotreserve|.*iops$"),
+    ("offerings, not volumes, say rates, cache mode and encryption", r"hypervisorsnapshotreserve|.*iops$"),
     ("there are no storage access groups and storage policies", r".*storageaccessgroups|vspherestoragepolicy"),
     ("the settings name the extension that runs the VMs of a hypervisor", r"extension.*"),
     ("VMs have no leases", r"lease.*"),
@@ -37,7 +40,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("the service is no program for the Java machine", r"java.*|heap.*|threads.*|availableprocessors"),
     (
         "processes of the service come and go and are not told apart",
-        r"(last(server|boot|agents)|cpuload$|loginfo).*",
+        r"(last(server|boot|agents|heartbeat)|cpuload$|loginfo).*",
     ),
     (
         "processes of the service come and go and are not told apart",
@@ -131,6 +134,8 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("listNetworkOfferings says what a service can do", r"capability"),
     ("listApis describes parameters by their type", r"type"),
     ("accounts belong to projects, and are not invited by e-mail", r"userid|email"),
+    ("there is no usage server, whose jobs could succeed", r"lastsuccessfuljob"),
+    ("TLS ends in front of the service", r"tlsversions"),
     ("a snapshot lies where its volume does", r"zone|storage|snapshotname"),
 )
 """Reasons with patterns that the whole name of a field fits; the first that fits gives the reason."""
