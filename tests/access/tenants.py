@@ -100,6 +100,10 @@ INSERT INTO affinity_groups (name, affinity_type, account_id, domain_id)
 INSERT INTO ssh_key_pairs (name, account_id, fingerprint, public_key)
     SELECT own, account_id, 'aa:bb', 'ssh-rsa x' FROM tenants;
 INSERT INTO instance_groups (name, account_id) SELECT own, account_id FROM tenants;
+INSERT INTO annotations (annotation, entity_type, entity_uuid, account_id, user_id)
+    SELECT g.name, 'INSTANCE_GROUP', g.uuid, g.account_id,
+        coalesce((SELECT min(u.id) FROM users u WHERE u.account_id = g.account_id), (SELECT min(id) FROM users))
+    FROM instance_groups g WHERE g.name LIKE '%s-own';
 INSERT INTO user_data (name, account_id, content) SELECT own, account_id, 'aGVsbG8=' FROM tenants;
 INSERT INTO templates (name, display_text, kind, template_type, format, hypervisor, size_bytes, physical_size_bytes,
         account_id, is_public, bootable)
