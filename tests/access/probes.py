@@ -82,6 +82,8 @@ BESIDE: Mapping[str, Mapping[str, Value]] = {
     "authorizeSecurityGroupIngress": TRAFFIC,
     "bulkDeployVirtualMachine": DEPLOYED,
     "createAccount": {"accounttype": "0"},
+    "createSnapshot": {"volumeid": lambda scene: scene.mine(Entity.VOLUME, RUNNING)},
+    "createSnapshotPolicy": {"schedule": "30"},
     "createAffinityGroup": {"type": "host anti-affinity"},
     "createDiskOffering": {"disksize": "1"},
     "createNetwork": {
@@ -151,6 +153,8 @@ STATES: Mapping[tuple[str, str], str] = {
     ("createVMSnapshot", "virtualmachineid"): KEPT,
     ("listVMSnapshot", "virtualmachineid"): KEPT,
     ("createSnapshot", "volumeid"): RUNNING,
+    ("createSnapshotPolicy", "volumeid"): RUNNING,
+    ("listSnapshotPolicies", "volumeid"): KEPT,
     ("listSnapshots", "volumeid"): KEPT,
     ("destroyVirtualMachine", "volumeids"): "-attached",
     ("detachIso", "virtualmachineid"): RUNNING,

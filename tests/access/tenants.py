@@ -160,8 +160,7 @@ INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, t
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id AND v.volume_type = 'ROOT'
     WHERE m.name LIKE '%s-own-kept' OR m.name LIKE '%s-own-stopped-project';
 INSERT INTO project_invitations (project_id, account_id, role)
-    SELECT p.id, a.id, 'Regular' FROM projects p JOIN accounts a ON p.name = a.name || 's-own'
-    WHERE a.name <> 'acme';
+    SELECT p.id, a.id, 'Regular' FROM projects p JOIN accounts a ON p.name = a.name || 's-own';
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)
     SELECT m.id, n.id, r.id, '10.8.0.10', '02:00:00:00:99:' || lpad(to_hex(m.id % 256), 2, '0'), '10.8.0.1',
         '255.255.255.0', 1, false

@@ -11,6 +11,8 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
+from bulkdeploy.domain.entities import Entity
+from tests.access.tenants import RUNNING
 from tests.access.walking import COMMANDS, Walker
 from tests.support.hypervisors.drivers import OF_HYPERVISORS
 from tests.support.zones.world import ADMIN, USER
@@ -19,16 +21,17 @@ REMOVING = ("delete", "destroy", "disable", "expunge", "lock", "release", "remov
 """Beginnings of commands that come last: they take away what others ask about, and who asks."""
 
 WITHOUT_EFFECT = {
+    "addAccountToProject": {"email"},
     "deleteNetwork": {"forced"},
     "deleteTemplate": {"issystem"},
     "destroyVolume": {"expunge"},
     "detachIso": {"forced"},
     "listCapacity": {"fetchlatest"},
+    "listClusterDrsPlan": {"keyword"},
     "listDetailOptions": {"resourceid", "resourcetype"},
     "listDiskOfferings": {"listall"},
     "listExtensions": {"details"},
     "listManagementServers": {"peers"},
-    "listNetworkOfferings": {"zoneid"},
     "listResourceLimits": {"isrecursive", "listall"},
     "listServiceOfferings": {"listall"},
     "listSnapshots": {"showunique"},
@@ -50,6 +53,10 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     addresses = {"startip": "10.77.0.2", "gateway": "10.77.0.1", "netmask": "255.255.255.0"}
     addresses |= {"zoneid": walker.named("zones", "small"), "forvirtualnetwork": "true"}
     user = walker.world.id_of("users", "acme", "username")
+    answer = walker.world.client().call(
+        "addGuestOs", osdisplayname="Watched", oscategoryid=walker.named("os_categories", "Debian")
+    )
+    added = walker.world.client().call("queryAsyncJobResult", jobid=answer["jobid"])["jobresult"]["ostype"]
     return {
         "addCustomAction": {"parameters[0].name": "times"},
         "updateCustomAction": {"parameters[0].name": "times"},
@@ -64,12 +71,17 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
             "gateway": "10.78.0.1",
             "netmask": "255.255.255.0",
         },
+        "createSnapshotPolicy": {
+            "schedule": "30",
+            "volumeid": str(walker.thing(Entity.VOLUME, "acme", RUNNING)),
+        },
         "createStoragePool": {"url": "nfs://10.1.1.9/export", "scope": "ZONE", "hypervisor": "KVM"},
         "createUser": acme,
         "createVlanIpRange": addresses,
         "createZone": dns,
         "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},
         "updateAccount": {"id": walker.named("accounts", "acme")},
+        "updateGuestOs": {"id": added["id"]},
         "updateRole": {"id": walker.named("roles", "denied")},
         "updateUser": {"id": user, "password": "a long enough password"},
     }
