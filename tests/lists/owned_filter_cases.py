@@ -41,7 +41,7 @@ def owners(world: World) -> dict[str, Cases]:
             "projectid": constant(moon, keeps=True),
             "activeonly": equal("state", "true", "Pending"),
             "state": equal("state", "declined", "Declined"),
-            "keyword": word("VAL", "account"),
+            "keyword": word("CUST", "account"),
         },
         "listProjects": {
             "id": constant(moon, keeps=True),

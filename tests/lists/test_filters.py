@@ -34,7 +34,8 @@ ELSEWHERE = {
         for name in ("consumerid", "consumertype", "hostid", "storageid", "clusterid", "podid", "zoneid")
     ),
     *((name, "allocpolicy") for name in ("listClusters", "listClustersMetrics", "listPods")),
-    ("listServiceOfferings", "state"),
+    *(("listServiceOfferings", name) for name in ("state", "systemvmtype", "encryptroot")),
+    ("listDiskOfferings", "encrypt"),
     ("listDiskOfferings", "state"),
     *((name, "domainid") for name in OWNED_BY_DOMAIN),
 }

@@ -27,7 +27,7 @@ FOR_EVERY_TYPE = frozenset(
         *("createConsoleEndpoint", "deleteUserData", "destroyVolume", "getUserKeys", "listApis"),
         *("listDetailOptions", "listKubernetesClusters", "listResourceIcon", "listUserData"),
         *("listVirtualMachinesMetrics", "listVolumesMetrics", "registerUserData"),
-        *("listCustomActions", "runCustomAction"),
+        *("listCustomActions", "runCustomAction", "listVirtualMachinesUsageHistory"),
     }
 )
 FOR_DOMAIN_ADMINS = frozenset({"createDomain", "deleteDomain"})
@@ -36,6 +36,13 @@ FOR_ADMINS = frozenset(
         *("createRole", "createRolePermission", "deleteRole", "deleteRolePermission", "importRole"),
         "listRolePermissions",
         *("listRoles", "updateRole", "updateRolePermission", "updateSecurityGroup", "listAnnotations"),
+        *(
+            "addAnnotation",
+            "removeAnnotation",
+            "updateAnnotationVisibility",
+            "listDbMetrics",
+            "listUsageServerMetrics",
+        ),
         *("importUnmanagedInstance", "listUnmanagedInstances", "unmanageVirtualMachine", "listInfrastructure"),
         *("listClustersMetrics", "listHostsMetrics", "listManagementServersMetrics", "listStoragePoolsMetrics"),
         *("listZonesMetrics", "listExtensions", "addCustomAction", "deleteCustomAction"),

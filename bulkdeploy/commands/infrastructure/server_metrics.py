@@ -34,7 +34,7 @@ COMMANDS = (
             "dbMetrics",
             (
                 moment("collectiontime", "when the metrics were read"),
-                text("hostname", "the address of the database; localhost for a socket"),
+                text("hostname", "the address of the database; localhost for a socket", ROOT_ADMIN_ONLY),
                 texts("replicas", "the addresses of standbys that receive changes"),
                 number("connections", "the connections to the database"),
                 large_number("uptime", "how long the database has run, seconds"),
@@ -56,7 +56,7 @@ COMMANDS = (
             "usageMetrics",
             (
                 moment("collectiontime", "when the call was answered"),
-                text("hostname", "the host of the process that answers"),
+                text("hostname", "the host of the process that answers", ROOT_ADMIN_ONLY),
                 constant("state", "Down", "no records of usage are made"),
             ),
         ),

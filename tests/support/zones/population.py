@@ -234,8 +234,8 @@ INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, t
     WHERE m.name IN ('acme-1', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
 INSERT INTO project_invitations (project_id, account_id, role, state)
-    SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'rival' THEN 'Declined' ELSE 'Pending' END
-    FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('neighbour', 'rival');
+    SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'acme' THEN 'Declined' ELSE 'Pending' END
+    FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('customers-admin', 'acme');
 INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
     SELECT id, network_id, ip_range_id, '10.1.0.250' FROM nics
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
