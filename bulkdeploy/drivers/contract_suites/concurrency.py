@@ -1,4 +1,4 @@
-"""What any driver keeps when calls for guests overlap: each touches only its own guest."""
+"""The contract of every driver for calls that overlap: each touches only its own guest."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress

@@ -34,7 +34,7 @@ from bulkdeploy.store.virtual_machines import vm_snapshots as store
 from bulkdeploy.store.volumes.volume_changes import READY, has_job_of_volume, known_volume, read_vm
 
 NO_POLICY: Mapping[str, Any] = {}
-"""Of snapshots that somebody takes."""
+"""The policy type of snapshots that a call takes."""
 
 OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
 

@@ -1,6 +1,6 @@
 """Invitations of accounts to projects: the list query, and making, answering and deleting them.
 
-An invitation that nobody answers expires by its age; no process changes its row.
+An unanswered invitation expires by its age; no process changes its row.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def invite(connection: Connection, project_id: int, account_id: int, role: str, 
 
 
 def lock_pending(connection: Connection, project_id: int, account_id: int, *, timeout_s: int) -> Row[Any] | None:
-    """Return the role and the state of an account's invitation that nobody has answered, locked, or None."""
+    """Return the role and the state of an account's unanswered invitation, locked, or None."""
     invitation = project_invitations.c
     query = select(invitation.id, invitation.role, _state(timeout_s).label("state")).where(
         invitation.project_id == project_id, invitation.account_id == account_id, invitation.state == PENDING

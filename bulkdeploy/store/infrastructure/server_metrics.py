@@ -1,4 +1,4 @@
-"""What PostgreSQL reports of itself."""
+"""Figures that PostgreSQL reports of itself."""
 
 from typing import Any
 

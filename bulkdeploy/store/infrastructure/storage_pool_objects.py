@@ -1,4 +1,4 @@
-"""What lies on a storage pool, as far as the service put it there: its volumes."""
+"""The volumes that the service put on a storage pool."""
 
 from sqlalchemy import Connection, literal, select
 

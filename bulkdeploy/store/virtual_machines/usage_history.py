@@ -1,4 +1,4 @@
-"""What VMs used earlier: the list query over the samples that are kept."""
+"""The earlier usage of VMs: the list query over the samples that are kept."""
 
 from collections import defaultdict
 from typing import Any
