@@ -55,3 +55,6 @@ FAILED_RESULT_CODE = 530
 
 PLANNED = "planned"
 """Param of jobs that move or start others' VMs: a plan that was shown, as lists of VM, host and turn, by ids."""
+
+FIRST_HOST = "first_host_id"
+"""Param of jobs that start a VM: the host that is tried before others."""

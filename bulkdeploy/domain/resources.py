@@ -86,3 +86,6 @@ class ResourceAmounts:
             memory_mib=self.memory_mib * factor,
             primary_storage_bytes=self.primary_storage_bytes * factor,
         )
+
+
+NOTHING = ResourceAmounts()

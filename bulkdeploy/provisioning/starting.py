@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from bulkdeploy.domain.jobs import FIRST_HOST
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.failpoints import Failpoint
@@ -47,9 +48,6 @@ RUNNING = FinalState(VmState.RUNNING, volumes_ready=True)
 
 PINS = ("pod_id", "cluster_id", "host_id")
 """Params of a job that may only start its VM there."""
-
-FIRST_HOST = "first_host_id"
-"""Param of a job: the host that is tried before others."""
 
 FindPlace = Callable[[Connection, Assignment, frozenset[int]], NoPlace | None]
 """Claim a place for the VM outside these hosts and write it into its rows; else why there is none."""

@@ -12,6 +12,7 @@ from bulkdeploy.placement.model import Purpose, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.place import zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import need_of
+from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 
@@ -23,8 +24,9 @@ def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -
     """
     row = read_vm(connection, vm_id)
     configuration = read_configuration(connection)
+    owner = owners_by_id(connection, [row.account_id])[row.account_id]
     need = replace(
-        need_of(connection, configuration, row, ()),
+        need_of(configuration, row, owner, (), ()),
         purpose=Purpose.GROW,
         host_id=row.host_id,
         cpu_number=sizes["cpu_number"],
@@ -32,7 +34,6 @@ def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -
         memory_mib=sizes["memory_mib"],
         host_tags=offering_host_tags(connection, sizes["service_offering_id"])
         | ({row.template_tag} if row.template_tag else set()),
-        affinity_group_ids=(),
     )
     snapshot, request = zone_as_seen(connection, configuration, need, count=1, seed=0, lock=False)
     answers = HostAnswers(_without_claim(snapshot, row), request, placement_catalog())

@@ -1,6 +1,7 @@
 """What a deployment, a start or a retry needs of a place, and how that becomes a placement request."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -9,7 +10,14 @@ from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
 from bulkdeploy.store.configuration.configuration import Configuration
-from bulkdeploy.store.ledger.placed_vms import count_members_by_host, lock_affinity_groups, read_affinity_groups
+from bulkdeploy.store.ledger.placed_vms import (
+    count_members_by_host,
+    lock_affinity_groups,
+    read_affinity_groups,
+    read_memberships,
+)
+
+APART = frozenset({AffinityType.HOST_ANTI_AFFINITY, AffinityType.NON_STRICT_HOST_ANTI_AFFINITY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +77,21 @@ def placement_request(
     seed: int,
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
+    members: "AffinityMembers | None" = None,
 ) -> PlacementRequest:
     """The request for ``count`` VMs, with affinity groups as they stand now; with ``lock`` their rows stay locked.
+
+    ``members``: the groups, if they were read for many VMs together.
 
     Locking a group's row before counting its members is what keeps two calls at once from both
     finding the same host free (CloudStack issues 5527 and 7202: anti-affinity broken in batch starts).
     """
-    affinities, dedicated = read_affinities(
-        connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id, lock=lock
-    )
+    if members is not None:
+        affinities, dedicated = members.of(need)
+    else:
+        affinities, dedicated = read_affinities(
+            connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id, lock=lock
+        )
     return PlacementRequest(
         count=count,
         cpu_number=need.cpu_number,
@@ -123,9 +137,57 @@ def read_affinities(
         stopped_counts_s=configuration.number("capacity.skipcounting.hours"),
         without_vm_id=without_vm_id,
     )
+    return _affinities(kinds, by_group)
+
+
+def _affinities(
+    kinds: Mapping[int, AffinityType], by_group: Mapping[int, Mapping[int, int]]
+) -> tuple[tuple[Affinity, ...], bool]:
     affinities = tuple(
         Affinity(kind, by_group[group_id], group_id)
         for group_id, kind in kinds.items()
         if kind is not AffinityType.EXPLICIT_DEDICATION
     )
     return affinities, AffinityType.EXPLICIT_DEDICATION in kinds.values()
+
+
+class AffinityMembers:
+    """The affinity groups of many VMs that exist, read together. Nothing is locked.
+
+    Args:
+        connection: in a transaction.
+        configuration: has the time for which a stopped VM counts on its last host.
+        groups: the groups of each VM.
+    """
+
+    def __init__(
+        self, connection: Connection, configuration: Configuration, groups: Mapping[int, Sequence[int]]
+    ) -> None:
+        seconds = configuration.number("capacity.skipcounting.hours")
+        ids = sorted({group_id for of_vm in groups.values() for group_id in of_vm})
+        self._kinds = read_affinity_groups(connection, ids) if ids else {}
+        self._counts = count_members_by_host(connection, ids, stopped_counts_s=seconds) if ids else {}
+        vm_ids = [vm_id for vm_id, of_vm in groups.items() if of_vm]
+        self._memberships = read_memberships(connection, vm_ids, stopped_counts_s=seconds) if ids else {}
+
+    def of(self, need: PlacementNeed) -> tuple[tuple[Affinity, ...], bool]:
+        """Return what ``read_affinities`` returns for the need of one of the VMs.
+
+        A VM that moves also counts on the host that it leaves, which it does not get in any case: other VMs of the
+        batch must not get that host before it has left.
+        """
+        own = Counter(self._memberships.get(need.vm_id, ()) if need.vm_id is not None else ())
+        counts = {}
+        for group_id in need.affinity_group_ids:
+            by_host = self._counts[group_id]
+            if need.purpose is Purpose.MOVE and self._kinds.get(group_id) in APART:
+                counts[group_id] = by_host
+                continue
+            counts[group_id] = {
+                host_id: vms - own[group_id, host_id]
+                for host_id, vms in by_host.items()
+                if vms > own[group_id, host_id]
+            }
+        return _affinities(
+            {group_id: self._kinds[group_id] for group_id in counts if group_id in self._kinds}, counts
+        )

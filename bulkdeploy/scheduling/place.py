@@ -23,7 +23,7 @@ from bulkdeploy.placement.shortage import Shortage, shortage
 from bulkdeploy.placement.standing import Lacking, Places, stands
 from bulkdeploy.scheduling.allocators import BUILTIN, allocate
 from bulkdeploy.scheduling.catalog import placement_catalog
-from bulkdeploy.scheduling.need import PlacementNeed, placement_request
+from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed, placement_request
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
@@ -251,11 +251,12 @@ def zone_as_seen_by(
     lock: bool = True,
     beside: Sequence[PlacementNeed] = (),
     known: ZoneSnapshot | None = None,
+    members: AffinityMembers | None = None,
 ) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
     """The zone and a request for each kind of one owner's; groups of several kinds are locked in one order first.
 
     ``beside``: the needs of other owners that are planned in the same transaction; ``known``: the zone as it was
-    read for one of them.
+    read for one of them; ``members``: the affinity groups, if they were read for all of them.
     """
     needs = [need for need, _ in kinds]
     everybodys = [*needs, *beside]
@@ -264,7 +265,14 @@ def zone_as_seen_by(
         lock_affinity_groups(connection, groups)
     requests = [
         placement_request(
-            connection, configuration, need, count=count, seed=seed or 0, avoid_host_ids=avoid_host_ids, lock=lock
+            connection,
+            configuration,
+            need,
+            count=count,
+            seed=seed or 0,
+            avoid_host_ids=avoid_host_ids,
+            lock=lock,
+            members=members,
         )
         for need, count in kinds
     ]

@@ -37,7 +37,7 @@ def replace_place(
         TransactionConflict: repeat the whole transaction.
     """
     keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
-    if groups := read_vm_groups(connection, vm_id):
+    if groups := read_vm_groups(connection, [vm_id])[vm_id]:
         lock_affinity_groups(connection, groups)
     trial = connection.begin_nested()
     volumes = give_back() or ()

@@ -1,4 +1,4 @@
-"""One existing VM as placement sees it: its sizes, its rules, and what its volumes bind it to."""
+"""Existing VMs as placement sees them: their sizes, their rules, and what their volumes bind them to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,16 +7,18 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.topology import PoolScope, StorageType
 from bulkdeploy.placement.model import Disk
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.ledger.placed_vms import (
-    pod_bound_by_address,
+    pods_bound_by_address,
     read_vm,
     read_vm_groups,
     read_vm_volumes,
+    read_vms,
     vm_of_deployment,
 )
 
@@ -41,38 +43,66 @@ def read_vm_to_place(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> VmToPlace | None:
-    """The VM with its pins narrowed by volumes and addresses that exist; None when these disagree."""
-    row = read_vm(connection, vm_id)
-    volumes = read_vm_volumes(connection, vm_id)
-    unplaced = [volume for volume in volumes if volume.scope is None]
-    need = replace(need_of(connection, configuration, row, unplaced), vm_id=vm_id)
-    bound_pod_id = pod_bound_by_address(connection, vm_id)
-    if bound_pod_id is not None:
-        if pod_id not in (None, bound_pod_id):
-            return None
-        pod_id = bound_pod_id
-    bound = _bind(need, volumes, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
-    if bound is None:
-        return None
-    return VmToPlace(vm_id, row.uuid, bound, tuple(volume.uuid for volume in unplaced), row.last_host_id)
+    """Return the VM with its pins narrowed by volumes and addresses that exist; None if these disagree."""
+    (vm,) = read_vms_to_place(
+        connection, configuration, [vm_id], pod_id=pod_id, cluster_id=cluster_id, host_id=host_id
+    ).values()
+    return vm
+
+
+def read_vms_to_place(
+    connection: Connection,
+    configuration: Configuration,
+    vm_ids: Sequence[int],
+    *,
+    pod_id: int | None = None,
+    cluster_id: int | None = None,
+    host_id: int | None = None,
+) -> dict[int, VmToPlace | None]:
+    """Return each of these VMs as ``read_vm_to_place`` does, with a constant number of statements."""
+    vms = read_vms(connection, vm_ids)
+    volumes = read_vm_volumes(connection, vm_ids)
+    groups = read_vm_groups(connection, vm_ids)
+    pods = pods_bound_by_address(connection, vm_ids)
+    owners = owners_by_id(connection, {vm.account_id for vm in vms.values()})
+    found: dict[int, VmToPlace | None] = {}
+    for vm_id in vm_ids:
+        vm, bound_pod_id = vms[vm_id], pods.get(vm_id)
+        unplaced = [volume for volume in volumes[vm_id] if volume.scope is None]
+        need = replace(need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id]), vm_id=vm_id)
+        disagree = None not in (pod_id, bound_pod_id) and pod_id != bound_pod_id
+        pod = pod_id if bound_pod_id is None else bound_pod_id
+        bound = _bind(need, volumes[vm_id], pod_id=pod, cluster_id=cluster_id, host_id=host_id)
+        found[vm_id] = None
+        if bound is not None and not disagree:
+            new_volumes = tuple(volume.uuid for volume in unplaced)
+            found[vm_id] = VmToPlace(vm_id, vm.uuid, bound, new_volumes, vm.last_host_id)
+    return found
 
 
 def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
     """What one more VM of a deployment would need: as one that it made, and by the call's pins."""
     row = read_vm(connection, vm_of_deployment(connection, deployment_id))
     pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
-    return replace(need_of(connection, configuration, row, read_vm_volumes(connection, row.id)), **pins)
+    volumes = read_vm_volumes(connection, [row.id])[row.id]
+    groups = read_vm_groups(connection, [row.id])[row.id]
+    owner = owners_by_id(connection, [row.account_id])[row.account_id]
+    return replace(need_of(configuration, row, owner, volumes, groups), **pins)
 
 
 def need_of(
-    connection: Connection, configuration: Configuration, vm: Row[Any], volumes: Sequence[Row[Any]]
+    configuration: Configuration,
+    vm: Row[Any],
+    owner: Owner,
+    volumes: Sequence[Row[Any]],
+    affinity_group_ids: tuple[int, ...],
 ) -> PlacementNeed:
-    """What a VM needs, by its row, with a pool for each of these volumes; free of what binds it to a place."""
+    """Return the need of a VM, by its row, with a pool for each of these volumes; free of what binds the VM."""
     planner, offering_planner = choose_planners(
         configuration, bulk=vm.bulk, named=vm.config.get("planner"), offering=vm.deployment_planner
     )
     return PlacementNeed(
-        owner=owners_by_id(connection, [vm.account_id])[vm.account_id],
+        owner=owner,
         zone_id=vm.zone_id,
         hypervisor=vm.hypervisor,
         cpu_number=vm.cpu_number,
@@ -80,7 +110,7 @@ def need_of(
         memory_mib=vm.memory_mib,
         disks=tuple(_disk(volume, vm) for volume in volumes),
         host_tags=frozenset(vm.host_tags) | ({vm.template_tag} if vm.template_tag else set()),
-        affinity_group_ids=read_vm_groups(connection, vm.id),
+        affinity_group_ids=affinity_group_ids,
         planner=planner,
         offering_planner=offering_planner,
     )
@@ -94,7 +124,7 @@ def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
 
 def _bind(
     need: PlacementNeed,
-    volumes: list[Row[Any]],
+    volumes: Sequence[Row[Any]],
     *,
     pod_id: int | None,
     cluster_id: int | None,

@@ -43,14 +43,21 @@ def check_no_snapshots_of_volumes(
     Raises:
         InvalidParameter: it has snapshots, which lie in it; ``shown`` is the value of ``parameter``.
     """
-    snapshots = snapshots_of_volumes(connection, vm_id, volume_id)
-    if snapshots:
-        whose = "its volumes have" if volume_id is None else "the volume has"
-        rule = (
-            f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored, "
-            "unmanaged or given to another owner; delete them first"
-        )
+    volume_ids = None if volume_id is None else [volume_id]
+    for rule in find_snapshots_of_volumes(connection, [vm_id], volume_ids).values():
         raise InvalidParameter(parameter, str(shown), rule)
+
+
+def find_snapshots_of_volumes(
+    connection: Connection, vm_ids: Collection[int], volume_ids: Collection[int] | None = None
+) -> dict[int, str]:
+    """Return for each VM that has snapshots of single volumes, or of these volumes, the rule that keeps them."""
+    whose = "its volumes have" if volume_ids is None else "the volume has"
+    return {
+        vm_id: f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored, "
+        "unmanaged or given to another owner; delete them first"
+        for vm_id, snapshots in _by_vm(snapshots_of_volumes(connection, vm_ids, volume_ids)).items()
+    }
 
 
 def find_snapshots_that_stay(

@@ -178,6 +178,14 @@ def insert_tags(
     return TakenKey(row.uuid, row.key)
 
 
+def replace_tags(
+    connection: Connection, resource_type: str, owners: Mapping[int, int], tags: Mapping[str, str]
+) -> None:
+    """Put every tag on every resource (account by resource, internal ids), instead of tags of the same keys."""
+    delete_tags(connection, resource_type, list(owners), [(key, None) for key in tags])
+    insert_tags(connection, resource_type, owners, tags, None)
+
+
 def _columns(function: FunctionElement[Any], *names: str) -> TableValuedAlias:
     return function.table_valued(*names).render_derived()
 

@@ -1,7 +1,7 @@
 """bulkStartVirtualMachine, bulkStopVirtualMachine and the other operations on many virtual machines."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,27 +10,44 @@ from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.plan_indexes import fingerprints
 from bulkdeploy.commands.virtual_machines import virtual_machines as lists
 from bulkdeploy.declare.command import Command, Instead
-from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid, uuids
+from bulkdeploy.declare.parameters import (
+    Parameter,
+    boolean,
+    details_of,
+    integer,
+    mapping,
+    string,
+    uuid,
+    uuids,
+)
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
 from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.services.virtual_machines.bulk_operations import (
     BulkDryRun,
     BulkRequest,
-    FindRefused,
     VmSelection,
+    jobs_of_kind,
     run_bulk_operation,
 )
-from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, require_right
+from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.virtual_machines.resource_tags import tag_values
+from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_updates import recover_operation
+from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, require_right, start_operation
+from bulkdeploy.services.virtual_machines.vm_work import VmJob, VmOperation, VmWork
+from bulkdeploy.store.deployments.deployments import plan_hosts
+from bulkdeploy.store.infrastructure.hosts import Places
 
 FILTERS = (
     *("ids", "groupid", "affinitygroupid", "zoneid", "podid", "clusterid", "hostid", "state", "tags", "keyword"),
@@ -83,7 +100,13 @@ CHECKED = Response(
         objects(
             "virtualmachines",
             "the VMs that would be processed",
-            (text("id", "the VM"), text("name", "its name"), text("state", "its state")),
+            (
+                text("id", "the VM"),
+                text("name", "its name"),
+                text("state", "its state"),
+                text("hostid", "the host that it would get, of starts and moves", ROOT_ADMIN_ONLY),
+                text("hostname", "the name of that host", ROOT_ADMIN_ONLY),
+            ),
         ),
         objects("failed", "VMs that cannot be processed", FAILED_FIELDS),
     ),
@@ -97,22 +120,28 @@ class Operation:
     Attributes:
         name: the command.
         description: the command's text.
-        kind: the kind of the jobs.
-        parameters: those of the single command besides its id.
-        job_params: returns the parameters of the jobs, after it has checked the caller's rights.
-        find_refused: rules beyond those of the kind.
+        operation: returns the operation of a call, after it has checked the caller's rights.
+        parameters: those of the single command besides its id. Filters of the same names cannot be given.
+        roles: those that may call the single command.
     """
 
     name: str
     description: str
-    kind: JobKind
+    operation: Callable[[Call], VmOperation]
     parameters: tuple[Parameter, ...] = ()
-    job_params: Callable[[Call], Mapping[str, Any]] = field(default=lambda _: {})
-    find_refused: FindRefused | None = None
+    roles: frozenset[RoleType] = EVERY_ROLE
+
+    @property
+    def selection(self) -> tuple[Parameter, ...]:
+        """The parameters that select VMs."""
+        own = {parameter.name for parameter in self.parameters}
+        return tuple(parameter for parameter in SELECTION if parameter.name not in own)
 
 
 def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
-    filters = {name: call.arguments[name] for name in (*FILTERS, "deploymentid") if name in call.arguments}
+    selecting = {parameter.name for parameter in operation.selection}
+    names = [name for name in (*FILTERS, "deploymentid") if name in selecting]
+    filters = {name: call.arguments[name] for name in names if name in call.arguments}
     owner = OwnerParameters(
         account=call.text("account"),
         domain=call.ref("domainid"),
@@ -121,21 +150,20 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
         list_all=call.flag("listall"),
         by_id=not set(NAMING).isdisjoint(filters),
     )
+    bulk = operation.operation(call)
     done = run_bulk_operation(
         call.connection,
         call.system,
         call.caller,
         BulkRequest(
             command=operation.name,
-            kind=operation.kind,
-            params=operation.job_params(call),
+            operation=bulk,
             selection=VmSelection(
                 filters=filters,
                 visible=visibility(call.connection, call.caller, owner),
                 excluded=call.arguments.get("excludeids", ()),
                 expected_count=call.arguments.get("expectedcount"),
             ),
-            find_refused=operation.find_refused,
             partial=call.flag("partial"),
             dry_run=call.flag("dryrun"),
             max_parallel=call.arguments.get("maxparallel"),
@@ -145,63 +173,172 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
         ),
     )
     if isinstance(done, BulkDryRun):
-        vms = [{"id": vm.uuid, "name": vm.name, "state": vm.state} for vm in done.vms]
+        vms = _checked_rows(call, done.vms)
         return Instead(CHECKED, {"count": len(vms), "virtualmachines": vms, "failed": done.failed})
-    shared = new_job_fields(call.caller, operation.kind, done.created)
+    shared = new_job_fields(call.caller, bulk.command_class, done.created)
     jobs = [{**shared, "jobid": job, "jobinstanceid": vm} for job, vm in done.jobs]
     return {"operationid": done.uuid, "count": len(jobs), "asyncjobs": jobs, "failed": done.failed}
 
 
-def _stop_params(call: Call, what: str) -> Mapping[str, Any]:
+def _checked_rows(call: Call, vms: Sequence[tuple[Any, VmWork]]) -> list[dict[str, Any]]:
+    planned = {work.host_id for _, work in vms if isinstance(work, VmJob) and work.host_id is not None}
+    hosts = plan_hosts(call.connection, sorted(planned)) if planned else {}
+    rows = []
+    for vm, work in vms:
+        place: dict[str, Any] = {}
+        if isinstance(work, VmJob) and work.host_id in hosts:
+            place = {name: hosts[work.host_id][name] for name in ("hostid", "hostname")}
+        rows.append({"id": vm.uuid, "name": vm.name, "state": vm.state, **place})
+    return rows
+
+
+def _forced(call: Call, what: str) -> Mapping[str, Any]:
     forced = call.flag("forced")
     if forced:
         require_right(call.connection, call.caller, "allow.user.force.stop.vm", what)
     return {"forced": forced}
 
 
-def _destroy_params(call: Call) -> Mapping[str, Any]:
+def _stop(call: Call) -> VmOperation:
+    return jobs_of_kind(STOP, _forced(call, "stop a virtual machine with force"))
+
+
+def _reboot(call: Call) -> VmOperation:
+    return jobs_of_kind(REBOOT, _forced(call, "reboot a virtual machine with force"))
+
+
+def _destroy(call: Call) -> VmOperation:
     expunge = call.flag("expunge")
     if expunge:
-        require_right(call.connection, call.caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
-    return {"expunge": expunge}
+        _require_expunge_right(call, "expunge")
+    return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
 
 
-def _expunge_params(call: Call) -> Mapping[str, Any]:
-    require_right(call.connection, call.caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
-    return {}
+def _expunge(call: Call) -> VmOperation:
+    _require_expunge_right(call, "expunge")
+    return jobs_of_kind(EXPUNGE, {})
+
+
+def _recover(call: Call) -> VmOperation:
+    _require_expunge_right(call, "recover")
+    return recover_operation()
+
+
+def _require_expunge_right(call: Call, verb: str) -> None:
+    require_right(call.connection, call.caller, "allow.user.expunge.recover.vm", f"{verb} a virtual machine")
+
+
+def _restore(call: Call) -> VmOperation:
+    return restore_operation(call.ref("templateid"))
+
+
+def _scale(call: Call) -> VmOperation:
+    return scale_operation(call.arguments["serviceofferingid"], details_of(call.arguments.get("details", ())))
+
+
+def _migrate(call: Call) -> VmOperation:
+    return migrate_operation(_places(call, "to"), _places(call, "off"))
+
+
+def _places(call: Call, prefix: str) -> Places:
+    pods, clusters, hosts = (
+        tuple(ref.id for ref in call.arguments.get(f"{prefix}{noun}ids", ())) for noun in ("pod", "cluster", "host")
+    )
+    return Places(pods, clusters, hosts)
+
+
+def _update(call: Call) -> VmOperation:
+    arguments = call.arguments
+    protected = arguments.get("deleteprotection")
+    return update_operation(
+        FleetUpdate(
+            display_name=call.text("displayname"),
+            columns={} if protected is None else {"delete_protection": protected},
+            details=None if "details" not in arguments else details_of(arguments["details"]),
+            tags=None if "settags" not in arguments else tag_values(arguments["settags"], "settags"),
+        )
+    )
 
 
 FORCED = boolean("forced", "cut the power instead of asking the guests to shut down")
 
+PLACE_PARAMETERS = tuple(
+    uuids(f"{prefix}{noun}ids", entity, f"{what} {noun}s")
+    for prefix, what in (("to", "move the VMs to hosts of these"), ("off", "move no VM to a host of these"))
+    for noun, entity in (("pod", Entity.POD), ("cluster", Entity.CLUSTER), ("host", Entity.HOST))
+)
+
 OPERATIONS = (
-    Operation(name="bulkStartVirtualMachine", description="Starts many stopped virtual machines", kind=START),
+    Operation(
+        name="bulkStartVirtualMachine",
+        description="Starts many stopped virtual machines on hosts that are planned together",
+        operation=lambda _: start_operation(),
+    ),
     Operation(
         name="bulkStopVirtualMachine",
         description="Stops many virtual machines",
-        kind=STOP,
+        operation=_stop,
         parameters=(FORCED,),
-        job_params=partial(_stop_params, what="stop a virtual machine with force"),
     ),
     Operation(
         name="bulkRebootVirtualMachine",
         description="Stops many running virtual machines and starts them again",
-        kind=REBOOT,
+        operation=_reboot,
         parameters=(FORCED,),
-        job_params=partial(_stop_params, what="reboot a virtual machine with force"),
     ),
     Operation(
         name="bulkDestroyVirtualMachine",
         description="Destroys many virtual machines; their volumes stay until the VMs are expunged",
-        kind=DESTROY,
+        operation=_destroy,
         parameters=(boolean("expunge", "remove the VMs and their volumes at once"),),
-        job_params=_destroy_params,
-        find_refused=find_undestroyable,
+    ),
+    Operation(
+        name="bulkRecoverVirtualMachine",
+        description="Makes many destroyed virtual machines stopped again",
+        operation=_recover,
     ),
     Operation(
         name="bulkExpungeVirtualMachine",
         description="Removes many destroyed virtual machines and their volumes",
-        kind=EXPUNGE,
-        job_params=_expunge_params,
+        operation=_expunge,
+    ),
+    Operation(
+        name="bulkRestoreVirtualMachine",
+        description="Makes the root disks of many virtual machines anew; running ones are started again",
+        operation=_restore,
+        parameters=(
+            uuid("templateid", Entity.TEMPLATE, "another template than those that the VMs were made from"),
+        ),
+    ),
+    Operation(
+        name="bulkScaleVirtualMachine",
+        description="Changes the service offering of many virtual machines; only running ones wait for jobs",
+        operation=_scale,
+        parameters=(
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
+            mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
+        ),
+    ),
+    Operation(
+        name="bulkMigrateVirtualMachine",
+        description="Moves many running virtual machines to other hosts, which are planned together",
+        operation=_migrate,
+        parameters=PLACE_PARAMETERS,
+        roles=ROOT_ADMIN_ONLY,
+    ),
+    Operation(
+        name="bulkUpdateVirtualMachine",
+        description="Changes display names, delete protection, details and tags of many virtual machines at once",
+        operation=_update,
+        parameters=(
+            string(
+                "displayname",
+                "the display name; {n} stands for the number of the VM in the selection, {name} for its name",
+            ),
+            boolean("deleteprotection", "whether the VMs are protected from being destroyed"),
+            mapping("details", "the VMs' details from now on, instead of those they have"),
+            mapping("settags", "tags for the VMs: settags[0].key, settags[0].value; other tags stay"),
+        ),
     ),
 )
 
@@ -213,9 +350,10 @@ COMMANDS: tuple[Command, ...] = tuple(
         shape=Shape.BARE,
         response=STARTED,
         instead=CHECKED,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        roles=operation.roles,
         changes_state=True,
-        parameters=(*SELECTION, *operation.parameters),
+        parameters=(*operation.selection, *operation.parameters),
     )
     for operation in OPERATIONS
 )

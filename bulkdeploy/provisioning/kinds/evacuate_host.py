@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.jobs import InstanceType, JobStatus
+from bulkdeploy.domain.jobs import FIRST_HOST, InstanceType, JobStatus
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
@@ -40,7 +40,6 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
-from bulkdeploy.provisioning.starting import FIRST_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING, VmMove, try_moves
 from bulkdeploy.store.database.engine import read_only, run_transaction

@@ -120,7 +120,7 @@ def job_rows(
     caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
 ) -> Mapping[int, Mapping[str, Any]]:
     """One job object per VM (cloudstack-protocol.md 0.6), each naming its deployment; by position."""
-    shared = {**new_job_fields(caller, DEPLOY, deployed.created), "deploymentid": deployed.uuid}
+    shared = {**new_job_fields(caller, DEPLOY.command_class, deployed.created), "deploymentid": deployed.uuid}
     return {
         at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
     }

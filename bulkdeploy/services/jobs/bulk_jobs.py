@@ -7,20 +7,19 @@ from typing import Any
 import orjson
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.domain.jobs import InstanceType, JobStatus, class_for
 
 
-def new_job_fields(caller: Caller, kind: JobKind, created: datetime) -> dict[str, Any]:
-    """Return the fields that all new jobs of one call share."""
+def new_job_fields(caller: Caller, command_class: str, created: datetime) -> dict[str, Any]:
+    """Return the fields that all new jobs of one call for VMs share; ``command_class``: as in ``JobKind``."""
     return {
         "accountid": caller.owner.account_uuid,
         "userid": caller.user_uuid,
-        "cmd": kind.cmd(is_root_admin=caller.is_root_admin),
+        "cmd": class_for(command_class, is_root_admin=caller.is_root_admin),
         "jobstatus": JobStatus.IN_PROGRESS.value,
         "jobprocstatus": 0,
         "jobresultcode": 0,
-        "jobinstancetype": kind.instance_type.value,
+        "jobinstancetype": InstanceType.VIRTUAL_MACHINE.value,
         "created": created,
     }
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -15,27 +16,40 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.errors import BulkDeployError, InvalidCombination, InvalidParameter
+from bulkdeploy.domain.jobs import InstanceType, class_for
+from bulkdeploy.domain.resources import NOTHING, ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.queue.job_queue import JobMessage, bulk_queue
-from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import count
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready
+from bulkdeploy.services.virtual_machines.vm_work import (
+    NoHostForVm,
+    PreparedVms,
+    VmChange,
+    VmJob,
+    VmOperation,
+    VmWork,
+    refusal,
+)
+from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import find_operation_by_token, insert_operation
-from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.done_jobs import DoneJob, Instance, insert_done_jobs
+from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.jobs.job_results import object_result
 from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.virtual_machines.guests import lock_vms
-from bulkdeploy.store.virtual_machines.virtual_machines import select_vms
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vms
+from bulkdeploy.store.virtual_machines.virtual_machines import select_vms, virtual_machine_rows
 from bulkdeploy.store.visibility import Visibility
 
 MOST_REASONS = 100
 """An error names at most this number of VMs that cannot be processed."""
-
-REJECTED = 431
-"""The HTTP status of InvalidParameter, which the single call would answer."""
 
 FindRefused: TypeAlias = Callable[[Connection, Sequence[Row[Any]]], Mapping[int, str]]
 """Returns for each locked VM that an operation must not touch the rule that forbids it, by VM id."""
@@ -64,9 +78,7 @@ class BulkRequest:
 
     Attributes:
         command: the name of the API command.
-        kind: the kind of the jobs.
-        params: the parameters of each job.
-        find_refused: rules of the command beyond those of the kind.
+        operation: the operation.
         partial: leave out VMs that cannot be processed, instead of rejecting the call.
         dry_run: check only.
         max_parallel: the number of jobs that may be under way at once; None: all of them.
@@ -75,10 +87,8 @@ class BulkRequest:
     """
 
     command: str
-    kind: JobKind
+    operation: VmOperation
     selection: VmSelection
-    params: Mapping[str, Any]
-    find_refused: FindRefused | None = None
     partial: bool = False
     dry_run: bool = False
     max_parallel: int | None = None
@@ -89,9 +99,9 @@ class BulkRequest:
 
 @dataclass(frozen=True, slots=True)
 class BulkDryRun:
-    """The VMs that a call would process, and the rows of those that it would leave out or be rejected for."""
+    """The VMs that a call would process, with their work, and those that it would leave out or be rejected for."""
 
-    vms: Sequence[Row[Any]]
+    vms: Sequence[tuple[Row[Any], VmWork]]
     failed: Sequence[Mapping[str, Any]]
 
 
@@ -126,18 +136,51 @@ def run_bulk_operation(
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
     _most_failures(request.max_failures, 0)
     vms = lock_vms(connection, _select(connection, request))
-    for account_id, vm in {vm.account_id: vm for vm in vms}.items():
-        require_access(connection, caller, account_id, f"virtual machine {vm.uuid}")
-    refused = dict(find_unready(connection, system, vms, request.kind))
-    if request.find_refused is not None:
-        refused |= {**request.find_refused(connection, vms), **refused}
-    ready = [vm for vm in vms if vm.id not in refused]
-    failed = [_failed(vm, refused[vm.id]) for vm in vms if vm.id in refused]
+    of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
+    require_all_access(connection, caller, of_account)
+    prepared = request.operation.prepare(connection, system, caller, vms)
+    ready: list[tuple[Row[Any], VmWork]] = []
+    failed: list[dict[str, Any]] = []
+    for vm in vms:
+        try:
+            ready.append((vm, prepared.work_of(vm)))
+        except (NoHostForVm, BulkDeployError) as error:
+            failed.append(_failed(vm, *refusal(error)))
     if request.dry_run:
         return BulkDryRun(ready, failed)
     if failed and not (request.partial and ready):
         raise _rejection(request, failed, len(vms))
-    return _write(connection, system, caller, request, ready, failed)
+    return _write(connection, system, caller, request, prepared, ready, failed)
+
+
+def jobs_of_kind(kind: JobKind, params: Mapping[str, Any], find_refused: FindRefused | None = None) -> VmOperation:
+    """Return the operation that makes a job of this kind with these params for each VM.
+
+    ``find_refused``: rules of the single call beyond those of the kind.
+    """
+    return VmOperation.of_kind(kind, partial(_prepare_jobs, kind=kind, params=params, find_refused=find_refused))
+
+
+def _prepare_jobs(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vms: Sequence[Row[Any]],
+    *,
+    kind: JobKind,
+    params: Mapping[str, Any],
+    find_refused: FindRefused | None,
+) -> PreparedVms:
+    del caller
+    refused = {} if find_refused is None else dict(find_refused(connection, vms))
+    refused |= find_unready(connection, system, vms, kind)
+
+    def work_of(vm: Row[Any]) -> VmJob:
+        if vm.id in refused:
+            raise InvalidParameter("id", str(vm.uuid), refused[vm.id])
+        return VmJob(kind, params)
+
+    return PreparedVms(work_of)
 
 
 def _select(connection: Connection, request: BulkRequest) -> list[int]:
@@ -156,7 +199,7 @@ def _select(connection: Connection, request: BulkRequest) -> list[int]:
         connection,
         selection.visible,
         selection.filters,
-        without=() if is_explicit else GONE - request.kind.states,
+        without=() if is_explicit else GONE - request.operation.states,
         excluded_ids=[vm.id for vm in selection.excluded],
     )
     if selection.expected_count not in (None, len(vm_ids)):
@@ -176,13 +219,8 @@ def _first_filter(selection: VmSelection) -> tuple[str, str]:
     return name, str(value.uuid) if isinstance(value, EntityRef) else str(value)
 
 
-def _failed(vm: Row[Any], rule: str) -> dict[str, Any]:
-    return {
-        "virtualmachineid": str(vm.uuid),
-        "name": vm.name,
-        "errorcode": REJECTED,
-        "errortext": rule,
-    }
+def _failed(vm: Row[Any], code: int, text: str) -> dict[str, Any]:
+    return {"virtualmachineid": str(vm.uuid), "name": vm.name, "errorcode": code, "errortext": text}
 
 
 def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], selected: int) -> InvalidParameter:
@@ -192,7 +230,7 @@ def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], select
     )
     more = f"; and {len(failed) - MOST_REASONS} more" if len(failed) > MOST_REASONS else ""
     hint = "" if request.partial else " (partial=true processes the others)"
-    rule = f"cannot {request.kind.verb} {len(failed)} of {selected} virtual machines{hint}: {reasons}{more}"
+    rule = f"cannot {request.operation.verb} {len(failed)} of {selected} virtual machines{hint}: {reasons}{more}"
     return InvalidParameter(name, value, rule)
 
 
@@ -201,7 +239,8 @@ def _write(
     system: System,
     caller: Caller,
     request: BulkRequest,
-    vms: Sequence[Row[Any]],
+    prepared: PreparedVms,
+    works: Sequence[tuple[Row[Any], VmWork]],
     failed: Sequence[Mapping[str, Any]],
 ) -> BulkOperation:
     operation_id, uuid, created = insert_operation(
@@ -210,36 +249,91 @@ def _write(
             "command": request.command,
             "account_id": caller.owner.account_id,
             "user_id": caller.user_id,
-            "vm_count": len(vms),
+            "vm_count": len(works),
             "max_parallel": request.max_parallel,
-            "max_failures": _most_failures(request.max_failures, len(vms)),
+            "max_failures": _most_failures(request.max_failures, len(works)),
             "failed": list(failed),
             "request_token": request.token,
             "request_fingerprint": request.fingerprint if request.token is not None else None,
         },
     )
-    kind, queue, in_turn = request.kind, bulk_queue(len(vms)), _spread_over_hosts(vms)
-    jobs = insert_jobs(
+    changes = [(vm, work) for vm, work in works if isinstance(work, VmChange)]
+    jobs = [(vm, work) for vm, work in works if isinstance(work, VmJob)]
+    job_of = _make_changes(connection, caller, request.operation, prepared, changes, operation_id)
+    job_of |= _make_jobs(connection, system, caller, jobs, operation_id, request.max_parallel)
+    return BulkOperation(uuid, created, [(job_of[vm.id], vm.uuid) for vm, _ in works], failed)
+
+
+def _make_changes(
+    connection: Connection,
+    caller: Caller,
+    operation: VmOperation,
+    prepared: PreparedVms,
+    changes: Sequence[tuple[Row[Any], VmChange]],
+    operation_id: int,
+) -> dict[int, UUID]:
+    """Change VMs, and return the uuid of each VM's job, which has succeeded, by VM id."""
+    if not changes:
+        return {}
+    owners = owners_by_id(connection, {vm.account_id for vm, _ in changes})
+    amounts: dict[int, ResourceAmounts] = {}
+    for vm, change in changes:
+        amounts[vm.account_id] = amounts.get(vm.account_id, NOTHING).plus(change.amounts)
+    for account_id, taken in sorted(amounts.items()):
+        count(connection, owners[account_id], taken)
+    update_vms(connection, {vm.id: change.columns for vm, change in changes})
+    if prepared.write_more is not None:
+        prepared.write_more(connection, [vm for vm, _ in changes])
+    instances = {vm.id: Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid) for vm, _ in changes}
+    record_events(
+        connection,
+        caller,
+        [
+            Happened(change.event_type, f"{operation.verb} Vm {vm.name}", instances[vm.id], owners[vm.account_id])
+            for vm, change in changes
+        ],
+    )
+    shown = virtual_machine_rows(connection, list(instances))
+    cmd = class_for(operation.command_class, is_root_admin=caller.is_root_admin)
+    done = [DoneJob(object_result("virtualmachine", shown[vm_id]), about) for vm_id, about in instances.items()]
+    uuids = insert_done_jobs(connection, caller, cmd, done, operation_id)
+    return dict(zip(instances, uuids, strict=True))
+
+
+def _make_jobs(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    works: Sequence[tuple[Row[Any], VmJob]],
+    operation_id: int,
+    max_parallel: int | None,
+) -> dict[int, UUID]:
+    """Insert jobs and return their uuids by VM id; at most ``max_parallel`` are sent after the commit."""
+    if not works:
+        return {}
+    queue, in_turn = bulk_queue(len(works)), _spread_over_hosts(works)
+    made = insert_jobs(
         connection,
         [
-            kind.new_job(
-                Instance(kind.instance_type, vm.id, vm.uuid),
-                f"asked to {kind.verb} Vm {vm.name}",
+            work.kind.new_job(
+                Instance(work.kind.instance_type, vm.id, vm.uuid),
+                f"asked to {work.kind.verb} Vm {vm.name}",
                 account_id=caller.owner.account_id,
                 user_id=caller.user_id,
                 is_root_admin=caller.is_root_admin,
-                params=request.params,
+                params=work.params,
             )
-            for vm in in_turn
+            for vm, work in in_turn
         ],
         queue,
         operation_id,
-        request.max_parallel,
+        max_parallel,
     )
-    messages = [JobMessage(job_id, kind.name, queue) for job_id, _ in jobs[: request.max_parallel]]
-    send_jobs(connection, system.job_queue, messages)
-    job_of = {vm.id: job_uuid for vm, (_, job_uuid) in zip(in_turn, jobs, strict=True)}
-    return BulkOperation(uuid, created, [(job_of[vm.id], vm.uuid) for vm in vms], failed)
+    sent = zip(made[:max_parallel], in_turn, strict=False)
+    send_jobs(
+        connection, system.job_queue, [JobMessage(job, work.kind.name, queue) for (job, _), (_, work) in sent]
+    )
+    return {vm.id: job_uuid for (vm, _), (_, job_uuid) in zip(in_turn, made, strict=True)}
 
 
 def _most_failures(given: str | None, vms: int) -> int | None:
@@ -257,11 +351,15 @@ def _most_failures(given: str | None, vms: int) -> int | None:
     return int(number) * vms // 100 if is_percentage else int(number)
 
 
-def _spread_over_hosts(vms: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """Return the VMs in an order in which each host's VMs are as far apart as possible."""
+def _spread_over_hosts(works: Sequence[tuple[Row[Any], VmJob]]) -> list[tuple[Row[Any], VmJob]]:
+    """Return the work in an order in which each host's VMs are as far apart as possible.
+
+    VMs that start or move count on the host that they get.
+    """
     seen: Counter[int | None] = Counter()
     turns = []
-    for at, vm in enumerate(vms):
-        turns.append((seen[vm.host_id], at))
-        seen[vm.host_id] += 1
-    return [vms[at] for _, at in sorted(turns)]
+    for at, (vm, work) in enumerate(works):
+        host_id = vm.host_id if work.host_id is None else work.host_id
+        turns.append((seen[host_id], at))
+        seen[host_id] += 1
+    return [works[at] for _, at in sorted(turns)]

@@ -46,7 +46,7 @@ def create_tags(
             this key.
         PermissionDenied: a thing is not the caller's to touch; zones are root admins'.
     """
-    tags = _tags(pairs)
+    tags = tag_values(pairs)
     owners = _owners(connection, caller, resource_type, refs)
     taken = resource_tags.insert_tags(connection, resource_type, owners, tags, customer)
     if taken is not None:
@@ -84,28 +84,34 @@ def delete_tags(
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteTagsCmd")
 
 
-def _tags(pairs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def tag_values(pairs: Sequence[Mapping[str, str]], parameter: str = "tags") -> dict[str, str]:
+    """Return the values of tags by key, as a map parameter of a call gives them.
+
+    Raises:
+        InvalidParameter: a key is given twice, a key or a value is missing or too long.
+    """
     tags: dict[str, str] = {}
     for entry in pairs:
-        key, value = _pair(entry, needs_value=True)
+        key, value = _pair(entry, needs_value=True, parameter=parameter)
         if key in tags:
-            raise InvalidParameter("tags", key, "each key must be given once")
+            raise InvalidParameter(parameter, key, "each key must be given once")
         tags[key] = value or ""
     return tags
 
 
-def _pair(entry: Mapping[str, str], *, needs_value: bool) -> tuple[str, str | None]:
-    """Key and value of one entry of the ``tags`` map."""
+def _pair(entry: Mapping[str, str], *, needs_value: bool, parameter: str = "tags") -> tuple[str, str | None]:
+    """Key and value of one entry of a map of tags."""
     key, value = entry.get("key"), entry.get("value")
     if set(entry) - {"key", "value"} or not key or (needs_value and not value):
         raise InvalidParameter(
-            "tags",
+            parameter,
             str(dict(entry))[:LONGEST],
-            "each entry must have a key and a value: tags[0].key, tags[0].value",
+            f"each entry must have a key and a value: {parameter}[0].key, {parameter}[0].value",
         )
     for text in (key, value or ""):
         if len(text) > LONGEST:
-            raise InvalidParameter("tags", f"{text[:40]}...", f"keys and values have at most {LONGEST} characters")
+            rule = f"keys and values have at most {LONGEST} characters"
+            raise InvalidParameter(parameter, f"{text[:40]}...", rule)
     return key, value
 
 

@@ -65,11 +65,11 @@ def changing(
     """
     seen = read_vm_row(connection, vm.id)
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
-    _check_state(vm, seen, change)
+    check_state(seen, change)
     if counts is not None:
         count(connection, owner, counts(connection, seen, owner))
     row = lock_vm(connection, vm.id)
-    _check_state(vm, row, change)
+    check_state(row, change)
     if change.spoils_snapshots:
         check_no_snapshots(connection, vm.id, change.parameter, vm.uuid)
     if any(getattr(row, name) != getattr(seen, name) for name in DECISIVE):
@@ -105,15 +105,20 @@ def shown(connection: Connection, vm: EntityRef) -> Mapping[str, Any]:
     return virtual_machine_rows(connection, [vm.id])[vm.id]
 
 
-def _check_state(vm: EntityRef, row: Row[Any], change: Change) -> None:
+def check_state(row: Row[Any], change: Change) -> None:
+    """Check that the change goes with the state of the VM of this row.
+
+    Raises:
+        InvalidParameter: it does not, a job works on the VM, or the VM was expunged.
+    """
     if row.removed is not None:
-        raise InvalidParameter(change.parameter, str(vm.uuid), "the virtual machine was expunged")
+        raise InvalidParameter(change.parameter, str(row.uuid), "the virtual machine was expunged")
     if change.states == ANY_STATE:
         return
     if row.has_job:
         raise InvalidParameter(
-            change.parameter, str(vm.uuid), "a job works on the virtual machine; wait for its end"
+            change.parameter, str(row.uuid), "a job works on the virtual machine; wait for its end"
         )
     if VmState(row.state) not in change.states:
         rule = f"cannot {change.verb} it in state {row.state}; its state must be {one_of(change.states)}"
-        raise InvalidParameter(change.parameter, str(vm.uuid), rule)
+        raise InvalidParameter(change.parameter, str(row.uuid), rule)

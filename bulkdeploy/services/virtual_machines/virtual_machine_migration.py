@@ -1,6 +1,6 @@
 """Moving a running VM to another host: checked here, done by a job; and where it could go."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,17 +11,20 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.placement.model import HostAnswer
+from bulkdeploy.placement.model import HostAnswer, Purpose
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import HOST, MIGRATE
+from bulkdeploy.scheduling.batch_moves import plan_together
 from bulkdeploy.scheduling.migrate import Destinations, find_destinations
 from bulkdeploy.scheduling.moves import MIGRATING, VmMove
+from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.reasons import reason_fields
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
+from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, require_ready, submit
+from bulkdeploy.services.virtual_machines.vm_work import NoHostForVm, PreparedVms, VmJob, VmOperation
 from bulkdeploy.store.deployments.deployment_facts import host_problem
-from bulkdeploy.store.infrastructure.hosts import Reach, list_destinations
+from bulkdeploy.store.infrastructure.hosts import Places, Reach, hosts_outside, list_destinations
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
@@ -68,6 +71,30 @@ def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> Non
     problem = host_problem(connection, host.id, vm.zone_id)
     if problem is not None:
         raise InvalidParameter("hostid", str(host.uuid), f"the virtual machine can not move there: {problem}")
+
+
+def migrate_operation(onto: Places, off: Places) -> VmOperation:
+    """Return the operation that moves many running VMs, planned together: onto these places, and off those."""
+    return VmOperation.of_kind(MIGRATE, partial(_prepare_migration, onto=onto, off=off))
+
+
+def _prepare_migration(
+    connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]], *, onto: Places, off: Places
+) -> PreparedVms:
+    del caller
+    unready = find_unready(connection, system, vms, MIGRATE)
+    leaving = {vm.id: vm.host_id for vm in vms if vm.id not in unready}
+    found = plan_together(connection, leaving, Purpose.MOVE, hosts_outside(connection, onto, off))
+
+    def work_of(vm: Row[Any]) -> VmJob:
+        if vm.id in unready:
+            raise InvalidParameter(OF_VM, str(vm.uuid), unready[vm.id])
+        place = found[vm.id]
+        if isinstance(place, NoPlace):
+            raise NoHostForVm(place.why)
+        return VmJob(MIGRATE, {HOST: place}, place)
+
+    return PreparedVms(work_of)
 
 
 def find_hosts_for_migration(

@@ -1,6 +1,6 @@
 """Another service offering for a VM: its sizes and what is counted of them change together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.kinds.scale_and_migrate import SCALE_AND_MIGRATE
 from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE
+from bulkdeploy.scheduling.vm_snapshots import find_spoiled_snapshots
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.deployments.deployment_checks import check_offering
 from bulkdeploy.services.deployments.deployment_sizes import vm_sizes
@@ -25,10 +26,12 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
-from bulkdeploy.services.virtual_machines.virtual_machines import submit
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, submit
+from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmChange, VmJob, VmOperation, VmWork
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_zone
-from bulkdeploy.store.virtual_machines.dynamic_scaling import SETTING, is_scalable
+from bulkdeploy.store.virtual_machines.dynamic_scaling import SETTING, find_scalable
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row, root_is_local, update_vm
 
 SIZE_DETAILS = ("cpuNumber", "cpuSpeed", "memory")
@@ -49,15 +52,22 @@ class NewSizes:
     def __init__(self, offering: EntityRef, details: Mapping[str, str]) -> None:
         self._offering = offering
         self._details = {name: value for name, value in details.items() if value}
+        self._sizes_for: dict[tuple[int, int], tuple[OfferingFacts, tuple[int, int, int]]] = {}
+        self._is_local: dict[int, bool] = {}
 
     def columns(self, connection: Connection, row: Row[Any], owner: Owner) -> dict[str, Any]:
         """The VM's columns with the offering.
 
+        Rows that the rules read are read once for each zone, owner and offering that the VMs have now.
+
         Raises:
             InvalidParameter, InvalidCombination, PermissionDenied: it is not for this owner, zone or VM.
         """
-        facts, sizes = self._sizes(connection, row, owner)
-        if root_is_local(connection, row.service_offering_id) != root_is_local(connection, facts.id):
+        key = row.zone_id, owner.account_id
+        if key not in self._sizes_for:
+            self._sizes_for[key] = self._sizes(connection, row, owner)
+        facts, sizes = self._sizes_for[key]
+        if self._root_is_local(connection, row.service_offering_id) != self._root_is_local(connection, facts.id):
             raise InvalidCombination(
                 ("id", "serviceofferingid"),
                 f"service offering {facts.name} has another storage type than the virtual machine's volumes",
@@ -74,10 +84,12 @@ class NewSizes:
 
     def counts(self, connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
         """What the VM takes more, or less, than now; see ``virtual_machine_changes.Counts``."""
-        columns = self.columns(connection, row, owner)
-        return ResourceAmounts(
-            cpu=columns["cpu_number"] - row.cpu_number, memory_mib=columns["memory_mib"] - row.memory_mib
-        )
+        return _more(self.columns(connection, row, owner), row)
+
+    def _root_is_local(self, connection: Connection, offering_id: int) -> bool:
+        if offering_id not in self._is_local:
+            self._is_local[offering_id] = root_is_local(connection, offering_id)
+        return self._is_local[offering_id]
 
     def _sizes(
         self, connection: Connection, row: Row[Any], owner: Owner
@@ -101,6 +113,12 @@ class NewSizes:
             raise InvalidParameter("id", str(row.uuid), "the zone of the virtual machine was deleted")
         facts = check_offering(connection, request, owner, zone)
         return facts, vm_sizes(read_configuration(connection), facts, request)
+
+
+def _more(columns: Mapping[str, Any], row: Row[Any]) -> ResourceAmounts:
+    return ResourceAmounts(
+        cpu=columns["cpu_number"] - row.cpu_number, memory_mib=columns["memory_mib"] - row.memory_mib
+    )
 
 
 def change_service(
@@ -151,17 +169,58 @@ def scale_virtual_machine(
     if may_move:
         require_ability(system.drivers, seen.hypervisor, Ability.LIVE_MIGRATION, "automigrate", True)
     kind = SCALE_AND_MIGRATE if may_move else SCALE
-    return submit(connection, system, caller, vm, kind, columns, partial(_check_growth, columns=columns))
+    return submit(connection, system, caller, vm, kind, columns, partial(_check_growing, columns=columns))
 
 
-def _check_growth(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:
+def scale_operation(offering: EntityRef, details: Mapping[str, str]) -> VmOperation:
+    """Return the operation that gives many VMs another offering: stopped ones at once, running ones by jobs."""
+    states = STOPPED | SCALE.states
+    new = NewSizes(offering, details)
+    return VmOperation(SCALE.verb, states, SCALE.command_class, partial(_prepare_scaling, new=new))
+
+
+def _prepare_scaling(
+    connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]], *, new: NewSizes
+) -> PreparedVms:
+    del caller
+    owners = owners_by_id(connection, {vm.account_id for vm in vms})
+    stopped = [vm for vm in vms if _is_scaled_at_once(vm)]
+    refused = find_spoiled_snapshots(connection, [vm.id for vm in stopped])
+    refused |= find_unready(connection, system, [vm for vm in vms if not _is_scaled_at_once(vm)], SCALE)
+    scalable = find_scalable(connection, [vm.id for vm in vms])
+    configuration = read_configuration(connection)
+
+    def work_of(vm: Row[Any]) -> VmWork:
+        if vm.id in refused:
+            raise InvalidParameter("id", str(vm.uuid), refused[vm.id])
+        columns = new.columns(connection, vm, owners[vm.account_id])
+        if _is_scaled_at_once(vm):
+            return VmChange(SCALE.event_type, columns, _more(columns, vm))
+        _check_growth(configuration, vm, columns, is_scalable=vm.id in scalable)
+        return VmJob(SCALE, columns)
+
+    return PreparedVms(work_of)
+
+
+def _is_scaled_at_once(row: Row[Any]) -> bool:
+    return row.state == VmState.STOPPED and not row.has_job and not row.removed
+
+
+def _check_growing(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:
+    is_scalable = row.id in find_scalable(connection, [row.id])
+    _check_growth(read_configuration(connection), row, columns, is_scalable=is_scalable)
+
+
+def _check_growth(
+    configuration: Configuration, row: Row[Any], columns: Mapping[str, Any], *, is_scalable: bool
+) -> None:
     """A running guest only grows, and only if it was made for it; the job sees whether its host takes it."""
-    if not read_configuration(connection).flag(SETTING, Scope.ZONE, row.zone_id):
+    if not configuration.flag(SETTING, Scope.ZONE, row.zone_id):
         raise PermissionDenied(
             "Dynamically scaling virtual machines is disabled for this zone, please contact your admin "
             f"(the setting {SETTING} is false); a stopped virtual machine can be scaled"
         )
-    if not is_scalable(connection, row.id):
+    if not is_scalable:
         raise InvalidParameter(
             "id",
             str(row.uuid),

@@ -14,7 +14,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.firmware import UEFI
-from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.resources import NOTHING, ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import has_ability
@@ -28,14 +28,22 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.guest_passwords import with_password
-from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, compute_of, shown
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import (
+    Change,
+    about,
+    changing,
+    check_state,
+    compute_of,
+    shown,
+)
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import SIZE_DETAILS
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
+from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmChange, VmOperation
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use, read_networks
 from bulkdeploy.store.deployments.deployment_rows import ensure_instance_group
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups
-from bulkdeploy.store.networks.nics import hold_name
+from bulkdeploy.store.networks.nics import find_taken_names, hold_name, hold_names
 from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
 
 STOPPED = frozenset({VmState.STOPPED})
@@ -47,6 +55,9 @@ RESET_USER_DATA = Change(EventType.VM_RESET_USER_DATA, "reset the user data of",
 UPDATE_AFFINITY_GROUPS = Change(EventType.VM_AFFINITY_GROUP_UPDATE, "change the affinity groups of", STOPPED)
 
 COMMANDS = "org.apache.cloudstack.api.command.user"
+ADMIN_COMMANDS = "org.apache.cloudstack.api.command.admin"
+
+RECOVERED = {"state": VmState.STOPPED.value, "compute_released": False}
 
 
 def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
@@ -64,14 +75,40 @@ def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRe
         return compute_of(row) if row.compute_released else ResourceAmounts()
 
     with changing(connection, caller, vm, RECOVER, counts) as (row, _):
-        if names_in_use(connection, [row.name], rows.network_ids_of(connection, row.id)):
-            rule = (
-                f"another virtual machine in the network's domain has its host name {row.name} by now: rename one"
-            )
-            raise InvalidParameter("id", str(vm.uuid), rule)
-        hold_name(connection, row.id, row.name)
-        rows.update_vm(connection, vm.id, {"state": VmState.STOPPED.value, "compute_released": False})
+        if find_taken_names(connection, [row.id]):
+            raise _name_taken(row)
+        hold_names(connection, [row.id])
+        rows.update_vm(connection, vm.id, RECOVERED)
         return shown(connection, vm)
+
+
+def _name_taken(row: Row[Any]) -> InvalidParameter:
+    rule = f"another virtual machine in the network's domain has its host name {row.name} by now: rename one"
+    return InvalidParameter("id", str(row.uuid), rule)
+
+
+def recover_operation() -> VmOperation:
+    """Return the operation that makes many destroyed VMs Stopped again. The caller has checked the right to it."""
+    return VmOperation(RECOVER.verb, RECOVER.states, f"{ADMIN_COMMANDS}.vm.RecoverVMCmd", _prepare_recovery)
+
+
+def _prepare_recovery(
+    connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]]
+) -> PreparedVms:
+    del system, caller
+    taken = find_taken_names(connection, [vm.id for vm in vms])
+
+    def work_of(vm: Row[Any]) -> VmChange:
+        check_state(vm, RECOVER)
+        if vm.id in taken:
+            raise _name_taken(vm)
+        amounts = compute_of(vm) if vm.compute_released else NOTHING
+        return VmChange(RECOVER.event_type, RECOVERED, amounts)
+
+    def hold(connection: Connection, changed: Sequence[Row[Any]]) -> None:
+        hold_names(connection, [vm.id for vm in changed])
+
+    return PreparedVms(work_of, hold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +174,7 @@ def update_virtual_machine(
             values["display_name"] = given.display_name
         if given.group is not None:
             values["group_id"] = ensure_instance_group(connection, owner, given.group or None)
-        details = _details(row, given)
+        details = new_details(row, given)
         if details is not None:
             values["details"] = details
         content = None if given.user_data is None else given.user_data.content(connection, caller)
@@ -159,8 +196,14 @@ def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
         hold_name(connection, row.id, name)
 
 
-def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
-    """All details from now on: those given replace those there, but for what deploy calls say; None: no change."""
+def new_details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
+    """Return all details of a VM from now on, or None if nothing changes.
+
+    Details that are given replace those of the VM, except for details that deploy calls set.
+
+    Raises:
+        InvalidCombination, InvalidParameter: the details break a rule.
+    """
     if given.details is None and not given.forget_details:
         return None
     if given.details is not None and given.forget_details:

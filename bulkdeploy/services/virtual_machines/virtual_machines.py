@@ -15,6 +15,7 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.jobs import FIRST_HOST
 from bulkdeploy.domain.virtual_machines import VmState, one_of
 from bulkdeploy.placement.model import Purpose
 from bulkdeploy.provisioning.job_kind import JobKind
@@ -25,7 +26,9 @@ from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.batch_moves import plan_together
 from bulkdeploy.scheduling.moves import VmMove, Way
+from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_that_stay, find_spoiled_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import find_missing_ability
@@ -33,6 +36,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.vm_work import NoHostForVm, PreparedVms, VmJob, VmOperation
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
@@ -80,6 +84,32 @@ def start_virtual_machine(
     if consider_last_host:
         params["consider_last_host"] = True
     return submit(connection, system, caller, vm, START, params)
+
+
+def start_operation() -> VmOperation:
+    """Return the operation that starts many VMs on hosts that are planned together.
+
+    Each job tries the host of the plan first, and then others. Jobs of VMs with an unfinished job plan for
+    themselves, because only the end of that job decides what they need.
+    """
+    return VmOperation.of_kind(START, _prepare_start)
+
+
+def _prepare_start(connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]]) -> PreparedVms:
+    del caller
+    unready = find_unready(connection, system, vms, START)
+    stopped = {vm.id: None for vm in vms if vm.id not in unready and not vm.has_job}
+    found = plan_together(connection, stopped, Purpose.START)
+
+    def work_of(vm: Row[Any]) -> VmJob:
+        if vm.id in unready:
+            raise InvalidParameter("id", str(vm.uuid), unready[vm.id])
+        place = found.get(vm.id)
+        if isinstance(place, NoPlace):
+            raise NoHostForVm(place.why)
+        return VmJob(START, {} if place is None else {FIRST_HOST: place}, place)
+
+    return PreparedVms(work_of)
 
 
 def stop_virtual_machine(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, not_, or_, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
@@ -172,6 +172,33 @@ def list_destinations(connection: Connection, reach: Reach, arguments: Arguments
     named = connection.execute(select(host.uuid, host.id).where(host.uuid.in_([row["id"] for row in rows])))
     ids = {row.uuid: row.id for row in named}
     return Page([{**row, "_id": ids[row["id"]]} for row in rows], page.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Hosts, named by themselves, their clusters and their pods, by internal ids."""
+
+    pod_ids: Collection[int] = ()
+    cluster_ids: Collection[int] = ()
+    host_ids: Collection[int] = ()
+
+    def condition(self) -> Condition:
+        """Return the condition for a host of ``hosts`` to be one of them."""
+        host = hosts.c
+        return or_(
+            id_in(host.pod_id, self.pod_ids),
+            id_in(host.cluster_id, self.cluster_ids),
+            id_in(host.id, self.host_ids),
+        )
+
+
+NO_PLACES = Places()
+
+
+def hosts_outside(connection: Connection, onto: Places, off: Places) -> frozenset[int]:
+    """Return the live hosts, by id, that are not in ``onto``, if it names any, or that are in ``off``."""
+    among = off.condition() if onto == NO_PLACES else or_(not_(onto.condition()), off.condition())
+    return frozenset(connection.execute(select(hosts.c.id).where(hosts.c.removed.is_(None), among)).scalars())
 
 
 def _query() -> Select[Any]:

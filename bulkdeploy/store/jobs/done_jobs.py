@@ -1,14 +1,15 @@
 """Jobs that were done with their call: what is asynchronous in CloudStack and needs no hypervisor here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert
+from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.jobs import JobPhase, JobStatus
 from bulkdeploy.request_id import current_request
-from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +21,55 @@ class Instance:
     uuid: UUID
 
 
+@dataclass(frozen=True, slots=True)
+class DoneJob:
+    """A job that has succeeded: its result as JSON, and the thing that it worked on."""
+
+    result: str
+    instance: Instance | None
+
+
+_INSERT = text(
+    "INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid,"
+    "   operation_id, status, phase, result, request_id, started, completed)"
+    " SELECT :cmd, :cmd, :account, :user, type, id, uuid, CAST(:operation AS bigint), :status, :phase, result,"
+    "   :request, now(), now()"
+    " FROM unnest(CAST(:types AS text[]), CAST(:ids AS bigint[]), CAST(:uuids AS uuid[]),"
+    "   string_to_array(:results, chr(30))) WITH ORDINALITY AS done(type, id, uuid, result, place)"
+    " ORDER BY place RETURNING id, uuid"
+)
+
+
 def insert_done_job(
     connection: Connection, caller: Caller, cmd: str, result: str, instance: Instance | None
 ) -> UUID:
-    """Write a job that has succeeded, with its result as JSON, in the transaction that did its work.
-
-    No worker ever sees it: it is done before anybody can, and has no outbox row.
-    """
-    made = connection.execute(
-        insert(async_jobs)
-        .values(
-            kind=cmd,
-            cmd=cmd,
-            account_id=caller.owner.account_id,
-            user_id=caller.user_id,
-            instance_type=None if instance is None else instance.type,
-            instance_id=None if instance is None else instance.id,
-            instance_uuid=None if instance is None else instance.uuid,
-            status=JobStatus.SUCCEEDED,
-            phase=JobPhase.DONE,
-            result=result,
-            request_id=current_request(),
-            started=func.now(),
-            completed=func.now(),
-        )
-        .returning(async_jobs.c.uuid)
-    )
-    uuid: UUID = made.scalar_one()
+    """Insert one job as ``insert_done_jobs`` does, and return its uuid."""
+    (uuid,) = insert_done_jobs(connection, caller, cmd, [DoneJob(result, instance)])
     return uuid
+
+
+def insert_done_jobs(
+    connection: Connection, caller: Caller, cmd: str, jobs: Sequence[DoneJob], operation_id: int | None = None
+) -> list[UUID]:
+    """Insert jobs that have succeeded, in the transaction that did their work; return their uuids in order.
+
+    No worker ever sees them: they are done before anybody can, and have no outbox rows. ``operation_id``: the bulk
+    operation that they belong to.
+    """
+    rows = connection.execute(
+        _INSERT,
+        {
+            "cmd": cmd,
+            "account": caller.owner.account_id,
+            "user": caller.user_id,
+            "operation": operation_id,
+            "request": current_request(),
+            "status": JobStatus.SUCCEEDED,
+            "phase": JobPhase.DONE,
+            "types": [None if job.instance is None else job.instance.type for job in jobs],
+            "ids": [None if job.instance is None else job.instance.id for job in jobs],
+            "uuids": [None if job.instance is None else job.instance.uuid for job in jobs],
+            "results": RECORD_SEPARATOR.join(job.result for job in jobs),
+        },
+    )
+    return [row.uuid for row in sorted(rows, key=lambda row: int(row.id))]

@@ -1,26 +1,33 @@
-"""Rows that placing one existing VM reads and writes: the VM, its volumes, its groups' members."""
+"""Rows that placing existing VMs reads and writes: the VMs, their volumes, their groups' members."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.engine import TransactionConflict
 
 
-def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """The VM with its offering's tags and planner, its template's tag and its deployment's config."""
-    return connection.execute(
+def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
+    """Return VMs by id, with their offerings' tags and planners, templates' tags and deployments' configs."""
+    rows = connection.execute(
         text(
             "SELECT v.*, o.host_tags, o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag,"
             " d.config, d.bulk FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
             " JOIN templates t ON t.id = v.template_id JOIN deployments d ON d.id = v.deployment_id"
-            " WHERE v.id = :vm"
+            " WHERE v.id = ANY(CAST(:vms AS bigint[]))"
         ),
-        {"vm": vm_id},
-    ).one()
+        {"vms": int_array(vm_ids)},
+    )
+    return {row.id: row for row in rows}
+
+
+def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
+    """Return one VM, as ``read_vms`` does."""
+    return read_vms(connection, [vm_id])[vm_id]
 
 
 def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
@@ -31,19 +38,21 @@ def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
     return int(connection.execute(query, {"deployment": deployment_id}).scalar_one())
 
 
-def read_vm_volumes(connection: Connection, vm_id: int) -> list[Row[Any]]:
-    """The VM's live volumes by device; ``scope`` is None for those that have no pool yet."""
-    return list(
-        connection.execute(
-            text(
-                "SELECT v.uuid, v.size_bytes, v.volume_type, p.scope, p.cluster_id, p.host_id,"
-                " o.storage_type, o.storage_tags FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id"
-                " LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
-                " WHERE v.vm_id = :vm AND v.removed IS NULL ORDER BY v.device_id, v.id"
-            ),
-            {"vm": vm_id},
-        )
+def read_vm_volumes(connection: Connection, vm_ids: Collection[int]) -> dict[int, list[Row[Any]]]:
+    """Return the live volumes of each VM by device; ``scope`` is None for volumes that have no pool yet."""
+    found: dict[int, list[Row[Any]]] = {vm_id: [] for vm_id in vm_ids}
+    rows = connection.execute(
+        text(
+            "SELECT v.vm_id, v.uuid, v.size_bytes, v.volume_type, p.scope, p.cluster_id, p.host_id,"
+            " o.storage_type, o.storage_tags FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id"
+            " LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
+            " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.device_id, v.id"
+        ),
+        {"vms": int_array(vm_ids)},
     )
+    for row in rows:
+        found[row.vm_id].append(row)
+    return found
 
 
 def offering_host_tags(connection: Connection, offering_id: int) -> frozenset[str]:
@@ -52,13 +61,19 @@ def offering_host_tags(connection: Connection, offering_id: int) -> frozenset[st
     return frozenset(connection.execute(query, {"offering": offering_id}).scalar_one())
 
 
-def read_vm_groups(connection: Connection, vm_id: int) -> tuple[int, ...]:
-    """Ids of the VM's affinity groups, ascending."""
-    return tuple(
-        connection.execute(
-            text("SELECT affinity_group_id FROM vm_affinity_groups WHERE vm_id = :vm ORDER BY 1"), {"vm": vm_id}
-        ).scalars()
+def read_vm_groups(connection: Connection, vm_ids: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """Return the ids of each VM's affinity groups, ascending."""
+    found: dict[int, tuple[int, ...]] = dict.fromkeys(vm_ids, ())
+    rows = connection.execute(
+        text(
+            "SELECT vm_id, affinity_group_id FROM vm_affinity_groups WHERE vm_id = ANY(CAST(:vms AS bigint[]))"
+            " ORDER BY affinity_group_id"
+        ),
+        {"vms": int_array(vm_ids)},
     )
+    for row in rows:
+        found[row.vm_id] += (row.affinity_group_id,)
+    return found
 
 
 def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
@@ -86,32 +101,50 @@ def _affinity_types(connection: Connection, query: str, group_ids: Sequence[int]
     return {row.id: AffinityType(row.affinity_type) for row in rows}
 
 
+_MEMBERS = (
+    "SELECT g.affinity_group_id, v.id, coalesce(v.host_id, v.last_host_id) AS host_id"
+    " FROM vm_affinity_groups g JOIN virtual_machines v ON v.id = g.vm_id"
+    " WHERE $members AND v.removed IS NULL AND (v.host_id IS NOT NULL OR ("
+    "   v.state = 'Stopped' AND v.last_host_id IS NOT NULL"
+    "   AND v.updated > now() - make_interval(secs => :seconds)))"
+    " UNION ALL SELECT g.affinity_group_id, g.vm_id, x.host_id FROM host_claims x"
+    " JOIN async_jobs j ON j.uuid = x.consumer JOIN vm_affinity_groups g ON g.vm_id = j.instance_id"
+    " WHERE x.consumer_kind = 1 AND $members"
+)
+"""Each member of a group on each host that it counts on.
+
+A VM stopped less than ``seconds`` seconds ago counts on its last host, one that migrates on both.
+"""
+
+_COUNT_MEMBERS = text(
+    f"SELECT affinity_group_id, host_id, count(*) AS vms FROM"  # noqa: S608 - a constant
+    f" ({_MEMBERS.replace('$members', 'g.affinity_group_id = ANY(:ids)')}) members"
+    " WHERE id IS DISTINCT FROM :without GROUP BY 1, 2"
+)
+
+_MEMBERSHIPS = text(_MEMBERS.replace("$members", "g.vm_id = ANY(CAST(:vms AS bigint[]))"))
+
+
 def count_members_by_host(
     connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int, without_vm_id: int | None = None
 ) -> dict[int, dict[int, int]]:
-    """Per group, its VMs per host, one VM left out if named.
-
-    A VM stopped less than ``stopped_counts_s`` seconds counts on its last host, one that migrates on both.
-    """
-    rows = connection.execute(
-        text(
-            "SELECT affinity_group_id, host_id, count(*) AS vms FROM ("
-            " SELECT g.affinity_group_id, v.id, coalesce(v.host_id, v.last_host_id) AS host_id"
-            " FROM vm_affinity_groups g JOIN virtual_machines v ON v.id = g.vm_id"
-            " WHERE g.affinity_group_id = ANY(:ids) AND v.removed IS NULL AND (v.host_id IS NOT NULL OR ("
-            "   v.state = 'Stopped' AND v.last_host_id IS NOT NULL"
-            "   AND v.updated > now() - make_interval(secs => :seconds)))"
-            " UNION ALL SELECT g.affinity_group_id, g.vm_id, x.host_id FROM host_claims x"
-            " JOIN async_jobs j ON j.uuid = x.consumer JOIN vm_affinity_groups g ON g.vm_id = j.instance_id"
-            " WHERE x.consumer_kind = 1 AND g.affinity_group_id = ANY(:ids)"
-            ") members WHERE id IS DISTINCT FROM :without GROUP BY 1, 2"
-        ),
-        {"ids": list(group_ids), "seconds": stopped_counts_s, "without": without_vm_id},
-    )
+    """Count each group's VMs on each host, without one VM if it is named; ``stopped_counts_s``: see _MEMBERS."""
+    wanted = {"ids": list(group_ids), "seconds": stopped_counts_s, "without": without_vm_id}
     members: dict[int, dict[int, int]] = {group_id: {} for group_id in group_ids}
-    for row in rows:
+    for row in connection.execute(_COUNT_MEMBERS, wanted):
         members[row.affinity_group_id][row.host_id] = row.vms
     return members
+
+
+def read_memberships(
+    connection: Connection, vm_ids: Collection[int], *, stopped_counts_s: int
+) -> dict[int, list[tuple[int, int]]]:
+    """Return of each VM the pairs of group and host for which ``count_members_by_host`` counts it."""
+    found: dict[int, list[tuple[int, int]]] = {vm_id: [] for vm_id in vm_ids}
+    wanted = {"vms": int_array(vm_ids), "seconds": stopped_counts_s}
+    for row in connection.execute(_MEMBERSHIPS, wanted):
+        found[row.id].append((row.affinity_group_id, row.host_id))
+    return found
 
 
 def write_place(connection: Connection, vm_id: int, *, host_id: int, cluster_id: int, pod_id: int) -> None:
@@ -147,15 +180,16 @@ def forget_pools(connection: Connection, vm_id: int) -> list[UUID]:
     )
 
 
-def pod_bound_by_address(connection: Connection, vm_id: int) -> int | None:
-    """The pod that the VM's address belongs to (Basic zones), or None where addresses are not bound."""
-    return connection.execute(
+def pods_bound_by_address(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
+    """Return by VM id the pods that VMs' addresses belong to (Basic zones); addresses of other zones bind no VM."""
+    rows = connection.execute(
         text(
-            "SELECT r.pod_id FROM nics n JOIN ip_ranges r ON r.id = n.ip_range_id"
-            " WHERE n.vm_id = :vm AND n.removed IS NULL AND r.pod_id IS NOT NULL"
+            "SELECT n.vm_id, min(r.pod_id) AS pod_id FROM nics n JOIN ip_ranges r ON r.id = n.ip_range_id"
+            " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND n.removed IS NULL AND r.pod_id IS NOT NULL GROUP BY 1"
         ),
-        {"vm": vm_id},
-    ).scalar()
+        {"vms": int_array(vm_ids)},
+    )
+    return {row.vm_id: row.pod_id for row in rows}
 
 
 def count_alike_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:

@@ -1,10 +1,12 @@
 """Nics of virtual machines: the list, and one more or one fewer."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, text, union_all, update
 
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword
 from bulkdeploy.store.ledger.addresses import Address
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics
@@ -102,6 +104,31 @@ def hold_name(connection: Connection, vm_id: int, name: str) -> None:
     """Let the VM hold this name in all its networks: another VM that wants it there loses a race, or sees it."""
     live = update(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     connection.execute(live.values(vm_name=name.lower()))
+
+
+def hold_names(connection: Connection, vm_ids: Collection[int]) -> None:
+    """Let VMs hold the names of their rows, as ``hold_name``."""
+    vm, nic = virtual_machines.c, nics.c
+    held = update(nics).where(id_in(nic.vm_id, vm_ids), nic.vm_id == vm.id, nic.removed.is_(None))
+    connection.execute(held.values(vm_name=func.lower(vm.name)))
+
+
+_TAKEN_NAMES = text(
+    "SELECT DISTINCT v.id FROM virtual_machines v"
+    " JOIN virtual_machines x ON lower(x.name) = lower(v.name) AND x.id <> v.id AND x.removed IS NULL"
+    "   AND (x.state NOT IN ('Destroyed', 'Expunging') OR (x.id = ANY(CAST(:vms AS bigint[])) AND x.id < v.id))"
+    " JOIN nics n ON n.vm_id = v.id AND n.removed IS NULL"
+    " JOIN nics o ON o.vm_id = x.id AND o.network_id = n.network_id AND o.removed IS NULL"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[]))"
+)
+
+
+def find_taken_names(connection: Connection, vm_ids: Collection[int]) -> set[int]:
+    """Return the VMs, by id, whose host name another VM has in one of their networks.
+
+    The other VM is live, or an earlier one of these VMs, which are about to become live.
+    """
+    return set(connection.execute(_TAKEN_NAMES, {"vms": int_array(vm_ids)}).scalars())
 
 
 def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:

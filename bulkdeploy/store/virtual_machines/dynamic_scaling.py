@@ -4,10 +4,13 @@ Source: ``checkIfDynamicScalingCanBeEnabled`` of CloudStack's UserVmManagerImpl.
 template and the setting ``enable.dynamic.scale.vm`` of its zone must all allow it.
 """
 
+from collections.abc import Collection
+
 from sqlalchemy import Boolean, ColumnElement, Connection, literal_column, text
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.store.configuration.configuration import GLOBAL_ID
+from bulkdeploy.store.database.arrays import int_array
 
 SETTING = "enable.dynamic.scale.vm"
 
@@ -35,13 +38,13 @@ def dynamic_scaling_column() -> ColumnElement[bool]:
     return literal_column(dynamic_scaling_rule("virtual_machines", "service_offerings", "templates"), Boolean)
 
 
-_IS_SCALABLE = text(
-    f"SELECT {dynamic_scaling_rule('v', 'o', 't')} FROM virtual_machines v"  # noqa: S608 - constants of this module
+_SCALABLE = text(
+    "SELECT v.id FROM virtual_machines v"  # noqa: S608 - constants of this module
     " JOIN service_offerings o ON o.id = v.service_offering_id JOIN templates t ON t.id = v.template_id"
-    " WHERE v.id = :vm"
+    f" WHERE v.id = ANY(CAST(:vms AS bigint[])) AND {dynamic_scaling_rule('v', 'o', 't')}"
 )
 
 
-def is_scalable(connection: Connection, vm_id: int) -> bool:
-    """Return whether the VM may be scaled while it runs."""
-    return bool(connection.execute(_IS_SCALABLE, {"vm": vm_id}).scalar_one())
+def find_scalable(connection: Connection, vm_ids: Collection[int]) -> set[int]:
+    """Return the VMs, by id, that may be scaled while they run."""
+    return set(connection.execute(_SCALABLE, {"vms": int_array(vm_ids)}).scalars())

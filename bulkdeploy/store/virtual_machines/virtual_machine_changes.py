@@ -1,14 +1,16 @@
 """Rows of existing VMs, read and changed by calls that need no hypervisor. The callers hold the VM's row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
+from sqlalchemy import BigInteger, Connection, Row, bindparam, column, delete, func, insert, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import StorageType, TemplateKind
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -33,6 +35,26 @@ def update_vm(connection: Connection, vm_id: int, values: Mapping[str, Any]) -> 
         return
     moment = {"updated": func.now()} if "state" in values else {}
     connection.execute(update(virtual_machines).where(virtual_machines.c.id == vm_id).values({**values, **moment}))
+
+
+def update_vms(connection: Connection, values: Mapping[int, Mapping[str, Any]]) -> None:
+    """Change columns of many VMs, the same columns of each; if states change, that is the VMs' last update.
+
+    ``values``: the new values by VM id.
+    """
+    names = sorted({name for columns in values.values() for name in columns})
+    if not names:
+        return
+    types = {name: virtual_machines.c[name].type for name in names}
+    rows = (
+        func.jsonb_to_recordset(bindparam("rows", type_=JSONB))
+        .table_valued(column("vm_id", BigInteger), *(column(name, kind) for name, kind in types.items()))
+        .render_derived(name="new", with_types=True)
+    )
+    moment = {"updated": func.now()} if "state" in names else {}
+    changed = update(virtual_machines).where(virtual_machines.c.id == rows.c.vm_id)
+    given = [{"vm_id": vm_id, **columns} for vm_id, columns in values.items()]
+    connection.execute(changed.values({**{name: rows.c[name] for name in names}, **moment}), {"rows": given})
 
 
 def replace_affinity_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
@@ -131,27 +153,25 @@ def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
     ).scalar()
 
 
-def root_disk_bytes(connection: Connection, vm_id: int) -> int:
-    """The size of the VM's root volume."""
-    return int(
-        connection.execute(
-            text("SELECT size_bytes FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"),
-            {"vm": vm_id},
-        ).scalar_one()
+def root_disks_of(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
+    """Return the id and the size in bytes of each VM's root volume, by VM id; VMs without one are left out."""
+    rows = connection.execute(
+        text(
+            "SELECT vm_id, id, size_bytes FROM volumes WHERE vm_id = ANY(CAST(:vms AS bigint[]))"
+            " AND volume_type = 'ROOT' AND removed IS NULL"
+        ),
+        {"vms": int_array(vm_ids)},
     )
+    return {row.vm_id: row for row in rows}
 
 
-def root_volume_id(connection: Connection, vm_id: int) -> int | None:
-    """The VM's root volume; None: it has none by now."""
-    return connection.execute(
-        text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"), {"vm": vm_id}
-    ).scalar()
-
-
-def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
-    """Whether that is a template or an ISO."""
-    kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()
-    return TemplateKind(kind)
+def template_kinds(connection: Connection, template_ids: Collection[int]) -> dict[int, TemplateKind]:
+    """Return for each of these ids whether it is a template or an ISO."""
+    rows = connection.execute(
+        text("SELECT id, kind FROM templates WHERE id = ANY(CAST(:ids AS bigint[]))"),
+        {"ids": int_array(template_ids)},
+    )
+    return {row.id: TemplateKind(row.kind) for row in rows}
 
 
 def drive_of(connection: Connection, vm_id: int) -> int | None:

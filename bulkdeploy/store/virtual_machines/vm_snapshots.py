@@ -112,14 +112,16 @@ def snapshots_of_vms(connection: Connection, vm_ids: Collection[int]) -> Sequenc
     return connection.execute(query.order_by(vm_snapshots.c.id)).all()
 
 
-def snapshots_of_volumes(connection: Connection, vm_id: int, volume_id: int | None = None) -> Sequence[Row[Any]]:
-    """The live snapshots of single volumes of a VM; ``volume_id``: of this one of them."""
+def snapshots_of_volumes(
+    connection: Connection, vm_ids: Collection[int], volume_ids: Collection[int] | None = None
+) -> Sequence[Row[Any]]:
+    """The live snapshots of single volumes of these VMs; ``volume_ids``: of these volumes."""
     snapshot = vm_snapshots.c
     query = select(vm_snapshots).where(
-        snapshot.vm_id == vm_id, snapshot.volume_id.is_not(None), snapshot.removed.is_(None)
+        id_in(snapshot.vm_id, vm_ids), snapshot.volume_id.is_not(None), snapshot.removed.is_(None)
     )
-    if volume_id is not None:
-        query = query.where(snapshot.volume_id == volume_id)
+    if volume_ids is not None:
+        query = query.where(id_in(snapshot.volume_id, volume_ids))
     return connection.execute(query.order_by(snapshot.id)).all()
 
 

@@ -1,7 +1,8 @@
 """One call for many VMs: selection, rights, all or none, progress and cancellation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Connection
@@ -9,7 +10,20 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP as STOP_KIND
-from bulkdeploy.services.virtual_machines.bulk_operations import BulkRequest, VmSelection, run_bulk_operation
+from bulkdeploy.services.virtual_machines.bulk_operations import (
+    BulkRequest,
+    VmSelection,
+    jobs_of_kind,
+    run_bulk_operation,
+)
+from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_updates import recover_operation
+from bulkdeploy.services.virtual_machines.virtual_machines import start_operation
+from bulkdeploy.services.virtual_machines.vm_work import VmOperation
+from bulkdeploy.store.infrastructure.hosts import NO_PLACES
 from bulkdeploy.store.visibility import Visibility
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
@@ -45,7 +59,8 @@ def _stop(connection: Connection, fleet: Fleet, uuids: Sequence[str]) -> None:
         EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in fleet.vms() if str(vm.uuid) in uuids
     )
     selection = VmSelection(filters={"ids": ids}, visible=Visibility())
-    request = BulkRequest(command=STOP, kind=STOP_KIND, selection=selection, params={"forced": False})
+    operation = jobs_of_kind(STOP_KIND, {"forced": False})
+    request = BulkRequest(command=STOP, operation=operation, selection=selection)
     run_bulk_operation(connection, fleet.system, fleet.caller, request)
 
 
@@ -214,3 +229,262 @@ def test_malformed_limits_of_failures_are_refused(fleet: Fleet, client: ApiClien
     """The error names the parameter, and nothing is written."""
     assert "maxfailures" in refused(client, STOP, deploymentid=web, maxfailures=given).errortext
     assert fleet.zone.scalar("SELECT count(*) FROM bulk_operations") == 0
+
+
+def _job_states(fleet: Fleet, operation: str) -> Counter[str]:
+    rows = fleet.zone.rows(
+        "SELECT j.phase FROM async_jobs j JOIN bulk_operations o ON o.id = j.operation_id WHERE o.uuid = :id",
+        id=operation,
+    )
+    return Counter(row.phase for row in rows)
+
+
+def _offering(client: ApiClient, **sizes: object) -> str:
+    made = client.call("createServiceOffering", name="other", displaytext="other", **sizes)
+    return str(made["serviceoffering"]["id"])
+
+
+def test_destroyed_vms_are_recovered_at_once(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """The VMs are Stopped and count again when the call is answered; their jobs have succeeded by then.
+
+    A limit that the VMs would pass together rejects the call, and changes nothing.
+    """
+    client.call("bulkDestroyVirtualMachine", deploymentid=web)
+    fleet.run()
+    assert _states(fleet) == {"Destroyed": 4, "Running": 1}
+    acme = {
+        "account": "acme",
+        "domainid": client.call("listAccounts", name="acme", listall=True)["account"][0]["domainid"],
+    }
+    client.call("updateResourceLimit", resourcetype=0, max=3, **acme)
+    assert refused(client, "bulkRecoverVirtualMachine", deploymentid=web).errorcode == 535
+    fleet.assert_intact()
+    client.call("updateResourceLimit", resourcetype=0, max=4, **acme)
+    answer = client.call("bulkRecoverVirtualMachine", deploymentid=web, maxparallel=1, requesttoken="once")
+    assert client.call("bulkRecoverVirtualMachine", deploymentid=web, maxparallel=1, requesttoken="once") == answer
+    assert _states(fleet) == {"Stopped": 4, "Running": 1}
+    assert _job_states(fleet, answer["operationid"]) == {"done": 4}
+    result = client.call("queryAsyncJobResult", jobid=answer["asyncjobs"][0]["jobid"])
+    assert (result["jobstatus"], result["jobresult"]["virtualmachine"]["state"]) == (1, "Stopped")
+    assert client.call("listVirtualMachines", account="acme", domainid=acme["domainid"])["count"] == 4
+    fleet.assert_intact()
+    error = refused(client, "bulkRecoverVirtualMachine", ids=answer["asyncjobs"][0]["jobinstanceid"])
+    assert "cannot recover it in state Stopped; its state must be Destroyed" in error.errortext
+
+
+def test_recovered_vms_do_not_share_a_name(fleet: Fleet, client: ApiClient) -> None:
+    """Of two destroyed VMs with one name only the older is recovered; with a live one of this name, none is."""
+    zone, offering, template = (
+        str(fleet.zone.scalar(f"SELECT uuid FROM {table} WHERE name = '{name}'"))
+        for table, name in (("zones", "small"), ("service_offerings", "Small"), ("templates", "Debian 12"))
+    )
+    for _ in range(2):
+        client.call(
+            "deployVirtualMachine", zoneid=zone, serviceofferingid=offering, templateid=template, name="web"
+        )
+        fleet.run()
+        client.call("bulkDestroyVirtualMachine", ids=str(fleet.vms()[-1].uuid))
+        fleet.run()
+    answer = client.call("bulkRecoverVirtualMachine", state="Destroyed", partial=True)
+    (left,) = answer["failed"]
+    assert (left["virtualmachineid"], answer["count"]) == (str(fleet.vms()[1].uuid), 1)
+    assert "has its host name web by now" in left["errortext"]
+    fleet.assert_intact()
+    assert refused(client, "bulkRecoverVirtualMachine", state="Destroyed").errorcode == 431
+    assert _states(fleet) == {"Stopped": 1, "Destroyed": 1}
+
+
+def test_root_disks_are_made_anew_from_another_template(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Ids, names and addresses stay. A template that VMs cannot have rejects the call with the reason of each."""
+    first = client.call("listVirtualMachines", listall=True)["virtualmachine"]
+    other = fleet.zone.scalar("SELECT uuid FROM templates WHERE kind = 'template' AND name <> 'Debian 12' LIMIT 1")
+    answer = client.call("bulkRestoreVirtualMachine", deploymentid=web, templateid=str(other), maxparallel=2)
+    assert _job_states(fleet, answer["operationid"]) == {"queued": 2, "held": 2}
+    for _ in range(3):
+        fleet.run()
+    after = client.call("listVirtualMachines", listall=True)["virtualmachine"]
+    same = ("id", "name", "state")
+    assert [[vm[name] for name in same] for vm in first] == [[vm[name] for name in same] for vm in after]
+    assert [vm["nic"][0]["ipaddress"] for vm in first] == [vm["nic"][0]["ipaddress"] for vm in after]
+    assert Counter(vm["templateid"] == str(other) for vm in after) == {True: 4, False: 1}
+    fleet.assert_intact()
+    fleet.zone.change(f"UPDATE templates SET size_bytes = size_bytes * 1000 WHERE uuid = '{other}'")
+    error = refused(client, "bulkRestoreVirtualMachine", deploymentid=web, templateid=str(other))
+    assert "cannot restore 4 of 4" in error.errortext
+    assert "which does not change" in error.errortext
+
+
+def test_stopped_vms_are_scaled_at_once_and_running_ones_by_jobs(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Counts follow both. Sizes that a running VM cannot have are its reason; a limit counts all VMs together."""
+    client.call("updateConfiguration", name="enable.dynamic.scale.vm", value="true")
+    fleet.zone.change("UPDATE templates SET dynamically_scalable = true")
+    fleet.zone.change("UPDATE service_offerings SET dynamic_scaling = true")
+    first, *_ = _uuids(fleet)
+    client.call(STOP, ids=first)
+    fleet.run()
+    larger = _offering(client, cpunumber=2, cpuspeed=1000, memory=1024, dynamicscalingenabled=True)
+    plan = client.call("bulkScaleVirtualMachine", deploymentid=web, serviceofferingid=larger, dryrun=True)
+    assert plan["bulkoperation"]["count"] == 4
+    answer = client.call("bulkScaleVirtualMachine", deploymentid=web, serviceofferingid=larger)
+    assert _job_states(fleet, answer["operationid"]) == {"done": 1, "queued": 3}
+    fleet.run()
+    (row,) = client.call("listBulkOperations", id=answer["operationid"], listall=True)["bulkoperation"]
+    assert (row["state"], row["succeeded"]) == ("Completed", 4)
+    assert {(vm.cpu_number, vm.memory_mib) for vm in fleet.vms()[:4]} == {(2, 1024)}
+    fleet.assert_intact()
+    smaller = str(fleet.zone.scalar("SELECT uuid FROM service_offerings WHERE name = 'Small'"))
+    answer = client.call("bulkScaleVirtualMachine", deploymentid=web, serviceofferingid=smaller, partial=True)
+    assert (answer["count"], {row["errorcode"] for row in answer["failed"]}) == (1, {431})
+    assert "is only scaled up" in answer["failed"][0]["errortext"]
+    fleet.assert_intact()
+
+
+def test_running_vms_move_off_and_onto_places_by_one_plan(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """A dry run names the hosts; each VM gets an allowed one. VMs without one are named. Users may not move VMs."""
+    hosts = {host["id"]: host["clusterid"] for host in client.call("listHosts", type="Routing")["host"]}
+    left = {vm["hostid"] for vm in client.call("listVirtualMachines", listall=True)["virtualmachine"]}
+    allowed = set(hosts) - left
+    places = {"toclusterids": ",".join(set(hosts.values())), "offhostids": ",".join(left)}
+    plan = client.call("bulkMigrateVirtualMachine", deploymentid=web, dryrun=True, **places)["bulkoperation"]
+    planned = {vm["id"]: vm["hostid"] for vm in plan["virtualmachines"]}
+    assert len(planned) == 4
+    assert set(planned.values()) <= allowed
+    answer = client.call("bulkMigrateVirtualMachine", deploymentid=web, maxparallel=2, **places)
+    for _ in planned:
+        fleet.run()
+    (row,) = client.call("listBulkOperations", id=answer["operationid"], listall=True)["bulkoperation"]
+    assert (row["state"], row["succeeded"], row["failed"]) == ("Completed", 4, 0)
+    listed = client.call("listVirtualMachines", listall=True)["virtualmachine"]
+    assert {vm["hostid"] for vm in listed if vm["id"] in planned} <= allowed
+    fleet.assert_intact()
+    every = ",".join(set(hosts.values()))
+    error = refused(client, "bulkMigrateVirtualMachine", state="Running", listall=True, offclusterids=every)
+    assert "cannot migrate 5 of 5" in error.errortext
+    assert "no host has capacity for it" in error.errortext
+    assert refused(ApiClient(client.url, *ACME), "bulkMigrateVirtualMachine", state="Running").status in (401, 432)
+
+
+def test_a_host_is_emptied_without_breaking_anti_affinity(fleet: Fleet, client: ApiClient) -> None:
+    """VMs of one group never get the host of another one, also not of one that moves at the same time."""
+    client.call("createAffinityGroup", name="web apart", type="host anti-affinity")
+    fleet.deploy(4, affinity_group_ids=(fleet.id_of("affinity_groups", "web apart"),))
+    fleet.run()
+    answer = client.call("bulkMigrateVirtualMachine", state="Running")
+    fleet.run()
+    (row,) = client.call("listBulkOperations", id=answer["operationid"])["bulkoperation"]
+    assert (row["succeeded"], row["failed"]) == (4, 0)
+    assert len({vm.host_id for vm in fleet.vms()}) == 4
+    fleet.assert_intact()
+
+
+def test_stopped_vms_start_on_hosts_that_are_planned_together(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """The plan spreads the VMs as a bulk deployment does, and each starts on its host of the plan."""
+    del web
+    client.call(STOP, state="Running", listall=True)
+    fleet.run()
+    plan = client.call("bulkStartVirtualMachine", state="Stopped", listall=True, dryrun=True)
+    planned = {vm["id"]: vm["hostid"] for vm in plan["bulkoperation"]["virtualmachines"]}
+    assert len(set(planned.values())) == 5
+    client.call("bulkStartVirtualMachine", state="Stopped", listall=True)
+    fleet.run()
+    listed = client.call("listVirtualMachines", listall=True)["virtualmachine"]
+    started = {vm["id"]: vm["hostid"] for vm in listed}
+    clusters = {host["id"]: host["clusterid"] for host in client.call("listHosts", type="Routing")["host"]}
+    assert sorted(Counter(map(clusters.get, started.values())).values()) == sorted(
+        Counter(map(clusters.get, planned.values())).values()
+    )
+    fleet.assert_intact()
+    client.call(STOP, state="Running", listall=True)
+    fleet.run()
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
+    error = refused(client, "bulkStartVirtualMachine", state="Stopped", listall=True)
+    assert "cannot start 5 of 5" in error.errortext
+    assert "no host has capacity for it" in error.errortext
+
+
+def test_many_vms_are_updated_at_once(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Names follow the pattern by the age of the VMs, tags of other keys stay, details replace each other."""
+    uuids = _uuids(fleet)
+    for key, value in (("a", "old"), ("b", "1")):
+        tag = {"tags[0].key": key, "tags[0].value": value}
+        client.call("createTags", resourcetype="UserVm", resourceids=uuids[0], **tag)
+    answer = client.call(
+        "bulkUpdateVirtualMachine",
+        deploymentid=web,
+        displayname="web {n} ({name})",
+        deleteprotection=True,
+        **{"settags[0].key": "a", "settags[0].value": "new", "details[0].note": "x"},
+    )
+    assert answer["count"] == 4
+    listed = {
+        vm["id"]: vm for vm in client.call("listVirtualMachines", listall=True, details="all")["virtualmachine"]
+    }
+    for number, uuid in enumerate(uuids[:4], start=1):
+        vm = listed[uuid]
+        assert vm["displayname"] == f"web {number} ({vm['name']})"
+        assert vm["deleteprotection"]
+        assert vm["details"]["note"] == "x"
+        assert {tag["key"]: tag["value"] for tag in vm["tags"]} == (
+            {"a": "new", "b": "1"} if number == 1 else {"a": "new"}
+        )
+    assert not listed[uuids[4]]["deleteprotection"]
+    assert (
+        "is unknown" in refused(client, "bulkUpdateVirtualMachine", deploymentid=web, displayname="x{y}").errortext
+    )
+    assert "at least one of" in refused(client, "bulkUpdateVirtualMachine", deploymentid=web).errortext
+    assert (
+        refused(client, "bulkUpdateVirtualMachine", deploymentid=web, **{"details[0].memory": "5"}).errorcode == 431
+    )
+    assert refused(client, "bulkDestroyVirtualMachine", deploymentid=web).errorcode == 431
+    fleet.assert_intact()
+
+
+def _operation(fleet: Fleet, name: str) -> VmOperation:
+    offering = EntityRef(Entity.SERVICE_OFFERING, fleet.id_of("service_offerings", "Small"), UUID(int=0), "Small")
+    operations: dict[str, Callable[[], VmOperation]] = {
+        "start": start_operation,
+        "recover": recover_operation,
+        "restore": lambda: restore_operation(None),
+        "scale": lambda: scale_operation(offering, {}),
+        "migrate": lambda: migrate_operation(NO_PLACES, NO_PLACES),
+        "update": lambda: update_operation(FleetUpdate(display_name="{n}", details={"a": "b"}, tags={"a": "b"})),
+    }
+    return operations[name]()
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("start", "Stopped"),
+        ("recover", "Destroyed"),
+        ("restore", "Running"),
+        ("scale", "Stopped"),
+        ("migrate", "Running"),
+        ("update", "Running"),
+    ],
+)
+def test_no_operation_takes_more_statements_for_more_vms(
+    fleet: Fleet, client: ApiClient, name: str, state: str
+) -> None:
+    """An operation on one VM of an affinity group and one on four of them take the same statements."""
+    client.call("createAffinityGroup", name="web apart", type="non-strict host anti-affinity")
+    fleet.deploy(5, affinity_group_ids=(fleet.id_of("affinity_groups", "web apart"),))
+    fleet.run()
+    own = [vm.uuid for vm in fleet.vms()[-5:]]
+    command = {"Stopped": STOP, "Destroyed": "bulkDestroyVirtualMachine"}.get(state)
+    if command is not None:
+        client.call(command, ids=",".join(map(str, own)))
+        fleet.run()
+    counts = []
+    for uuids in (own[:1], own[1:]):
+        refs = tuple(
+            EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in fleet.vms() if vm.uuid in uuids
+        )
+        selection = VmSelection(filters={"ids": refs}, visible=Visibility())
+        request = BulkRequest(command="x", operation=_operation(fleet, name), selection=selection)
+        with statements_of(fleet.engine) as statements:
+            done = fleet.change(run_bulk_operation, fleet.system, fleet.caller, request)
+        assert not done.failed
+        counts.append(len(statements))
+    assert counts[0] == counts[1]

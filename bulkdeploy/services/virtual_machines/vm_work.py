@@ -1,0 +1,99 @@
+"""The work that an operation on many VMs does on one of them: a job, or a change that is written with the call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter, ParameterError, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import NOTHING, ResourceAmounts
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.services.system import System
+
+INVALID_PARAMETER, PERMISSION_DENIED, INSUFFICIENT_CAPACITY = 431, 531, 533
+"""The codes with which a single call, or the job of one, answers these errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class VmJob:
+    """A job for the VM; ``host_id``: the host that the plan of the operation chose for it."""
+
+    kind: JobKind
+    params: Mapping[str, Any] = field(default_factory=dict)
+    host_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VmChange:
+    """New values of the VM's columns, and what its owner uses more, or less. The VM's job has succeeded at once."""
+
+    event_type: EventType
+    columns: Mapping[str, Any]
+    amounts: ResourceAmounts = NOTHING
+
+
+VmWork: TypeAlias = VmJob | VmChange
+
+
+class NoHostForVm(Exception):
+    """Raised for a VM that no host has capacity for. A single call would make a job, which would fail so."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedVms:
+    """An operation that has read what it needs of all its VMs.
+
+    Attributes:
+        work_of: checks one locked VM as the single call does and returns its work. Raises NoHostForVm,
+            ParameterError or PermissionDenied. It takes no statement of its own for each VM.
+        write_more: writes what a change of the VMs is besides their columns.
+    """
+
+    work_of: Callable[[Row[Any]], VmWork]
+    write_more: Callable[[Connection, Sequence[Row[Any]]], None] | None = None
+
+
+PrepareVms: TypeAlias = Callable[[Connection, System, Caller, Sequence[Row[Any]]], PreparedVms]
+"""Reads what an operation needs of these locked VMs, with a constant number of statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class VmOperation:
+    """An operation that can be done on many VMs.
+
+    Attributes:
+        verb: in words: "stop".
+        states: the states in which VMs are selected by filters although they are gone.
+        command_class: ``cmd`` of its jobs as a root admin's call shows it.
+        prepare: see PrepareVms.
+    """
+
+    verb: str
+    states: frozenset[Any]
+    command_class: str
+    prepare: PrepareVms
+
+    @classmethod
+    def of_kind(cls, kind: JobKind, prepare: PrepareVms) -> "VmOperation":
+        """Return the operation whose jobs are of this kind."""
+        return cls(kind.verb, kind.states, kind.command_class, prepare)
+
+
+def refusal(error: NoHostForVm | BulkDeployError) -> tuple[int, str]:
+    """Return the code and the text of a VM that cannot be processed, as the single call answers them.
+
+    Raises:
+        BulkDeployError: the error is of none of the classes that ``PreparedVms.work_of`` raises.
+    """
+    if isinstance(error, NoHostForVm):
+        return INSUFFICIENT_CAPACITY, str(error)
+    if isinstance(error, InvalidParameter):
+        return INVALID_PARAMETER, error.rule
+    if isinstance(error, ParameterError):
+        return INVALID_PARAMETER, str(error)
+    if isinstance(error, PermissionDenied):
+        return PERMISSION_DENIED, str(error)
+    raise error
