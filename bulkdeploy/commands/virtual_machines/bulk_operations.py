@@ -6,22 +6,19 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.plan_indexes import fingerprints
-from bulkdeploy.commands.virtual_machines import virtual_machines as lists
+from bulkdeploy.commands.virtual_machines.bulk_selection import CHECKED, FILTERS, NAMING, SELECTION, STARTED
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import (
     Parameter,
     boolean,
     details_of,
-    integer,
     mapping,
     string,
     uuid,
     uuids,
 )
-from bulkdeploy.declare.response_fields import number, objects, text
-from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
@@ -41,76 +38,14 @@ from bulkdeploy.services.virtual_machines.bulk_operations import (
 from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.virtual_machines.resource_tags import tag_values
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recover_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
-from bulkdeploy.services.virtual_machines.virtual_machine_updates import recover_operation
-from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, require_right, start_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
+from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, require_right
 from bulkdeploy.services.virtual_machines.vm_work import VmJob, VmOperation, VmWork
 from bulkdeploy.store.deployments.deployments import plan_hosts
 from bulkdeploy.store.infrastructure.hosts import Places
-
-FILTERS = (
-    *("ids", "groupid", "affinitygroupid", "zoneid", "podid", "clusterid", "hostid", "state", "tags", "keyword"),
-    *("templateid", "serviceofferingid", "networkid", "account", "domainid", "projectid"),
-)
-"""The filters of listVirtualMachines that select VMs here, with the same meaning."""
-
-NAMING = ("ids", "deploymentid")
-"""Filters that name VMs of any account that the caller may see, as ``id`` does in single calls."""
-
-_LISTED = {parameter.name: parameter for command in lists.COMMANDS for parameter in command.parameters}
-
-SELECTION: tuple[Parameter, ...] = (
-    *(_LISTED[name] for name in FILTERS),
-    uuid("deploymentid", Entity.DEPLOYMENT, "only VMs of this bulk deployment"),
-    *(_LISTED[name] for name in ("isrecursive", "listall")),
-    uuids("excludeids", Entity.VIRTUAL_MACHINE, "VMs that are not selected, although the filters match"),
-    integer("expectedcount", "reject the call unless it selects exactly this number of VMs", minimum=0),
-    boolean("partial", "leave out VMs that cannot be processed, instead of rejecting the call"),
-    integer("maxparallel", "the number of jobs that may be under way at once; default: all of them", minimum=1),
-    string(
-        "maxfailures",
-        "cancel the jobs that have not begun if more jobs fail than this number, or percentage such as 10%",
-    ),
-    boolean("dryrun", "check only, and answer the selected VMs and why some cannot be processed"),
-    string("requesttoken", "the same token with the same parameters answers the same jobs again"),
-)
-
-FAILED_FIELDS = (
-    text("virtualmachineid", "the VM"),
-    text("name", "its name"),
-    number("errorcode", "the error code that the single call would answer"),
-    text("errortext", "why it cannot be processed"),
-)
-
-STARTED = Response(
-    "bulkoperation",
-    (
-        text("operationid", "the operation; listBulkOperations shows its progress"),
-        number("count", "the number of jobs, one for each VM"),
-        objects("asyncjobs", "the jobs, by the age of their VMs", ASYNC_JOB.fields),
-        objects("failed", "with partial: VMs that were left out", FAILED_FIELDS),
-    ),
-)
-
-CHECKED = Response(
-    "bulkoperation",
-    (
-        number("count", "the number of VMs that would be processed"),
-        objects(
-            "virtualmachines",
-            "the VMs that would be processed",
-            (
-                text("id", "the VM"),
-                text("name", "its name"),
-                text("state", "its state"),
-                text("hostid", "the host that it would get, of starts and moves", ROOT_ADMIN_ONLY),
-                text("hostname", "the name of that host", ROOT_ADMIN_ONLY),
-            ),
-        ),
-        objects("failed", "VMs that cannot be processed", FAILED_FIELDS),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,16 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, PlanStale, ResourceLimitExceeded
-from bulkdeploy.services.virtual_machines import virtual_machine_updates, virtual_machines
+from bulkdeploy.services.virtual_machines import (
+    virtual_machine_recovery,
+    virtual_machine_starting,
+    virtual_machines,
+)
 
 
 def start_virtual_machine(call: Call) -> JobTicket | Instead:
     """Start a stopped VM; the job's result is the VM. Or its plan."""
-    done = virtual_machines.start_virtual_machine(
+    done = virtual_machine_starting.start_virtual_machine(
         call.connection,
         call.system,
         call.caller,
@@ -74,7 +78,7 @@ def expunge_virtual_machine(call: Call) -> JobTicket:
 
 def recover_virtual_machine(call: Call) -> Mapping[str, Any]:
     """Make a destroyed VM Stopped again."""
-    return virtual_machine_updates.recover_virtual_machine(call.connection, call.caller, call.arguments["id"])
+    return virtual_machine_recovery.recover_virtual_machine(call.connection, call.caller, call.arguments["id"])
 
 
 COMMANDS: tuple[Command, ...] = (

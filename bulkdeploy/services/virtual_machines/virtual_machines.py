@@ -15,101 +15,26 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.jobs import FIRST_HOST
 from bulkdeploy.domain.virtual_machines import VmState, one_of
-from bulkdeploy.placement.model import Purpose
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
-from bulkdeploy.scheduling.batch_moves import plan_together
-from bulkdeploy.scheduling.moves import VmMove, Way
-from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_that_stay, find_spoiled_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.vm_work import NoHostForVm, PreparedVms, VmJob, VmOperation
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.volume_removal import data_volumes_of, owners_of_volumes
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes.volume_changes import known_volume
-
-
-def start_virtual_machine(
-    connection: Connection,
-    system: System,
-    caller: Caller,
-    vm: EntityRef,
-    *,
-    pod_id: int | None = None,
-    cluster_id: int | None = None,
-    host_id: int | None = None,
-    planner: str | None = None,
-    consider_last_host: bool = False,
-    plan: PlanWanted | None = None,
-) -> JobTicket | MovePlan:
-    """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
-
-    ``planner`` places it instead of its offering's; with ``consider_last_host`` the host that it was on last
-    is tried before others.
-
-    Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it cannot be started in its state, or was expunged; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
-    """
-    if plan is not None:
-        row = require_ready(connection, system, caller, vm, START)
-        way = Way(
-            Purpose.START, pod_id=pod_id, cluster_id=cluster_id, planner=planner, last_host_first=consider_last_host
-        )
-        shown = plan_moves(connection, caller, plan, [VmMove(vm.id, row.host_id, host_id)], way)
-        if plan.dry_run:
-            return shown
-        host_id = shown.moves[0].to_host_id
-    pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
-    params: dict[str, Any] = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
-    if planner is not None:
-        params["planner"] = planner
-    if consider_last_host:
-        params["consider_last_host"] = True
-    return submit(connection, system, caller, vm, START, params)
-
-
-def start_operation() -> VmOperation:
-    """Return the operation that starts many VMs on hosts that are planned together.
-
-    Each job tries the host of the plan first, and then others. Jobs of VMs with an unfinished job plan for
-    themselves, because only the end of that job decides what they need.
-    """
-    return VmOperation.of_kind(START, _prepare_start)
-
-
-def _prepare_start(connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]]) -> PreparedVms:
-    del caller
-    unready = find_unready(connection, system, vms, START)
-    stopped = {vm.id: None for vm in vms if vm.id not in unready and not vm.has_job}
-    found = plan_together(connection, stopped, Purpose.START)
-
-    def work_of(vm: Row[Any]) -> VmJob:
-        if vm.id in unready:
-            raise InvalidParameter("id", str(vm.uuid), unready[vm.id])
-        place = found.get(vm.id)
-        if isinstance(place, NoPlace):
-            raise NoHostForVm(place.why)
-        return VmJob(START, {} if place is None else {FIRST_HOST: place}, place)
-
-    return PreparedVms(work_of)
 
 
 def stop_virtual_machine(

@@ -38,6 +38,10 @@ class VmChange:
 VmWork: TypeAlias = VmJob | VmChange
 
 
+NO_HOST = "no host has capacity for it"
+"""What callers read who do not see hosts."""
+
+
 class NoHostForVm(Exception):
     """Raised for a VM that no host has capacity for. A single call would make a job, which would fail so."""
 

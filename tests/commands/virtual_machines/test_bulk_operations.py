@@ -18,10 +18,10 @@ from bulkdeploy.services.virtual_machines.bulk_operations import (
 )
 from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recover_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
-from bulkdeploy.services.virtual_machines.virtual_machine_updates import recover_operation
-from bulkdeploy.services.virtual_machines.virtual_machines import start_operation
+from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.infrastructure.hosts import NO_PLACES
 from bulkdeploy.store.visibility import Visibility
