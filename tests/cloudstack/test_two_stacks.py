@@ -78,3 +78,24 @@ def test_a_bulk_call_survives_cuts_and_the_death_of_the_upstream(
     proxy.truncate(0)
     assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
     assert_equal_on_both_sides(front, upstream, MANY)
+
+
+def test_a_vm_whose_deployment_waits_there_is_neither_started_nor_taken_for_stopped(
+    front: Fleet, upstream: Upstream, between: Between
+) -> None:
+    """While the upstream has no worker, answers are lost: its VMs are listed as Stopped with a job that waits."""
+    proxy = between.proxy
+    upstream.kill("worker")
+    proxy.truncate(2)
+    front.deploy(MANY // 4)
+    runs = Thread(target=run_to_the_end, args=(front,))
+    runs.start()
+    wait_for(lambda: len(upstream.fleet.vms()) == MANY // 4)
+    calls = between.received["listVirtualMachines"]
+    wait_for(lambda: between.received["listVirtualMachines"] >= calls + 6 or not runs.is_alive())
+    upstream.start("worker")
+    runs.join()
+    proxy.truncate(0)
+    assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
+    assert_equal_on_both_sides(front, upstream, MANY // 4)
+    assert between.received["startVirtualMachine"] == 0

@@ -402,11 +402,12 @@ class _Call(FencedCall):
         return self.try_to(step, lambda: self.calls.look(self.vm_id, "min", *details, timeout_s=self.left))
 
     def at_rest(self, step: str, *details: str) -> Row | None:
-        """The VM once nothing changes it."""
+        """Return the VM once nothing changes it, jobs that wait there included; None: there is no such VM."""
         row = self.look(step, *details)
-        while row is not None and row["state"] in UNDER_WAY:
+        while row is not None and is_changing(row):
             if self.is_over:
-                raise self.error(step, f"VM {row['id']} is still {row['state']}", transient=True)
+                job = f" with job {row['jobid']} unfinished" if "jobid" in row else ""
+                raise self.error(step, f"VM {row['id']} is still {row['state']}{job}", transient=True)
             time.sleep(self.calls.poll_s)
             row = self.look(step, *details)
         return row
@@ -709,7 +710,7 @@ class _Start:
         """One step on; the VM afterwards."""
         call = self._call
         state = None if row is None else row["state"]
-        if state in UNDER_WAY:
+        if row is not None and is_changing(row):
             return self._seen()
         if state in GONE or state == ERROR:
             refuse_lost_volumes("volume", call.host_name, self._guest)
@@ -770,8 +771,8 @@ class _Start:
             ticket = call.calls.call("startVirtualMachine", parameters, timeout_s=call.left)
         except CallRefused as error:
             seen = self._seen()
-            if seen is None or seen["state"] in (ERROR, *GONE):
-                return seen  # what failed before was seen too late
+            if seen is None or seen["state"] != STOPPED or is_changing(seen):
+                return seen  # a job of an earlier call was seen too late
             raise failure("boot", call.host_name, error) from error
         except NotAnswered:
             return self._seen()
@@ -807,6 +808,8 @@ class _Start:
                 return row
             if error.was_cut_off and (row is None or row["state"] != ERROR):
                 return row
+            if row is not None and is_changing(row):
+                return row  # a job of an earlier call stood in the way
             raise failure("boot", call.host_name, error) from error
         except NotAnswered:
             return self._seen()
@@ -885,6 +888,14 @@ def host_id_of(host: HostAddress) -> str:
     """The id there of a host: as its url says, or, of hosts that came from there, our own."""
     parts = urlsplit(host.url or "")
     return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
+
+
+def is_changing(row: Row) -> bool:
+    """Tell whether something works on the VM of a row of listVirtualMachines, or waits for its turn to.
+
+    A VM whose deployment or start has not begun is listed as Stopped; only ``jobid`` tells that it will run.
+    """
+    return row["state"] in UNDER_WAY or "jobid" in row
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
