@@ -10,7 +10,7 @@ from flask import Flask, Request, Response, redirect, request, send_from_directo
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from bulkdeploy.console.calls import ApiRefused, Environ, SignedOut, Wsgi, call_api, content_of
-from bulkdeploy.console.pages import capacity, deploy, deployment, health, tables, virtual_machine
+from bulkdeploy.console.pages import capacity, deploy, deployment, health, overview, tables, things, virtual_machine
 from bulkdeploy.console.rendering import PAGE_ADDRESS, STATIC, Pages, address
 from bulkdeploy.console.visit import (
     KEY,
@@ -45,7 +45,7 @@ View: TypeAlias = Callable[[Visit], Response]
 VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
     {
         key: view
-        for module in (deploy, deployment, tables, virtual_machine, capacity, health)
+        for module in (things, overview, deploy, deployment, tables, virtual_machine, capacity, health)
         for key, view in module.VIEWS.items()
     }
 )
@@ -99,7 +99,7 @@ class _Front:
             visit = self._visit()
         except SignedOut:
             return self._to_sign_in()
-        return _go("deployments" if "listBulkDeployments" in visit.may else "virtual-machines")
+        return _go("overview" if "listVirtualMachines" in visit.may else "virtual-machines")
 
     def page(self, name: str) -> Response:
         """A page, or what it says when the API refuses."""

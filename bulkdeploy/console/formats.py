@@ -1,5 +1,6 @@
 """How values look: numbers, sizes, moments and shares; what templates use as filters."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -101,7 +102,17 @@ def joined(values: Iterable[Mapping[str, Any]], name: str) -> str:
     return ", ".join(str(value[name]) for value in values if value.get(name))
 
 
+WORDS_IN_NAME = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def words(command: str) -> str:
+    """Return a command's name as people say it: ``createSSHKeyPair`` is "Create SSH key pair"."""
+    found = WORDS_IN_NAME.findall(command)
+    return " ".join([found[0].capitalize(), *(one if one.isupper() else one.lower() for one in found[1:])])
+
+
 FILTERS = {
+    "words": words,
     "number": number,
     "size": size,
     "mebibytes": mebibytes,

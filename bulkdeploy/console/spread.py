@@ -62,11 +62,14 @@ class Spread:
     left_out: int = 0
 
     @property
-    def longest(self) -> int:
-        """The longest bar, in VMs: after the call, and some of the room that is left."""
-        filled = max((one.before + one.added for pod in self.pods for one in pod.clusters), default=0)
-        whole = max((one.whole for pod in self.pods for one in pod.clusters), default=0)
-        return max(1, min(whole, filled * 2 if filled else whole))
+    def largest_cluster(self) -> int:
+        """All that the largest cluster could hold, in VMs; at least 1: the length of a plan's bar."""
+        return max((one.whole for pod in self.pods for one in pod.clusters), default=1) or 1
+
+    @property
+    def fullest_cluster(self) -> int:
+        """VMs of the cluster that has most when all is done; at least 1: the length of a deployment's bar."""
+        return max((one.before + one.added for pod in self.pods for one in pod.clusters), default=1) or 1
 
 
 def spread_of(row: Mapping[str, Any]) -> Spread:

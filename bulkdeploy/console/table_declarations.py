@@ -1,7 +1,7 @@
 """The tables there are: what each lists, its columns, and what narrows it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from bulkdeploy.cli.deployments.jobs import has_succeeded, is_finished, result_of, virtual_machine_of
@@ -41,6 +41,13 @@ class Filter:
     hidden: bool = False
 
 
+HIDDEN_VM_FILTERS = (
+    *("hostid", "podid", "groupid", "affinitygroupid", "networkid", "templateid", "serviceofferingid"),
+    *("securitygroupid", "projectid", "account", "domainid"),
+)
+"""Filters of the VM table that only addresses have: pages of other things lead to their VMs by them."""
+
+
 def _same(*columns: str) -> dict[str, str]:
     return {column: column for column in columns}
 
@@ -53,6 +60,7 @@ class Table:
         read: makes what the columns show of a row that the API answered.
         orders: columns that order the table, with the command's own words for them.
         actions: commands that may be called with the id of each chosen row.
+        fixed: parameters of the command that hold where the address does not say otherwise.
     """
 
     page: str
@@ -62,6 +70,7 @@ class Table:
     orders: Mapping[str, str]
     read: Callable[[Row], Row] = dict
     actions: tuple[str, ...] = ()
+    fixed: Mapping[str, object] = field(default_factory=lambda: {"listall": True})
 
 
 def _job(row: Row) -> Row:
@@ -147,8 +156,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     ),
                     Filter("zoneid", rows_of="listZones"),
                     Filter("clusterid", rows_of="listClusters"),
-                    Filter("hostid", hidden=True),
-                    Filter("podid", hidden=True),
+                    *(Filter(name, hidden=True) for name in HIDDEN_VM_FILTERS),
                 ),
                 _same(
                     *("name", "state", "ipaddress", "hostname", "account", "zonename", "serviceofferingname"),

@@ -42,10 +42,10 @@ class Texts:
         except KeyError:
             raise AttributeError(f"the console has no text {name!r}") from None
 
-    def get(self, name: str) -> Text:
-        """The text of that name, or the name itself: what an API of tomorrow says is shown as it is."""
+    def get(self, name: str, default: str | None = None) -> Text:
+        """Return the text of that name, or the default, or the name: what a later API says is shown as it is."""
         found = self._content.get(name)
-        return found if isinstance(found, Text) else Text(name)
+        return found if isinstance(found, Text) else Text(name if default is None else default)
 
 
 def read_texts() -> Texts:

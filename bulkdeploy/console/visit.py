@@ -5,12 +5,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from flask import Request, Response
 
+from bulkdeploy.cli.connection.catalogue import Api, read_catalogue
 from bulkdeploy.console.calls import Calls, Wsgi
+from bulkdeploy.console.nouns import GROUPS, NOUNS
 from bulkdeploy.console.rendering import Pages
 
 TOKEN_COOKIE = "JSESSIONID"  # noqa: S105 - the cookie's name
@@ -20,31 +24,43 @@ THEME_COOKIE = "consoletheme"
 THEMES = ("light", "dark")
 KNOWN_FOR_S = 60.0
 MOST_KNOWN = 1000
+MOST_ROLES = 20
+"""Different answers of listApis that are kept; sessions with the same rights share one."""
+
+Apis: TypeAlias = Mapping[str, Api]
+"""Commands by name, as listApis describes them to a session."""
 
 
 class Permissions:
-    """Which commands each session may call, as listApis said within the last minute.
+    """The commands that each session may call, as listApis said within the last minute.
 
     It only decides which links and buttons a page has: whatever is called, the API decides anew.
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[float, Apis]] = OrderedDict()
+        self._shared: dict[str, Apis] = {}
         self._lock = Lock()
 
-    def of(self, token: str, calls: Calls) -> frozenset[str]:
-        """The names of the commands that the session of this token may call."""
+    def of(self, token: str, calls: Calls) -> Apis:
+        """Return the commands that the session of this token may call, as listApis describes them to it."""
         key = hashlib.sha256(token.encode()).hexdigest()
         with self._lock:
             known = self._known.get(key)
         if known is None or known[0] < time.monotonic():
-            names = frozenset(str(api["name"]) for api in calls.rows("listApis"))
-            known = (time.monotonic() + KNOWN_FOR_S, names)
+            rows = calls.rows("listApis")
+            shared = self._shared.get(calls.digest)
+            if shared is None:
+                shared = MappingProxyType({api.name: api for api in read_catalogue(rows)})
+                self._shared[calls.digest] = shared
+            known = (time.monotonic() + KNOWN_FOR_S, shared)
             with self._lock:
                 self._known[key] = known
                 self._known.move_to_end(key)
                 while len(self._known) > MOST_KNOWN:
                     self._known.popitem(last=False)
+                if len(self._shared) > MOST_ROLES:
+                    self._shared.clear()
         return known[1]
 
 
@@ -54,13 +70,13 @@ class Visit:
 
     Attributes:
         given: the parameters of the URL.
-        may: the commands that this person may call.
+        may: the commands that this person may call, as listApis describes them to this person.
     """
 
     request: Request
     calls: Calls
     given: dict[str, str]
-    may: frozenset[str]
+    may: Apis
     pages: Pages
 
     @property
@@ -97,12 +113,27 @@ class Visit:
         theme = cookies.get(THEME_COOKIE)
         return {
             "may": self.may,
+            "menu": menu_of(self.may),
             "given": self.given | ({"column": columns} if (columns := self.request.args.getlist("column")) else {}),
             "sessionkey": cookies.get(KEY, ""),
             "user": cookies.get(NAME_COOKIE, ""),
             "theme": theme if theme in THEMES else "",
             "here": self.request.path.rpartition("/")[2],
         }
+
+
+@lru_cache(MOST_ROLES)
+def _menu(names: frozenset[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(
+        (group, pages)
+        for group in GROUPS
+        if (pages := tuple(noun.page for noun in NOUNS if noun.group == group and noun.lists in names))
+    )
+
+
+def menu_of(may: Apis) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the pages of nouns that this person may see, by their groups."""
+    return _menu(frozenset(may))
 
 
 def open_visit(request: Request, api: Wsgi, permissions: Permissions, pages: Pages) -> Visit:

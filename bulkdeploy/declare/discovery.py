@@ -69,6 +69,7 @@ def _parameter(parameter: Parameter, allowed: Mapping[str, Command]) -> dict[str
         "required": parameter.required,
         "since": parameter.since,
         "related": ",".join(name for name in lists if name in allowed) or None,
+        "choices": list(parameter.choices) or None,
     }
 
 
@@ -81,6 +82,7 @@ def _unsupported(name: str, why: str) -> dict[str, Any]:
         "required": False,
         "since": None,
         "related": None,
+        "choices": None,
     }
 
 

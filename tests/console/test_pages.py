@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from tests.support.api.console_client import Page, Visitor, words_of
 from tests.support.browsers.console_server import NOWHERE
 from tests.support.zones.zone_queries import Zone
 
-FOR_ALL = ("virtual-machines", "jobs", "events")
-FOR_ADMINS = ("deploy", "deployments", "capacity", "health")
+FOR_ALL = ("overview", "virtual-machines", "volumes", "networks", "jobs", "events")
+FOR_ADMINS = (*("deploy", "deployments", "capacity", "health", "hosts", "settings"),)
+WITH_PARAMETERS = ("search?q=a", "act?of=volumes&command=createVolume")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 NAMED = (
     *("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "disk_offerings", "storage_pools"),
@@ -36,8 +38,11 @@ VENDORED = {"htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0
 
 
 @pytest.fixture(scope="module")
-def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str, str]:
-    """Pages of single things, after a deployment of two VMs whose names, and all others, are hostile."""
+def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> Iterator[dict[str, str]]:
+    """Pages of single things, after a deployment of two VMs whose names, and all others, are hostile.
+
+    Names of the zone are given back afterwards: other tests of the session look things up by them.
+    """
     person = Visitor(console_url)
     person.sign_in("admin", ADMIN_PASSWORD)
     owner = f"account:{zone_ids.id_of('domains', 'acme')}:acme"
@@ -47,6 +52,7 @@ def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str
     person.close()
     with console_engine.begin() as connection:
         renamed = {"name": EVIL}
+        names = {table: connection.execute(text(f"SELECT id, name FROM {table}")).all() for table in NAMED}
         for table in NAMED:
             connection.execute(text(f"UPDATE {table} SET name = :name || id"), renamed)
         connection.execute(text("UPDATE virtual_machines SET name = :name || id, display_name = :name"), renamed)
@@ -57,17 +63,31 @@ def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str
             table: connection.execute(text(f"SELECT uuid FROM {table} ORDER BY id LIMIT 1")).scalar_one()
             for table in ("virtual_machines", "async_jobs", "hosts", "clusters")
         }
-    return {
+    yield {
         "deployment": location,
         "virtual-machine": f"virtual-machine?id={one['virtual_machines']}",
         "job": f"job?id={one['async_jobs']}",
         "host": f"host?id={one['hosts']}",
         "cluster": f"cluster?id={one['clusters']}",
     }
+    with console_engine.begin() as connection:
+        for table, rows in names.items():
+            for row in rows:
+                connection.execute(text(f"UPDATE {table} SET name = :name WHERE id = :id"), row._asdict())
 
 
 @pytest.fixture(
-    params=[*FOR_ALL, *FOR_ADMINS, "deployment", "virtual-machine", "job", "host", "cluster", "sign-in"]
+    params=[
+        *FOR_ALL,
+        *FOR_ADMINS,
+        *WITH_PARAMETERS,
+        "deployment",
+        "virtual-machine",
+        "job",
+        "host",
+        "cluster",
+        "sign-in",
+    ]
 )
 def address(request: pytest.FixtureRequest, things: dict[str, str]) -> str:
     """Every page."""
@@ -250,6 +270,8 @@ def test_every_text_is_used() -> None:
         "job_states",
         "driver_errors",
         "alarms",
+        "groups",
+        "flags",
         "errors",
         "deploy",
     }

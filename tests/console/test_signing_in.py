@@ -135,7 +135,7 @@ def test_behind_a_path_prefix(console_system: System) -> None:
         person = Visitor(url, "/cloud/bulk".removeprefix("/cloud"))
         answer = person.sign_in("admin", ADMIN_PASSWORD)
         assert answer.status_code == 200
-        assert answer.url == f"{person.root}deployments"
+        assert answer.url == f"{person.root}overview"
         assert {cookie.path for cookie in person.http.cookies} == {"/bulk/console"}
         for page in ("", "jobs", "capacity"):
             assert person.http.get(person.root + page, timeout=60).status_code == 200

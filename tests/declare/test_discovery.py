@@ -68,7 +68,7 @@ def test_a_command_to_the_letter() -> None:
 
 def parameter(name: str, description: str, kind: str, **more: Any) -> dict[str, Any]:
     """What is said of one parameter."""
-    usual = {"length": 255, "required": False, "since": None, "related": None}
+    usual = {"length": 255, "required": False, "since": None, "related": None, "choices": None}
     return {"name": name, "description": description, "type": kind, **usual, **more}
 
 

@@ -24,13 +24,21 @@ REFUSED = "not supported here: "
 
 @dataclass(frozen=True, slots=True)
 class ApiParameter:
-    """One parameter of an API; ``related`` names APIs whose answers hold fitting ids."""
+    """One parameter of an API.
+
+    Attributes:
+        related: APIs whose answers hold fitting ids.
+        choices: the accepted values, where the server says them; empty: any.
+        length: longest accepted text, in characters; 0: the server does not say.
+    """
 
     name: str
     type: str
     description: str
     required: bool
     related: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    length: int = 0
 
     @property
     def names_entities(self) -> bool:
@@ -166,6 +174,8 @@ def _parameter(given: Mapping[str, Any]) -> ApiParameter:
         description=_line(given.get("description")),
         required=given.get("required") in (True, "true"),
         related=tuple(name.strip() for name in related if name.strip()),
+        choices=tuple(str(word) for word in given.get("choices") or ()),
+        length=int(given.get("length") or 0),
     )
 
 

@@ -6,7 +6,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.discovery import DEEPEST, discover
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import flag, number, objects, text
-from bulkdeploy.declare.responses import Field, Response, Shape
+from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import UnknownApi
 from bulkdeploy.store.listing import Page
@@ -72,6 +72,7 @@ COMMANDS = (
                         flag("required", "whether it must be given"),
                         text("since", "the version of CloudStack that has it first"),
                         text("related", "the APIs that list what it may name"),
+                        Field("choices", FieldType.LIST, "the values it takes, where it takes only these"),
                     ),
                 ),
                 objects("response", "the fields of its answer", _answer_fields(DEEPEST)),

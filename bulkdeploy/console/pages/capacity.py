@@ -8,11 +8,14 @@ from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.formats import PER_CENT, share
+from bulkdeploy.console.nouns import BY_PAGE
+from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import Spread, spread_of
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
+HOST, CLUSTER = BY_PAGE["hosts"], BY_PAGE["clusters"]
 PAGE = 500
 MOST_PAGES = 10
 RESOURCES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
@@ -87,6 +90,7 @@ def cluster(visit: Visit) -> Response:
     return visit.page(
         "cluster.html",
         cluster=_cluster(rows[0]),
+        more=actions_of(CLUSTER, visit),
         hosts=sorted(hosts, key=lambda one: str(one["name"])),
         by=by if by in RESOURCES[:2] else RESOURCES[0],
         resources=RESOURCES[:2],
@@ -111,19 +115,32 @@ def change_host(visit: Visit) -> Response:
     if action not in HOST_ACTIONS:
         return Response(status=303, headers={"Location": back})
     if action == "prepareHostForMaintenance" and "sure" not in visit.form:
-        texts = visit.pages.texts
-        return visit.page(
-            "confirm.html",
-            title=texts.capacity.maintenance_title,
-            text=texts.capacity.maintenance_text,
-            yes=texts.capacity.maintenance_yes,
-            action="host-change",
-            fields=[("action", action), ("id", host_id)],
-            back=back,
-            names=(),
-        )
-    visit.calls(action, {"id": host_id})
+        return _confirm_maintenance(host_id, back, visit)
+    visit.calls(action, {"id": host_id, "planindex": visit.form.get("planindex", "")})
     return Response(status=303, headers={"Location": back})
+
+
+def _confirm_maintenance(host_id: str, back: str, visit: Visit) -> Response:
+    """Ask whether a host is to be emptied, with the plan: where each VM goes, and why one finds no host.
+
+    A plan by which all find a host is applied as it was shown, or not at all.
+    """
+    texts = visit.pages.texts
+    plan = visit.calls("prepareHostForMaintenance", {"id": host_id, "dryrun": True})["plan"]
+    rows = visit.calls.rows("listHosts", {"id": host_id, "details": "min"})
+    name = rows[0]["name"] if rows else host_id
+    index = [("planindex", str(plan["index"]))] if plan.get("index") and plan["fits"] == plan["count"] else []
+    return visit.page(
+        "maintenance.html",
+        title=texts.capacity.maintenance_title(name=name),
+        text=texts.capacity.maintenance_text,
+        yes=texts.capacity.maintenance_yes(name=name),
+        action="host-change",
+        fields=[("action", "prepareHostForMaintenance"), ("id", host_id), *index],
+        back=back,
+        names=(),
+        plan=plan,
+    )
 
 
 def _host_values(visit: Visit) -> dict[str, Any]:
@@ -145,6 +162,7 @@ def _host_values(visit: Visit) -> dict[str, Any]:
             for action, states in HOST_ACTIONS.items()
             if found.get("resourcestate") in states and action in visit.may
         ],
+        "more": actions_of(HOST, visit),
         "is_moving": found.get("resourcestate") == "PrepareForMaintenance",
     }
 

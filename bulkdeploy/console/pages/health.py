@@ -26,11 +26,11 @@ def _values(visit: Visit) -> dict[str, Any]:
     health = visit.calls("getHealth")["health"]
     jobs = {row["state"]: row for row in health["jobs"]}
     vms = {row["state"]: int(row["count"]) for row in health["virtualmachines"]}
-    return {"health": health, "jobs": jobs, "vms": vms, "alarms": _alarms(health, jobs, vms)}
+    return {"health": health, "jobs": jobs, "vms": vms, "alarms": alarms_of(health, jobs, vms)}
 
 
-def _alarms(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:
-    """The alarms of the operations guide that hold now, by their names in the texts."""
+def alarms_of(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:
+    """Return the alarms of the operations guide that hold now, by their names in the texts."""
     queued, running = jobs["queued"], jobs["running"]
     holds = {
         "redis": not health["redisup"],

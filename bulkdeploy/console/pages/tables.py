@@ -18,15 +18,15 @@ LARGEST_PAGE = SIZES[-1]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How texts begin that a spreadsheet would compute."""
 LETTERS: Mapping[str, int] = MappingProxyType(
-    {"moment": 14, "number": 8, "mebibytes": 10, "progress": 16, "long": 28}
+    {"moment": 14, "number": 8, "mebibytes": 10, "size": 10, "flag": 6, "progress": 16, "long": 28}
 )
 """How many letters wide columns of these kinds are; all others are as wide as their longest value."""
 MOST_LETTERS, SHORT = 28, 8
-RIGHT = ("number", "mebibytes")
+RIGHT = ("number", "mebibytes", "size")
 
 
-def show(table: Table, visit: Visit) -> Response:
-    """One page of a table."""
+def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response:
+    """Show one page of a table, with links to the forms of the commands that create such things."""
     given = visit.given
     size, number = _size(given), _page_number(given)
     answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
@@ -45,8 +45,9 @@ def show(table: Table, visit: Visit) -> Response:
         options={
             one.name: visit.calls.rows(one.rows_of) for one in table.filters if one.rows_of and _may(one, visit)
         },
-        actions=[action for action in table.actions if action in visit.may],
+        actions=[action for action in table.actions if f"bulk{action[0].upper()}{action[1:]}" in visit.may],
         narrowed=[one for one in table.filters if given.get(one.name)],
+        creates=creates,
     )
 
 
@@ -84,7 +85,7 @@ def _wanted(table: Table, visit: Visit) -> dict[str, Any]:
         filters["resourcetype"] = "VirtualMachine"
     elif "resourceid" in filters:
         filters["resourcetype"] = given.get("resourcetype", "VirtualMachine")
-    return {"listall": True, "sortby": f"-{order}" if order and sort.startswith("-") else order, **filters}
+    return {**table.fixed, "sortby": f"-{order}" if order and sort.startswith("-") else order, **filters}
 
 
 def _may(one: Filter, visit: Visit) -> bool:

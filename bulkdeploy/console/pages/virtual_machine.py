@@ -1,9 +1,11 @@
 """One VM or one job: what happened to it, where it is and why; and what is done to VMs, one or many."""
 
+import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from flask import Response
 
@@ -11,15 +13,17 @@ from bulkdeploy.cli import failures
 from bulkdeploy.cli.connection.catalogue import Api, Catalogue
 from bulkdeploy.cli.deployments.explain import explain_job
 from bulkdeploy.console.calls import ApiRefused, Row
+from bulkdeploy.console.graphs import graphs_of
+from bulkdeploy.console.nouns import VMS
 from bulkdeploy.console.pages.deploy import COMMAND as DEPLOY
 from bulkdeploy.console.pages.deploy import like
-from bulkdeploy.console.rendering import PAGE_ADDRESS
+from bulkdeploy.console.pages.things import actions_of
+from bulkdeploy.console.rendering import PAGE_ADDRESS, address
 from bulkdeploy.console.table_declarations import TABLES
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
 RECENT = 20
-MOST_CHOSEN = 500
 MOST_NAMED = 40
 FAILED = ("Error",)
 PASSING = ("Starting", "Stopping", "Migrating", "Expunging")
@@ -34,6 +38,10 @@ ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 """What can be done to a VM, and in which states it makes sense."""
+IN_BULK: Mapping[str, str] = MappingProxyType(
+    {action: f"bulk{action[0].upper()}{action[1:]}" for action in ACTIONS}
+)
+"""The command on many VMs for each action."""
 AT_ONCE = ("startVirtualMachine", "recoverVirtualMachine")
 """What needs no second thought."""
 JOB_OF = {"resourcetype": "VirtualMachine"}
@@ -60,38 +68,74 @@ def job_live(visit: Visit) -> Response:
 
 
 def change(visit: Visit) -> Response:
-    """Do something to the chosen VMs, each by a call of its own; what it does to running ones is asked first."""
-    action, ids = visit.form.get("action", ""), visit.request.form.getlist("id")[:MOST_CHOSEN]
-    back = visit.form.get("next", "")
+    """Do something to the chosen VMs, or to all that the table's filters select, by one bulk operation.
+
+    What stops running VMs is asked first, with the dry run: how many, which, and why some are left out.
+    """
+    action, back = visit.form.get("action", ""), visit.form.get("next", "")
     back = back if PAGE_ADDRESS.fullmatch(back) else "virtual-machines"
-    if action not in ACTIONS or not ids:
+    chosen = _chosen(visit, back)
+    if action not in ACTIONS or not chosen or IN_BULK[action] not in visit.may:
         return Response(status=303, headers={"Location": back})
-    texts = visit.pages.texts
     if action not in AT_ONCE and "sure" not in visit.form:
-        named = {str(row["id"]): str(row["name"]) for row in _named(visit, ids)}
-        names = [named.get(one, one) for one in ids]
-        more = [texts.tables.more(count=len(names) - MOST_NAMED)] if len(names) > MOST_NAMED else []
-        return visit.page(
-            "confirm.html",
-            title=texts.questions.get(action + "_title")(count=len(ids)),
-            text=texts.questions.get(action),
-            yes=texts.actions.get(action),
-            action="virtual-machines-change",
-            fields=[("action", action), ("next", back), *(("id", one) for one in ids)],
-            back=back,
-            names=[*names[:MOST_NAMED], *more],
-        )
-    refused: dict[str, int] = {}
-    for one in ids:
-        try:
-            visit.calls(action, {"id": one})
-        except ApiRefused as error:
-            refused[str(error)] = refused.get(str(error), 0) + 1
-    if not refused:
-        return Response(status=303, headers={"Location": back})
+        return _confirm(action, chosen, back, visit)
+    given = {**chosen, "partial": True, "requesttoken": visit.form.get("requesttoken", "")}
+    done = visit.calls(IN_BULK[action], given)
+    left_out = _by_reason(done.get("failed") or ())
+    if left_out:
+        return visit.page("changed.html", 422, refused=left_out, begun=done["count"], back=back, action=action)
+    where = back if done["count"] == 1 else address("bulk-operation", id=done["operationid"])
+    return Response(status=303, headers={"Location": where})
+
+
+def _chosen(visit: Visit, back: str) -> dict[str, Any]:
+    """Return the selection of the bulk operation: the ids of rows, or the filters of the table; empty: nothing."""
+    if "everything" in visit.form:
+        given = dict(parse_qsl(back.partition("?")[2]))
+        filters = {one.name for one in TABLES["virtual-machines"].filters}
+        return {"listall": True, **{name: value for name, value in given.items() if name in filters}}
+    ids = visit.request.form.getlist("id")
+    return {"ids": ",".join(ids)} if ids else {}
+
+
+def _confirm(action: str, chosen: Mapping[str, Any], back: str, visit: Visit) -> Response:
+    """Ask whether the action is meant, with what it would do."""
+    texts = visit.pages.texts
+    checked = visit.calls(IN_BULK[action], {**chosen, "dryrun": True})["bulkoperation"]
+    count, vms = checked["count"], checked.get("virtualmachines") or []
+    left_out = _by_reason(checked.get("failed") or ())
+    if not count:
+        return visit.page("changed.html", 422, refused=left_out, begun=0, back=back, action=action)
+    more = [texts.tables.more(count=count - MOST_NAMED)] if count > MOST_NAMED else []
+    kept = [("everything", "1")] if "everything" in visit.form else []
     return visit.page(
-        "changed.html", 422, refused=refused, begun=len(ids) - sum(refused.values()), back=back, action=action
+        "confirm.html",
+        title=texts.questions.get(action + "_title")(count=count),
+        text=texts.questions.get(action),
+        yes=texts.questions.get(action + "_yes")(count=count),
+        action="virtual-machines-change",
+        fields=[
+            ("action", action),
+            ("next", back),
+            ("requesttoken", secrets.token_urlsafe(16)),
+            *kept,
+            *(("id", one) for one in ([] if kept else visit.request.form.getlist("id"))),
+        ],
+        back=back,
+        names=[*(str(vm["name"]) for vm in vms[:MOST_NAMED]), *more],
+        skipped=left_out,
     )
+
+
+def _by_reason(failed: Sequence[Row]) -> dict[str, int]:
+    """Return how many VMs were left out, by the reason without the VM's own name and id."""
+    reasons: Counter[str] = Counter()
+    for one in failed:
+        text = str(one["errortext"])
+        for own in (one.get("virtualmachineid"), one.get("name")):
+            text = text.replace(str(own), "…") if own else text
+        reasons[text] += 1
+    return dict(reasons)
 
 
 def open_console(visit: Visit) -> Response:
@@ -99,11 +143,6 @@ def open_console(visit: Visit) -> Response:
     endpoint = visit.calls("createConsoleEndpoint", {"virtualmachineid": visit.form.get("id", "")})
     token = urlencode({"token": endpoint["consoleendpoint"]["websocket"]["token"]})
     return Response(status=303, headers={"Location": f"vnc#{token}"})
-
-
-def _named(visit: Visit, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The chosen VMs; looking them up for a form changes nothing."""
-    return visit.calls.rows("listVirtualMachines", {"ids": ",".join(ids), "listall": True})
 
 
 def _values(visit: Visit) -> dict[str, Any]:
@@ -122,12 +161,16 @@ def _values(visit: Visit) -> dict[str, Any]:
     first = next((one for one in reversed(jobs) if "DeployVM" in str(one.get("cmd"))), None)
     return {
         "vm": vm,
+        "graphs": graphs_of(visit, vm_id),
+        "more": actions_of(VMS, visit),
         "volumes": volumes,
         "jobs": [TABLES["jobs"].read(one) for one in jobs],
         "events": events,
         "explained": {} if first is None else _explained(visit, str(first["jobid"])),
         "actions": [
-            action for action, states in ACTIONS.items() if vm.get("state") in states and action in visit.may
+            action
+            for action, states in ACTIONS.items()
+            if vm.get("state") in states and IN_BULK[action] in visit.may
         ],
         "again": like(vm) if vm.get("state") in FAILED and DEPLOY in visit.may else "",
         "has_console": vm.get("state") == "Running" and "createConsoleEndpoint" in visit.may,

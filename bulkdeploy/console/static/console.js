@@ -82,17 +82,25 @@
     const counter = form && form.querySelector("[data-chosen]");
     if (!counter) return;
     const chosen = form.querySelectorAll("input[data-row]:checked").length;
-    counter.textContent = chosen;
-    for (const button of form.querySelectorAll("[data-needs-rows]")) button.disabled = chosen === 0;
+    const everything = form.querySelector("[data-everything]:checked");
+    counter.textContent = everything ? everything.closest("label").textContent.replace(/\D/g, "") : chosen;
+    for (const button of form.querySelectorAll("[data-needs-rows]")) button.disabled = chosen === 0 && !everything;
   }
   document.addEventListener("click", (event) => {
-    for (const open of document.querySelectorAll("details.account[open], details.columns[open]")) {
+    for (const open of document.querySelectorAll("details.account[open], details.columns[open], details.pages[open]")) {
       if (!open.contains(event.target)) open.open = false;
     }
   });
   document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, select, textarea, [contenteditable]");
+    const asked = (event.key === "k" && (event.ctrlKey || event.metaKey)) || (event.key === "/" && !typing);
+    const search = document.querySelector("[data-search]");
+    if (asked && search) {
+      event.preventDefault();
+      search.focus();
+    }
     if (event.key !== "Escape") return;
-    for (const open of document.querySelectorAll("details.account[open], details.columns[open]")) {
+    for (const open of document.querySelectorAll("details.account[open], details.columns[open], details.pages[open]")) {
       open.open = false;
       open.querySelector("summary").focus();
     }

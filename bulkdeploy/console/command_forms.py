@@ -1,0 +1,165 @@
+"""Forms of commands: a field for each parameter that the person may set, and the call that a form asks for."""
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from werkzeug.datastructures import MultiDict
+
+from bulkdeploy.cli.connection.catalogue import Api, ApiParameter
+from bulkdeploy.console.calls import Row
+from bulkdeploy.console.nouns import BY_LIST, Noun
+from bulkdeploy.console.visit import Visit
+
+MOST_OPTIONS = 500
+"""Things that a field offers; where there are more, their id is typed."""
+LONG_TEXT = 1000
+NUMBERS = ("integer", "long", "short", "float")
+OWNER = ("account", "domainid", "projectid")
+LEFT_OUT = frozenset({"fordisplay", "displayvolume", "displaynetwork", "displayvm", "displayoffering", "projectid"})
+"""Parameters that say nothing here, and the project, whose things are changed by their ids."""
+ENCODED = "userdata"
+"""The parameter that takes base64; people write text."""
+WORD = re.compile(r"[A-Za-z]+")
+DANGEROUS = ("delete", "destroy", "remove", "disable", "lock", "expunge", "suspend", "revoke", "revert")
+"""Beginnings of commands whose button warns."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of a form.
+
+    Attributes:
+        kind: the control: text, number, secret, area, choice, many.
+        value: what it holds at first.
+        options: values that can be chosen, with their texts.
+    """
+
+    name: str
+    kind: str
+    hint: str
+    required: bool
+    value: str = ""
+    options: Sequence[tuple[str, str]] = ()
+    chosen: frozenset[str] = field(default_factory=frozenset)
+
+
+def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
+    """Return the parameter of a command that takes the id of the noun's thing; None: it has none."""
+    found = [one for one in api.parameters if noun.ids_from in one.related]
+    return next((one for one in found if one.name == "id"), found[0] if found else None)
+
+
+def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormField]:
+    """Return the fields of a command's form, filled in with what is known of the thing that it is about.
+
+    Args:
+        api: the command, with the parameters that this person may set.
+        noun: the noun on whose page the form is.
+        row: the thing, as its list command answers it; empty for a form that creates one.
+        visit: the request, which may hold a form that was rejected.
+    """
+    subject = subject_of(api, noun) if row else None
+    sent = visit.request.form if visit.request.method == "POST" else None
+    return [
+        _field(one, row, sent, visit)
+        for one in sorted(api.parameters, key=lambda one: not one.required)
+        if one is not subject and one.name not in LEFT_OUT
+    ]
+
+
+def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> dict[str, str]:
+    """Return the parameters of the call that a filled-in form asks for: what it changes, and what it must name."""
+    subject = subject_of(api, noun) if row else None
+    given = {} if subject is None else {subject.name: str(row[noun.key])}
+    changes = bool(row) and api.name.startswith("update")
+    for one in api.parameters:
+        values = [value.strip() for value in form.getlist(one.name) if value.strip()]
+        if one is subject or not values:
+            continue
+        if changes and not one.required and ",".join(values) == _known(row, one):
+            continue
+        given |= _sent(one, values)
+    if row.get("projectid") and api.parameter("projectid") is not None:
+        given = {name: value for name, value in given.items() if name not in OWNER}
+        given["projectid"] = str(row["projectid"])
+    return given
+
+
+def wrong_field(text: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the error text by the name of the field that it is about: the API names the parameter."""
+    known = {name.lower(): name for name in names}
+    found = next((known[word.lower()] for word in WORD.findall(text) if word.lower() in known), None)
+    return {} if found is None else {found: text}
+
+
+def is_dangerous(command: str) -> bool:
+    """Tell whether a command takes something away."""
+    return command.startswith(DANGEROUS)
+
+
+def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
+    values = [_known(row, one)] if sent is None else sent.getlist(one.name)
+    chosen = frozenset(part for value in values for part in value.split(",") if part)
+    options = tuple(_options(one, visit))
+    kind = _control(one, with_options=bool(options))
+    return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
+
+
+def _control(one: ApiParameter, *, with_options: bool) -> str:
+    if with_options:
+        return "many" if one.type == "list" else "choice"
+    if one.type in NUMBERS:
+        return "number"
+    if "password" in one.name and one.type == "string":
+        return "secret"
+    if one.type == "map":
+        return "entries"
+    return "area" if one.length > LONG_TEXT else "text"
+
+
+def _options(one: ApiParameter, visit: Visit) -> Iterator[tuple[str, str]]:
+    if one.type == "boolean":
+        texts = visit.pages.texts
+        yield from (("true", texts.flags.true), ("false", texts.flags.false))
+    elif one.choices:
+        yield from ((word, word) for word in one.choices)
+    elif one.names_entities and one.related:
+        yield from _things(one.related[0], visit)
+
+
+def _things(ids_from: str, visit: Visit) -> Iterator[tuple[str, str]]:
+    """Yield the things of a kind with their names, unless there are too many of them to choose from."""
+    noun = BY_LIST.get(ids_from)
+    if noun is None or noun.lists not in visit.may:
+        return
+    rows, count = visit.calls.page(noun.lists, {**noun.given, "page": 1, "pagesize": MOST_OPTIONS})
+    if count > MOST_OPTIONS:
+        return
+    for row in rows:
+        yield str(row["id"]), " · ".join(str(row[name]) for name in (noun.shown[0], "zonename") if row.get(name))
+
+
+def _known(row: Row, one: ApiParameter) -> str:
+    """Return the present value of a parameter as a form shows it: empty where the thing does not tell."""
+    value = row.get(one.name)
+    if value is None or isinstance(value, (list, dict)):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sent(one: ApiParameter, values: Sequence[str]) -> dict[str, str]:
+    """Return a parameter as the call has it; of a map each line of the form is one entry."""
+    if one.type != "map":
+        text = ",".join(values)
+        return {one.name: base64.b64encode(text.encode()).decode() if one.name == ENCODED else text}
+    sent: dict[str, str] = {}
+    for index, line in enumerate(part for value in values for part in value.splitlines() if part.strip()):
+        for pair in line.split(","):
+            name, _, value = (part.strip() for part in pair.partition("="))
+            if one.name == "tags":
+                sent |= {f"tags[{index}].key": name, f"tags[{index}].value": value}
+            else:
+                sent[f"{one.name}[{index}].{name}"] = value
+    return sent

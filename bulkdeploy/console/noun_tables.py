@@ -1,0 +1,78 @@
+"""The tables of nouns, made from what listApis says of their list commands."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from bulkdeploy.cli.connection.catalogue import Api, ApiParameter
+from bulkdeploy.console.nouns import PAGE_OF_ID, Noun
+from bulkdeploy.console.table_declarations import Column, Filter, Table
+
+STATES = ("state", "resourcestate", "allocationstate", "status", "vmstate")
+LONG_TEXTS = ("description", "displaytext", "userdata")
+FEW = ("listZones", "listPods", "listClusters")
+"""Commands whose rows a filter offers; of other things there may be too many to choose from."""
+NUMBERS = ("integer", "long", "float")
+NESTED = ("list", "set", "map", "responseobject")
+NO_FILTERS = frozenset({"page", "pagesize", "keyword", "sortby", "details", "listall", "isrecursive"})
+ID_FIELDS = {"vmname": "virtualmachineid", "storage": "storageid", "domain": "domainid", "project": "projectid"}
+"""Fields with names of things whose ids stand in fields of another stem."""
+MOST_KEPT = 500
+
+
+def kind_of(name: str, type_: str, description: str) -> str:
+    """Return how a field of this declaration is shown, as ``Column.kind``."""
+    if type_ == "date":
+        return "moment"
+    if type_ == "boolean":
+        return "flag"
+    if name in STATES:
+        return "state"
+    if name in LONG_TEXTS:
+        return "long"
+    if type_ in NUMBERS:
+        return "size" if "bytes" in description else "mebibytes" if "MiB" in description else "number"
+    return "text"
+
+
+def target_of(name: str, names: frozenset[str]) -> tuple[str, str]:
+    """Return the page of the thing that a field names, and the field with its id; empty where there is none."""
+    id_field = ID_FIELDS.get(name) or (f"{name.removesuffix('name')}id" if name.endswith("name") else "")
+    return (PAGE_OF_ID[id_field], id_field) if id_field in names and id_field in PAGE_OF_ID else ("", "")
+
+
+@lru_cache(MOST_KEPT)
+def table_of(noun: Noun, api: Api) -> Table:
+    """Return the table of a noun's list page, with the fields and filters that this person's listApis has."""
+    orders = next((one.choices for one in api.parameters if one.name == "sortby"), ())
+    return Table(
+        noun.page,
+        noun.lists,
+        tuple(_columns(noun, api)),
+        tuple(_filters(noun, api)),
+        {word: word for word in orders if not word.startswith("-")},
+        fixed=noun.given,
+    )
+
+
+def _columns(noun: Noun, api: Api) -> Iterator[Column]:
+    """Yield the columns that are shown at first, in their order, and then the others."""
+    fields = {name: (type_, text) for name, type_, text in api.fields if type_ not in NESTED}
+    names = frozenset(fields)
+    shown = [name for name in noun.shown if name in fields]
+    for name in (*shown, *(name for name in fields if name not in shown)):
+        if name == shown[0] and noun.one:
+            yield Column(name, "link", to=noun.one, by=noun.key)
+            continue
+        to, by = target_of(name, names)
+        yield Column(name, "link" if to else kind_of(name, *fields[name]), name in shown, to, by or "id")
+
+
+def _filters(noun: Noun, api: Api) -> Iterator[Filter]:
+    parameters = {one.name: one for one in api.parameters}
+    yield Filter("keyword")
+    yield from (_filter(parameters[name]) for name in noun.filters if name in parameters)
+    yield from (Filter(name, hidden=True) for name in parameters.keys() - NO_FILTERS - {*noun.filters})
+
+
+def _filter(one: ApiParameter) -> Filter:
+    return Filter(one.name, rows_of=next((name for name in one.related if name in FEW), ""), words=one.choices)

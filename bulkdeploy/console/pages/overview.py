@@ -1,0 +1,120 @@
+"""The first page and the search: what runs, what failed, what needs attention, and where a name or an id leads."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from flask import Response
+
+from bulkdeploy.console.calls import ApiRefused
+from bulkdeploy.console.formats import KIND_OF_STATE
+from bulkdeploy.console.nouns import ALL_PROJECTS, NOUNS, Noun
+from bulkdeploy.console.pages.health import alarms_of
+from bulkdeploy.console.rendering import address
+from bulkdeploy.console.visit import Visit
+
+RECENT = 5
+VM_STATES = ("Running", "Stopped", "Error", "Unknown")
+HOST_TROUBLE = (
+    ("state", "Down"),
+    ("state", "Disconnected"),
+    ("state", "Alert"),
+    ("resourcestate", "Disabled"),
+    ("resourcestate", "Maintenance"),
+    ("resourcestate", "ErrorInMaintenance"),
+)
+"""Filters of hosts that an operator wants to know of."""
+CAPACITIES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
+SEARCHED = tuple(noun for noun in NOUNS if noun.one and noun.page not in ("alerts", "settings"))
+
+
+def overview(visit: Visit) -> Response:
+    """Show the first page."""
+    return visit.page("overview.html", **_values(visit))
+
+
+def overview_live(visit: Visit) -> Response:
+    """Show what of the first page changes."""
+    return visit.page("fragments/overview.html", **_values(visit))
+
+
+def search(visit: Visit) -> Response:
+    """Show the things whose names, ids or addresses hold a text, by kind."""
+    text = visit.given.get("q", "").strip()[:200]
+    found = list(_found(visit, text)) if text else []
+    return visit.page("search.html", q=text, found=found)
+
+
+def _values(visit: Visit) -> dict[str, Any]:
+    may = visit.may
+    health = visit.calls("getHealth")["health"] if "getHealth" in may else {}
+    if health:
+        vms = {row["state"]: int(row["count"]) for row in health["virtualmachines"]}
+        jobs = {row["state"]: row for row in health["jobs"]}
+    else:
+        vms = {state: _count(visit, "listVirtualMachines", {**ALL_PROJECTS, "state": state}) for state in VM_STATES}
+        jobs = {}
+    zones = visit.calls.rows("listZones", {"showcapacities": "listCapacity" in may})
+    return {
+        "vms": {state: count for state, count in vms.items() if count or state == "Running"},
+        "health": health,
+        "alarms": alarms_of(health, jobs, vms) if health else [],
+        "hosts": [
+            (name, value, count)
+            for name, value in (HOST_TROUBLE if "listHosts" in may else ())
+            if (count := _count(visit, "listHosts", {"type": "Routing", name: value}))
+        ],
+        "zones": [
+            (zone, {one["name"]: one for one in zone.get("capacity") or () if one["name"] in CAPACITIES})
+            for zone in zones
+        ],
+        "capacities": CAPACITIES,
+        "deployments": _recent(visit, "listBulkDeployments"),
+        "operations": _recent(visit, "listBulkOperations"),
+        "alerts": _recent(visit, "listAlerts"),
+        "kinds": KIND_OF_STATE,
+    }
+
+
+def _recent(visit: Visit, command: str) -> list[dict[str, Any]]:
+    if command not in visit.may:
+        return []
+    return visit.calls.rows(command, {"listall": True, "page": 1, "pagesize": RECENT})
+
+
+def _count(visit: Visit, command: str, wanted: Mapping[str, object]) -> int:
+    return visit.calls.page(command, {**wanted, "page": 1, "pagesize": 1})[1]
+
+
+def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
+    """Yield each kind of thing of which some fit, with how many do, and the first of them."""
+    for noun in SEARCHED:
+        if noun.lists not in visit.may:
+            continue
+        try:
+            rows, count = visit.calls.page(
+                noun.lists, {**noun.given, **_wanted(noun, text), "page": 1, "pagesize": RECENT}
+            )
+        except ApiRefused:  # an id that names nothing of this kind
+            continue
+        if rows:
+            label = noun.shown[0]
+            shown = [(str(row.get(label) or row["id"]), address(noun.one, id=row["id"]), row) for row in rows]
+            yield noun, count, shown
+
+
+def _wanted(noun: Noun, text: str) -> dict[str, object]:
+    try:
+        return {noun.by: str(UUID(text))}
+    except ValueError:
+        return {"keyword": text}
+
+
+VIEWS = MappingProxyType(
+    {
+        ("GET", "overview"): overview,
+        ("GET", "overview-live"): overview_live,
+        ("GET", "search"): search,
+    }
+)

@@ -1,0 +1,103 @@
+"""Pages that are made from declarations: each noun has a list, an item page and forms, with the API's own texts."""
+
+from uuid import uuid4
+
+import pytest
+
+from bulkdeploy.cli.connection.catalogue import read_catalogue
+from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.console.command_forms import subject_of
+from bulkdeploy.console.nouns import NOUNS, Noun
+from bulkdeploy.console.texts import read_texts
+from bulkdeploy.declare.discovery import discover
+from bulkdeploy.domain.accounts import RoleType
+from tests.support.api.console_client import Page, Visitor
+from tests.support.zones.zone_queries import Zone
+
+TEXTS = read_texts()
+APIS = {api.name: api for api in read_catalogue(discover(find_commands().values(), RoleType.ADMIN))}
+
+
+@pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.page)
+def test_declarations_name_what_there_is(noun: Noun) -> None:
+    """Fields, filters and commands of a noun exist, and what is shown has a text."""
+    fields = {name for name, _, _ in APIS[noun.lists].fields}
+    parameters = {one.name for one in APIS[noun.lists].parameters}
+    assert {*noun.shown} <= fields
+    assert {*noun.filters, *noun.given} - {"listall"} <= parameters
+    assert not noun.one or {noun.key} <= fields
+    assert not noun.one or {noun.by} <= parameters
+    assert {*noun.creates, *noun.actions} <= APIS.keys()
+    assert not [name for name in (*noun.shown, *noun.filters) if TEXTS.columns.get(name) == name]
+    assert TEXTS.nav.get(noun.page) != noun.page
+    assert TEXTS.groups.get(noun.group) != noun.group
+    for command in noun.actions:
+        names = {one.name for one in APIS[command].parameters}
+        assert subject_of(APIS[command], noun) is not None or names & {"name", "account", "domainid"}, command
+
+
+@pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.page)
+def test_every_list_item_and_form_opens(noun: Noun, admin: Visitor) -> None:
+    """Each list, the page of its first thing, and the form of each command are there for the root admin."""
+    listed = admin.page(noun.page)
+    assert TEXTS.nav.get(noun.page) in listed.text
+    assert admin.get(f"{noun.page}.csv").status_code == 200
+    for command in noun.creates:
+        form = admin.page(f"act?of={noun.page}&command={command}")
+        assert form.all("form", action=f"act?of={noun.page}&command={command}")
+    items = [link["href"] for link in listed.all("a") if noun.one and link["href"].startswith(f"{noun.one}?id=")]
+    if items:
+        admin.page(items[0])
+        key = items[0].partition("=")[2]
+        for command in noun.actions:
+            admin.page(f"act?of={noun.page}&command={command}&id={key}")
+
+
+def test_a_thing_is_made_changed_and_deleted_by_forms(admin: Visitor, zone_ids: Zone) -> None:
+    """A disk offering, from its form to its end; an update sends only what was changed."""
+    name = f"fast-{uuid4().hex[:8]}"
+    made = admin.send(
+        "act?of=disk-offerings&command=createDiskOffering", {"name": name, "displaytext": name, "disksize": "7"}
+    )
+    assert made.status_code == 303, made.text
+    where = made.headers["Location"]
+    assert where.startswith("disk-offering?id=")
+    assert name in admin.page(where).text
+    key = where.partition("=")[2]
+    changed = admin.send(
+        f"act?of=disk-offerings&command=updateDiskOffering&id={key}", {"name": name, "displaytext": "for databases"}
+    )
+    assert changed.status_code == 303, changed.text
+    assert "for databases" in admin.page(where).text
+    gone = admin.send(f"act?of=disk-offerings&command=deleteDiskOffering&id={key}", {})
+    assert gone.status_code == 303
+    assert zone_ids.rows("SELECT 1 FROM disk_offerings WHERE uuid = :key AND removed IS NOT NULL", key=key)
+
+
+def test_what_the_api_refuses_stands_beside_its_field(admin: Visitor) -> None:
+    """A form that was rejected comes back as it was filled in, with the API's own text at the field."""
+    answer = admin.send(
+        "act?of=networks&command=createNetwork", {"name": "", "displaytext": "kept", "zoneid": "not-an-id"}
+    )
+    assert answer.status_code == 422
+    page = Page(answer.text)
+    assert [one for one in page.all("input", name="displaytext") if one["value"] == "kept"]
+    assert page.all("input", **{"aria-invalid": "true"}) or page.all("select", **{"aria-invalid": "true"})
+
+
+def test_people_see_only_the_pages_that_they_may_call(alice: Visitor) -> None:
+    """A user has no pages of infrastructure: not in the menu, and not by address."""
+    home = alice.page("overview")
+    links = {link["href"] for link in home.all("a")}
+    assert {"volumes", "networks", "key-pairs"} <= links
+    assert not {"hosts", "storage-pools", "alerts"} & links
+    assert alice.get("act?of=hosts&command=addHost").status_code == 404
+    assert alice.get("hosts").status_code == 422
+
+
+def test_search_finds_by_name_and_by_id(admin: Visitor, zone_ids: Zone) -> None:
+    """A host is found by its name and by its id; what is not there is said not to be."""
+    (host,) = zone_ids.rows("SELECT name, uuid FROM hosts ORDER BY id LIMIT 1")
+    for text in (host.name, str(host.uuid)):
+        assert f"host?id={host.uuid}" in {link["href"] for link in admin.page(f"search?q={text}").all("a")}
+    assert "Nothing that you may see" in admin.page("search?q=no-such-thing-at-all").text
