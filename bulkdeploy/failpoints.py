@@ -81,6 +81,8 @@ class Failpoint(StrEnum):
     SWEEP_USAGE = "sweep.usage"
     SWEEP_POLICIES = "sweep.policies"
     SWEEP_POLICY_FAILED = "sweep.policy_failed"
+    SWEEP_SCHEDULES = "sweep.schedules"
+    SWEEP_SCHEDULE_FAILED = "sweep.schedule_failed"
     SWEEP_BALANCE = "sweep.balance"
     SWEEP_RETENTION = "sweep.retention"
     SWEEP_UNMANAGED = "sweep.unmanaged"

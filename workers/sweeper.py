@@ -37,6 +37,7 @@ TIDY_EVERY_S = 30.0
 LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 MEASURE_USAGE_EVERY_S = 1.0
 TAKE_SNAPSHOTS_EVERY_S = 10.0
+RUN_SCHEDULES_EVERY_S = 2.0
 BALANCE_EVERY_S = 60.0
 
 LATE_S = 300.0
@@ -75,7 +76,7 @@ def run(settings: Settings, ended: Event) -> None:
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
-    policies, drs = worker.snapshot_policies(), worker.cluster_drs()
+    policies, schedules, drs = worker.snapshot_policies(), worker.vm_schedules(), worker.cluster_drs()
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
@@ -83,6 +84,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(sweeper.expire, TIDY_EVERY_S),
         _Pass(policies.take_snapshots, TAKE_SNAPSHOTS_EVERY_S),
         _Pass(policies.delete_surplus, TAKE_SNAPSHOTS_EVERY_S),
+        _Pass(schedules.run_schedules, RUN_SCHEDULES_EVERY_S),
         _Pass(drs.balance_clusters, BALANCE_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),

@@ -37,7 +37,7 @@ WITH_ZONE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})"
 )
 LONGEST_KEY = 255
-END_OF_DAY = time(23, 59, 59, tzinfo=UTC)
+END_OF_DAY = time(23, 59, 59)
 
 
 class WireField(fields.Field[Any]):
@@ -149,16 +149,17 @@ class BooleanField(WireField):
 
 
 class DateField(WireField):
-    """DATE and TZDATE, in UTC where the text names no zone; ``enddate`` ends with its day."""
+    """DATE and TZDATE, in UTC where the text names no zone and is not local; ``enddate`` ends with its day."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> datetime:
         try:
             if self.parameter.type is WireType.DATE:
+                zone = None if self.parameter.local else UTC
                 if DAY.fullmatch(value):
-                    of_day = END_OF_DAY if self.parameter.name == "enddate" else time(tzinfo=UTC)
-                    return datetime.combine(datetime.fromisoformat(value), of_day)
+                    of_day = END_OF_DAY if self.parameter.name == "enddate" else time()
+                    return datetime.combine(datetime.fromisoformat(value), of_day, zone)
                 if DAY_AND_TIME.fullmatch(value):
-                    return datetime.fromisoformat(value).replace(tzinfo=UTC)
+                    return datetime.fromisoformat(value).replace(tzinfo=zone)
             if WITH_ZONE.fullmatch(value):
                 return datetime.fromisoformat(value).astimezone(UTC)
         except (ValueError, OverflowError):

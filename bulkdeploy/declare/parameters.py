@@ -54,6 +54,7 @@ class Parameter:
         spellings: other names that are taken for it, in lower case.
         listed: a MAP whose entries are like the parameters of a call, maps among them; it may also be given as one
             JSON list. Bound to texts by name, by index; ``minimum`` and ``maximum`` bound how many there are.
+        local: a DATE that names no time zone is bound to a datetime without one; else it is in UTC.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
             entity and what it answers of it in one statement.
     """
@@ -77,6 +78,7 @@ class Parameter:
     fields: tuple[tuple[str, Entity | None], ...] = ()
     spellings: tuple[str, ...] = ()
     listed: bool = False
+    local: bool = False
     resolved: bool = True
 
     @property

@@ -349,6 +349,14 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("max.guest.cpu.speed", "0", N, "Most MHz a core that a VM may be given; 0: a host's", minimum=0),
     Setting("max.guest.memory", "0", N, "Most MiB that a VM may be given; 0: a host's", minimum=0),
+    Setting(
+        "schedule.missed.max",
+        "600",
+        N,
+        "Seconds for which a VM schedule makes up for an occurrence that passed while no sweeper ran",
+        minimum=60,
+        maximum=604_800,
+    ),
     Setting("vmsnapshot.max", "10", N, "Most snapshots that a VM may have", minimum=0, maximum=1000),
     Setting(
         "drs.algorithm",

@@ -44,6 +44,7 @@ class Entity(StrEnum):
     VOLUME = "Volumes"
     SNAPSHOT = "Snapshots"
     SNAPSHOT_POLICY = "SnapshotPolicies"
+    VM_SCHEDULE = "VMSchedule"
     NIC = "Nics"
     SECONDARY_IP = "NicSecondaryIps"
     JOB = "AsyncJobs"

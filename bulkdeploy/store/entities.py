@@ -44,6 +44,7 @@ from bulkdeploy.store.tables import (
     offerings,
     topology,
     virtual_machines,
+    vm_schedules,
 )
 
 Kinds: TypeAlias = tuple[Entity, ...]
@@ -97,6 +98,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.VM_SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_(None)),
     Entity.SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_not(None)),
     Entity.SNAPSHOT_POLICY: Source(virtual_machines.snapshot_policies, "interval_type"),
+    Entity.VM_SCHEDULE: Source(vm_schedules.vm_schedules, "description"),
     Entity.VOLUME: Source(virtual_machines.volumes),
     Entity.NIC: Source(networks.nics, "mac_address"),
     Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),

@@ -83,7 +83,9 @@ BESIDE: Mapping[str, Mapping[str, Value]] = {
     "bulkDeployVirtualMachine": DEPLOYED,
     "createAccount": {"accounttype": "0"},
     "createSnapshot": {"volumeid": lambda scene: scene.mine(Entity.VOLUME, RUNNING)},
+    "createResourceSchedule": {"schedule": "30 2 * * *", "startdate": None, "enddate": None},
     "createSnapshotPolicy": {"schedule": "30"},
+    "createVMSchedule": {"schedule": "30 2 * * *", "startdate": None, "enddate": None},
     "createAffinityGroup": {"type": "host anti-affinity"},
     "createDiskOffering": {"disksize": "1"},
     "createNetwork": {
@@ -151,6 +153,8 @@ WITH: Mapping[tuple[str, str], Mapping[str, Value]] = {
 STATES: Mapping[tuple[str, str], str] = {
     ("assignVirtualMachine", "virtualmachineid"): BARE,
     ("createVMSnapshot", "virtualmachineid"): KEPT,
+    ("listResourceSchedule", "resourceid"): KEPT,
+    ("listVMSchedule", "virtualmachineid"): KEPT,
     ("listVMSnapshot", "virtualmachineid"): KEPT,
     ("createSnapshot", "volumeid"): RUNNING,
     ("createSnapshotPolicy", "volumeid"): RUNNING,

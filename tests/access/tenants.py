@@ -159,6 +159,9 @@ INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, t
     SELECT v.account_id, v.id, 'DAILY', '30:02', 'UTC', 3, now() + interval '1 year'
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id AND v.volume_type = 'ROOT'
     WHERE m.name LIKE '%s-own-kept' OR m.name LIKE '%s-own-stopped-project';
+INSERT INTO vm_schedules (account_id, vm_id, description, action, schedule, time_zone, start_date, next_run)
+    SELECT account_id, id, replace(name, '-kept', ''), 'STOP', '30 2 * * *', 'UTC', now(), now() + interval '1 year'
+    FROM virtual_machines WHERE name LIKE '%s-own-kept' OR name LIKE '%s-own-stopped-project';
 INSERT INTO project_invitations (project_id, account_id, role)
     SELECT p.id, a.id, 'Regular' FROM projects p JOIN accounts a ON p.name = a.name || 's-own';
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)

@@ -16,6 +16,7 @@ OF_ALL = {
     "listProjects",
     "listProjectInvitations",
     "listSnapshotPolicies",
+    "listVMSchedule",
     "listServiceOfferings",
     "listDiskOfferings",
     "listResourceLimits",

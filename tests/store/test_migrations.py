@@ -163,6 +163,7 @@ EARLIER_ROLES = """
     DROP TABLE bulk_operations;
     DROP TABLE project_invitations;
     DROP TABLE snapshot_policies;
+    DROP TABLE vm_schedules;
     DROP TABLE guest_usage_samples;
     ALTER TABLE roles DROP COLUMN is_public;
     ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;

@@ -67,13 +67,25 @@ OF_WATCHED_HOSTS = {
 OF_POLICIES = {Failpoint.SWEEP_POLICIES, Failpoint.SWEEP_POLICY_FAILED, Failpoint.SWEEP_RETENTION}
 """Passed when a snapshot policy is due: ``tests/commands/virtual_machines/test_snapshot_policies.py``."""
 
+OF_SCHEDULES = {Failpoint.SWEEP_SCHEDULES, Failpoint.SWEEP_SCHEDULE_FAILED}
+"""Passed when a VM schedule is due: ``tests/commands/virtual_machines/test_vm_schedules.py``."""
+
 OF_CLUSTERS = {Failpoint.SWEEP_BALANCE}
 """Passed when a cluster is balanced automatically: ``tests/commands/infrastructure/test_cluster_drs.py``."""
 
 OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
 """Passed by what operators run: ``tests/manage``."""
 
-OF_OTHERS = {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS, *OF_WATCHED_HOSTS, *OF_POLICIES, *OF_CLUSTERS, *OF_PROGRAMS}
+OF_OTHERS = {
+    *OF_CALLS,
+    *OF_SWEEPERS,
+    *OF_KINDS,
+    *OF_WATCHED_HOSTS,
+    *OF_POLICIES,
+    *OF_SCHEDULES,
+    *OF_CLUSTERS,
+    *OF_PROGRAMS,
+}
 OF_WORKERS = [point for point in Failpoint if point not in OF_OTHERS]
 
 

@@ -33,6 +33,7 @@ from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_limits import limits_binding, read_limits
 from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.volumes import snapshot_policies as store
@@ -76,7 +77,7 @@ def create_policy(connection: Connection, system: System, caller: Caller, reques
             "time_zone": requested.time_zone,
             "max_snapshots": requested.most,
             "display": requested.display,
-            "next_run": schedule.next_after(store.read_clock(connection)),
+            "next_run": schedule.next_after(read_clock(connection)),
         },
     )
     text = f"made snapshot policy {policy.name} of volume {volume.name}"
@@ -94,7 +95,7 @@ def update_policy(connection: Connection, caller: Caller, ref: EntityRef, *, dis
     (policy,), (owner,) = _owned_policies(connection, caller, [ref])
     if display is not None and display != policy.display:
         schedule = _schedule(Interval(policy.interval_type), policy.schedule, policy.time_zone)
-        next_run = schedule.next_after(store.read_clock(connection))
+        next_run = schedule.next_after(read_clock(connection))
         store.update_policy(connection, ref.id, {"display": display, "next_run": next_run, "retry_at": None})
     text = f"updated snapshot policy {policy.interval_type} of a volume"
     record_event(connection, caller, EventType.SNAPSHOT_POLICY_UPDATE, text, _about(ref), owner)
@@ -123,7 +124,7 @@ def take_snapshot(connection: Connection, *, system: System, policy_id: int, vol
         BulkDeployError: the snapshot cannot be taken now; then ``postpone_snapshot``.
     """
     volume = take_volume(connection, volume_id)
-    policy = store.lock_due(connection, policy_id)
+    policy = store.lock_due_policy(connection, policy_id)
     if policy is None:
         return
     if volume is None:
@@ -135,10 +136,11 @@ def take_snapshot(connection: Connection, *, system: System, policy_id: int, vol
     store.update_policy(connection, policy_id, {"next_run": _next_run(policy), "retry_at": None})
 
 
-def postpone_snapshot(connection: Connection, *, policy_id: int, volume_id: int, why: str) -> None:
+def postpone_snapshot(connection: Connection, *, system: System, policy_id: int, volume_id: int, why: str) -> None:
     """Try a snapshot again later, or leave it out if the policy's next time comes before; tell its owner once."""
+    del system
     volume = take_volume(connection, volume_id)
-    policy = store.lock_due(connection, policy_id)
+    policy = store.lock_due_policy(connection, policy_id)
     if policy is None or volume is None:
         return
     again, following = policy.now + timedelta(seconds=AGAIN_S), _next_run(policy)
@@ -157,8 +159,9 @@ def delete_surplus_snapshot(connection: Connection, *, system: System, snapshot:
 
 
 def _next_run(policy: Row[Any]) -> datetime:
+    """Return the policy's next time, which a clock that was set back does not repeat."""
     schedule = _schedule(Interval(policy.interval_type), policy.schedule, policy.time_zone)
-    return schedule.next_after(policy.now)
+    return schedule.next_after(max(policy.now, policy.next_run))
 
 
 def _schedule(interval: Interval, written: str, time_zone: str) -> Schedule:

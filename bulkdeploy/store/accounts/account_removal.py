@@ -40,6 +40,7 @@ UPDATE instance_groups SET removed = now() WHERE account_id = ANY(:accounts) AND
 UPDATE user_data SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE networks SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE templates SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE vm_schedules SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 DELETE FROM dedicated_resources WHERE account_id = ANY(:accounts);
 DELETE FROM resource_limits WHERE owner_kind = 'account' AND owner_id = ANY(:accounts);
 DELETE FROM configuration_values WHERE scope = 'Account' AND scope_id = ANY(:accounts);

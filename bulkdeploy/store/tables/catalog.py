@@ -13,6 +13,7 @@ from bulkdeploy.store.tables import (
     topology,
     usage,
     virtual_machines,
+    vm_schedules,
 )
 from bulkdeploy.store.tables.schema import metadata
 
@@ -29,6 +30,7 @@ TABLE_MODULES = (
     topology,
     usage,
     virtual_machines,
+    vm_schedules,
 )
 
 __all__ = ["TABLE_MODULES", "metadata"]

@@ -134,6 +134,9 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
         both,
     )
     connection.execute(
+        text("UPDATE vm_schedules SET account_id = :account WHERE vm_id = :vm AND removed IS NULL"), both
+    )
+    connection.execute(
         text(
             "UPDATE resource_tags SET account_id = :account WHERE (resource_type = 'UserVm' AND resource_id = :vm)"
             " OR (resource_type = 'Volume' AND resource_id IN (SELECT id FROM volumes WHERE vm_id = :vm))"

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.snapshot_schedules import Interval
 from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.due_rows import due_rows, lock_due
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import SNAPSHOT_POLICY, add_tags
@@ -72,33 +73,23 @@ def remove_policies(connection: Connection, policy_ids: Collection[int]) -> None
     connection.execute(statement.values(removed=func.now()))
 
 
-def read_clock(connection: Connection) -> datetime:
-    """Return the database's time."""
-    now: datetime = connection.execute(select(func.now())).scalar_one()
-    return now
-
-
-def due_policies(connection: Connection, most: int) -> list[tuple[int, int]]:
+def due_policies(connection: Connection, most: int) -> list[tuple[Any, ...]]:
     """Return the ids of policies that are due and of their volumes, the oldest first."""
     policy = snapshot_policies.c
-    query = select(policy.id, policy.volume_id).where(_is_due())
-    rows = connection.execute(query.order_by(_due_at(), policy.id).limit(most))
-    return [(row.id, row.volume_id) for row in rows]
+    return due_rows(connection, (policy.id, policy.volume_id), _due_at(), _is_live(), most)
 
 
-def lock_due(connection: Connection, policy_id: int) -> Row[Any] | None:
+def lock_due_policy(connection: Connection, policy_id: int) -> Row[Any] | None:
     """Lock a policy and return its row with the database's time as ``now``, or None if it is not due any more."""
-    query = select(snapshot_policies, func.now().label("now")).where(snapshot_policies.c.id == policy_id, _is_due())
-    return connection.execute(query.with_for_update()).first()
+    return lock_due(connection, snapshot_policies, policy_id, _due_at(), _is_live())
 
 
 def _due_at() -> ColumnElement[datetime]:
     return func.coalesce(snapshot_policies.c.retry_at, snapshot_policies.c.next_run)
 
 
-def _is_due() -> ColumnElement[bool]:
-    policy = snapshot_policies.c
-    return and_(policy.removed.is_(None), policy.display, _due_at() <= func.now())
+def _is_live() -> ColumnElement[bool]:
+    return and_(snapshot_policies.c.removed.is_(None), snapshot_policies.c.display)
 
 
 _SURPLUS = text(

@@ -233,6 +233,12 @@ INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, t
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
     WHERE m.name IN ('acme-1', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
+INSERT INTO vm_schedules (account_id, vm_id, description, action, schedule, time_zone, start_date, next_run, enabled)
+    SELECT account_id, id, CASE name WHEN 'rival-1' THEN 'at night' ELSE 'in the morning' END,
+        CASE name WHEN 'rival-1' THEN 'STOP' ELSE 'START' END, '30 2 * * *', 'UTC', now(), now() + interval '1 year',
+        name <> 'rival-1'
+    FROM virtual_machines WHERE name IN ('acme-1', 'neighbour-1', 'rival-1')
+        OR account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
 INSERT INTO project_invitations (project_id, account_id, role, state)
     SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'acme' THEN 'Declined' ELSE 'Pending' END
     FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('customers-admin', 'acme');

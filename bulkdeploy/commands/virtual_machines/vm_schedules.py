@@ -1,0 +1,284 @@
+"""createVMSchedule, listVMSchedule, updateVMSchedule, deleteVMSchedule, and CloudStack 4.23's names for them."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import (
+    ExactlyOne,
+    Parameter,
+    WireType,
+    boolean,
+    mapping,
+    string,
+    uuid,
+    uuids,
+)
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, moment, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import TIME_ZONE
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.services.virtual_machines import vm_schedules as service
+from bulkdeploy.services.virtual_machines.vm_schedules import ACTIONS, NewSchedule
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines import vm_schedules as store
+
+TARGETS = ("virtualmachineid", "resourceid", "groupid", "deploymentid")
+NAMING = ("id", "ids", *TARGETS)
+"""Parameters that name schedules or what they act on: with one of them an admin does not need ``listall``."""
+
+SHARED_FIELDS = (
+    text("id", "the schedule"),
+    text("description", "its description"),
+    text("schedule", "the cron expression"),
+    text("timezone", "the time zone of the cron expression"),
+    text("action", "START, STOP, REBOOT, FORCE_STOP or FORCE_REBOOT"),
+    flag("enabled", "whether it runs"),
+    moment("startdate", "it does not run before"),
+    moment("enddate", "it does not run after"),
+    moment("nextrun", "when it runs next; it is not answered once the schedule has ended"),
+    moment("created", "when it was created"),
+    *OWNER_FIELDS,
+)
+
+VM_SCHEDULE = Response(
+    "vmschedule",
+    (
+        *SHARED_FIELDS,
+        text("virtualmachineid", "the virtual machine that it acts on"),
+        text("groupid", "the instance group whose virtual machines it acts on"),
+        text("deploymentid", "the bulk deployment whose virtual machines it acts on"),
+        objects(
+            "selectiontags",
+            "it acts on the account's virtual machines that have these tags",
+            (text("key", "a tag's key"), text("value", "the value; any, if it is not answered")),
+        ),
+    ),
+)
+
+RESOURCE_SCHEDULE = Response(
+    "resourceschedule",
+    (
+        *SHARED_FIELDS,
+        text("resourcetype", "VirtualMachine"),
+        text("resourceid", "the virtual machine that it acts on"),
+    ),
+)
+
+
+def create_schedule(call: Call, response: Response) -> Mapping[str, Any]:
+    """Create a schedule."""
+    arguments = call.arguments
+    parameter = next((name for name in TARGETS if name in arguments), "tags")
+    made = service.create_schedule(
+        call.connection,
+        call.caller,
+        NewSchedule(
+            target=call.ref(parameter) if parameter != "tags" else None,
+            parameter=parameter,
+            tags=arguments.get("tags", ()),
+            action=arguments["action"],
+            expression=arguments["schedule"],
+            zone=arguments["timezone"],
+            start=arguments.get("startdate"),
+            end=arguments.get("enddate"),
+            enabled=call.flag("enabled", default=True),
+            description=call.text("description"),
+        ),
+    )
+    return _shown(store.read_schedule(call.connection, made), response)
+
+
+def list_schedules(call: Call, response: Response) -> Page:
+    """List schedules.
+
+    Raises:
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
+    """
+    owner = OwnerParameters(
+        account=call.text("account"),
+        domain=call.ref("domainid"),
+        project=call.ref("projectid"),
+        is_recursive=call.flag("isrecursive"),
+        list_all=call.flag("listall"),
+        by_id=not set(NAMING).isdisjoint(call.arguments),
+    )
+    seen = visibility(call.connection, call.caller, owner)
+    page = store.list_schedules(call.connection, seen, call.arguments, paging(call))
+    return Page([_shown(row, response) for row in page.rows], page.count)
+
+
+def update_schedule(call: Call, response: Response) -> Mapping[str, Any]:
+    """Change a schedule."""
+    ref = call.arguments["id"]
+    service.update_schedule(call.connection, call.caller, ref, call.arguments)
+    return _shown(store.read_schedule(call.connection, ref), response)
+
+
+def delete_schedules(call: Call) -> None:
+    """Delete schedules."""
+    refs = call.arguments.get("ids") or (call.arguments["id"],)
+    distinct = tuple({ref.id: ref for ref in refs}.values())
+    vm = call.ref("virtualmachineid") or call.ref("resourceid")
+    service.delete_schedules(call.connection, call.caller, distinct, vm)
+
+
+def _shown(row: Mapping[str, Any], response: Response) -> Mapping[str, Any]:
+    return {field.name: row[field.name] for field in response.fields}
+
+
+ACTION = string(
+    "action",
+    "start, stop, reboot, force_stop or force_reboot",
+    required=True,
+    choices=tuple(ACTIONS),
+)
+CRON = "a cron expression of five fields: minute, hour, day of the month, month, day of the week"
+TIMING = (
+    Parameter("startdate", WireType.DATE, "it does not run before; in its time zone", local=True),
+    Parameter("enddate", WireType.DATE, "it does not run after; in its time zone", local=True),
+    boolean("enabled", "whether it runs; default true"),
+    string("description", "its description; default: the action and the times in words"),
+)
+NEW = (
+    ACTION,
+    string("schedule", CRON, required=True),
+    string("timezone", "the time zone of the cron expression", required=True, rule=TIME_ZONE),
+    *TIMING,
+)
+CHANGED = (
+    uuid("id", Entity.VM_SCHEDULE, "the schedule", required=True),
+    string("schedule", CRON),
+    string("timezone", "the time zone of the cron expression", rule=TIME_ZONE),
+    *TIMING,
+)
+LISTED = (
+    uuid("id", Entity.VM_SCHEDULE, "only this schedule"),
+    string("action", "only schedules with this action", choices=tuple(ACTIONS)),
+    boolean("enabled", "only schedules that run, or only the others"),
+    *PAGING,
+)
+DELETED = (
+    uuid("id", Entity.VM_SCHEDULE, "the schedule"),
+    uuids("ids", Entity.VM_SCHEDULE, "the schedules"),
+)
+RESOURCE_TYPE = string(
+    "resourcetype", "the kind of the resource: VirtualMachine", required=True, choices=("VirtualMachine",)
+)
+NO_DETAILS = {"details": "actions on virtual machines have no details"}
+
+
+def _resource(description: str) -> tuple[Parameter, ...]:
+    return (RESOURCE_TYPE, uuid("resourceid", Entity.VIRTUAL_MACHINE, description, required=True))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="createVMSchedule",
+        description="Creates a schedule that starts, stops or reboots a virtual machine, or those of an instance"
+        " group, of a bulk deployment or with certain tags as one bulk operation",
+        handler=partial(create_schedule, response=VM_SCHEDULE),
+        shape=Shape.OBJECT,
+        response=VM_SCHEDULE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the virtual machine"),
+            uuid("groupid", Entity.INSTANCE_GROUP, "the virtual machines that are in this instance group then"),
+            uuid("deploymentid", Entity.DEPLOYMENT, "the virtual machines of this bulk deployment"),
+            mapping("tags", "the caller's virtual machines that have these tags then: tags[0].key, tags[0].value"),
+            *NEW,
+        ),
+        rules=(ExactlyOne(("virtualmachineid", "groupid", "deploymentid", "tags")),),
+    ),
+    Command(
+        name="createResourceSchedule",
+        description="Creates a schedule that starts, stops or reboots a virtual machine",
+        handler=partial(create_schedule, response=RESOURCE_SCHEDULE),
+        shape=Shape.OBJECT,
+        response=RESOURCE_SCHEDULE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(*_resource("the virtual machine"), *NEW),
+        unsupported=NO_DETAILS,
+    ),
+    Command(
+        name="listVMSchedule",
+        description="Lists schedules of virtual machines",
+        handler=partial(list_schedules, response=VM_SCHEDULE),
+        shape=Shape.LIST,
+        response=VM_SCHEDULE,
+        errors=(PermissionDenied,),
+        parameters=(
+            *LISTED,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only schedules of this virtual machine"),
+            uuid("groupid", Entity.INSTANCE_GROUP, "only schedules of this instance group"),
+            uuid("deploymentid", Entity.DEPLOYMENT, "only schedules of this bulk deployment"),
+            *OWNER,
+            *PROJECT,
+        ),
+    ),
+    Command(
+        name="listResourceSchedule",
+        description="Lists schedules of a virtual machine",
+        handler=partial(list_schedules, response=RESOURCE_SCHEDULE),
+        shape=Shape.LIST,
+        response=RESOURCE_SCHEDULE,
+        errors=(PermissionDenied,),
+        parameters=(
+            *_resource("only schedules of this virtual machine"),
+            *LISTED,
+            uuids("ids", Entity.VM_SCHEDULE, "only these schedules"),
+        ),
+    ),
+    Command(
+        name="updateVMSchedule",
+        description="Changes a schedule of virtual machines, or switches it on or off",
+        handler=partial(update_schedule, response=VM_SCHEDULE),
+        shape=Shape.OBJECT,
+        response=VM_SCHEDULE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=CHANGED,
+    ),
+    Command(
+        name="updateResourceSchedule",
+        description="Changes a schedule of a virtual machine, or switches it on or off",
+        handler=partial(update_schedule, response=RESOURCE_SCHEDULE),
+        shape=Shape.OBJECT,
+        response=RESOURCE_SCHEDULE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=CHANGED,
+        unsupported=NO_DETAILS,
+    ),
+    Command(
+        name="deleteVMSchedule",
+        description="Deletes schedules of virtual machines",
+        handler=delete_schedules,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            *DELETED,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the virtual machine that the schedules are of"),
+        ),
+        rules=(ExactlyOne(("id", "ids")),),
+    ),
+    Command(
+        name="deleteResourceSchedule",
+        description="Deletes schedules of a virtual machine",
+        handler=delete_schedules,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(*_resource("the virtual machine that the schedules are of"), *DELETED),
+        rules=(ExactlyOne(("id", "ids")),),
+    ),
+)

@@ -1,0 +1,44 @@
+"""Schedules as cron writes them: five fields, in a time zone, between two dates.
+
+A time that the clocks skip in spring is made up for when they have moved. A time that comes twice in autumn is one
+occurrence, unless the expression names every hour or every minute.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+FIELDS = 5
+LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class CronSchedule:
+    """The times that a cron expression names in ``zone``, from ``start`` to ``end``; both belong to it."""
+
+    expression: str
+    zone: ZoneInfo
+    start: datetime
+    end: datetime | None = None
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return the first time later than ``moment``, or None if there is none until ``end``."""
+        after = max(moment, self.start - timedelta(seconds=1))
+        # Within the hour that comes twice its first times are named again; only moments in UTC can be compared.
+        named = (at.astimezone(UTC) for at in CronSim(self.expression, after.astimezone(self.zone)))
+        found = next((at for at in named if at > after), None)
+        return None if found is None or (self.end is not None and found > self.end) else found
+
+
+def describe_cron(expression: str) -> str | None:
+    """Return a cron expression in words, or None if it is not one of five fields, or names no time."""
+    if len(expression) > LONGEST or len(expression.split()) != FIELDS:
+        return None
+    try:
+        schedule = CronSim(expression, datetime(2000, 1, 1, tzinfo=ZoneInfo("UTC")))
+        next(schedule)
+        return schedule.explain()
+    except (CronSimError, StopIteration):
+        return None

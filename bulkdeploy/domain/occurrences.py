@@ -1,0 +1,42 @@
+"""Occurrences of schedules: which one is to be handled now, and when the next one is planned.
+
+A row has a schedule and the time of its next occurrence. Whoever handles an occurrence locks the row, does the
+work and moves the time in one transaction. Each occurrence is therefore handled once, with any number of sweepers.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+
+class Schedule(Protocol):
+    """Anything that names times."""
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return the first time later than ``moment``, or None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueOccurrence:
+    """The occurrence that a due row is handled for.
+
+    Attributes:
+        at: the time of the occurrence. None: every occurrence that passed is too old to be handled.
+        following: when the next occurrence is planned. None: the schedule has ended.
+    """
+
+    at: datetime | None
+    following: datetime | None
+
+
+def find_due(schedule: Schedule, planned: datetime, now: datetime, longest_delay: timedelta) -> DueOccurrence:
+    """Return the one occurrence to handle of those from ``planned`` to ``now``.
+
+    Occurrences that passed meanwhile are handled together, as one. Those that are more than ``longest_delay`` old
+    are left out. A clock that was set back names no occurrence again: the next one is later than ``planned``.
+    """
+    following = schedule.next_after(max(now, planned))
+    if planned >= now - longest_delay:
+        return DueOccurrence(planned, following)
+    later = schedule.next_after(now - longest_delay)
+    return DueOccurrence(later if later is not None and later <= now else None, following)
