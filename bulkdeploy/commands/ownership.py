@@ -13,14 +13,16 @@ Source: ``buildACLSearchParameters`` of CloudStack, which knows the single id on
 """
 
 
-def visible(call: Call) -> Visibility:
+def visible(call: Call, *, project_wins: bool = False) -> Visibility:
     """The visibility that the call's owner parameters, or their absence, ask for.
+
+    ``project_wins``: a project beside an account is the one that counts, instead of being refused.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership.visibility``.
     """
     requested = OwnerParameters(
-        account=call.text("account"),
+        account=None if project_wins and "projectid" in call.arguments else call.text("account"),
         domain=call.ref("domainid"),
         project=call.ref("projectid"),
         is_recursive=call.flag("isrecursive"),

@@ -41,6 +41,8 @@ class ValueType(StrEnum):
     BOOLEAN = "Boolean"
     NUMBER = "Number"
     DECIMAL = "Decimal"
+    RANGE = "Range"
+    """A number from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Setting:
     lists_allocators: bool = False
     other_scopes: tuple[Scope, ...] = ()
     has_effect: bool = True
+    parent: str | None = None
+    """The setting that must be on for this one to matter."""
 
     def can_be_set_for(self, scope: Scope) -> bool:
         """Return whether the setting can have a value of its own in a scope."""
@@ -94,7 +98,7 @@ class Setting:
         if self.type is ValueType.STRING:
             return None if len(value) <= LONGEST_VALUE else f"must be at most {LONGEST_VALUE} characters"
         pattern = WHOLE if self.type is ValueType.NUMBER else DECIMAL
-        low, high = self.minimum, self.maximum
+        low, high = (0, 1) if self.type is ValueType.RANGE else (self.minimum, self.maximum)
         bounds = ("" if low is None else f" from {low:.15g}") + ("" if high is None else f" to {high:.15g}")
         if pattern.fullmatch(value) is None or not (
             (low is None or float(value) >= low) and (high is None or float(value) <= high)

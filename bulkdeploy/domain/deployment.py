@@ -311,14 +311,17 @@ class NetworkFacts:
     has_security_groups: bool
     has_user_data: bool
     network_domain: str | None
+    shared_with: frozenset[int] = frozenset()
+    """Accounts with a permission for the network of another account."""
 
     def is_usable_by(self, owner: Owner) -> bool:
         """Return whether the owner's VMs may be in the network.
 
-        Account networks serve their account. Domain networks serve their domain and, if so made, those below.
+        Account networks serve their account and those with a permission. Domain networks serve their domain and, if
+        so made, those below.
         """
         if self.acl_type == "Account":
-            return self.account_id == owner.account_id
+            return self.account_id == owner.account_id or owner.account_id in self.shared_with
         if self.subdomain_access:
             return owner.lineage.startswith(self.domain_lineage)
         return owner.lineage == self.domain_lineage

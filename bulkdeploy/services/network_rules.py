@@ -204,7 +204,7 @@ def choose_vlans(
     used = store.vlans_in_use(connection, zone_ids)
     found = []
     for given in batch:
-        on = _physical_network(given, physical)
+        on = _physical_network(given, physical, offerings[given["networkofferingid"].id])
         place = (given["zoneid"].id, None if on is None else on.id)
         mine = used.setdefault(place, {})
         vlan = _vlan(given, on, ChainMap(mine, used.get((place[0], None), {})), offerings)
@@ -214,12 +214,22 @@ def choose_vlans(
     return found
 
 
-def _physical_network(given: Arguments, physical: Sequence[Row[Any]]) -> Row[Any] | None:
-    """The one that is named, or the zone's first enabled one."""
+def _physical_network(given: Arguments, physical: Sequence[Row[Any]], offering: OfferingFacts) -> Row[Any] | None:
+    """Return the physical network that is named, or the zone's first enabled one that has the offering's tag.
+
+    In a zone with one physical network the tag does not matter, as in CloudStack.
+    """
     zone, wanted = given["zoneid"], given.get("physicalnetworkid")
     of_zone = [row for row in physical if row.zone_id == zone.id]
     if wanted is None:
-        return next((row for row in of_zone if row.state == "Enabled"), None)
+        enabled = [row for row in of_zone if row.state == "Enabled"]
+        if len(enabled) < 2 or offering.tags is None:
+            return enabled[0] if enabled else None
+        tagged = next((row for row in enabled if offering.tags in row.tags), None)
+        if tagged is None:
+            rule = f"no enabled physical network of zone {zone.name} has its tag {offering.tags}"
+            raise InvalidParameter("networkofferingid", offering.name, rule)
+        return tagged
     for row in of_zone:
         if row.id == wanted.id:
             return row

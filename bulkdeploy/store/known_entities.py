@@ -38,7 +38,7 @@ from bulkdeploy.store.tables.accounts import (
     users,
 )
 from bulkdeploy.store.tables.groups import affinity_groups, security_group_rules, security_groups
-from bulkdeploy.store.tables.networks import networks, nic_secondary_ips, nics
+from bulkdeploy.store.tables.networks import network_permissions, networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.offerings import template_permissions, templates
 from bulkdeploy.store.tables.topology import dedicated_resources, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -132,7 +132,9 @@ def _network(admin: bool) -> Condition:
     network = networks.c
     open_below = network.subdomain_access.is_(True)
     of_domain = and_(network.acl_type == "Domain", _domain(network.domain_id, admin, above=open_below))
-    return or_(of_domain, owned(network.account_id, admin))
+    permission = network_permissions.c
+    permitted = select(1).where(permission.network_id == network.id, owned(permission.account_id, admin))
+    return or_(of_domain, owned(network.account_id, admin), exists(permitted))
 
 
 def _affinity_group(admin: bool) -> Condition:

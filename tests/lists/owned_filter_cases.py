@@ -125,6 +125,7 @@ def machines(world: World) -> dict[str, Cases]:
     volume, snapshot = world.id_of("volumes", "DATA"), world.id_of("vm_snapshots", "second")
     of_volume = world.id_of("vm_snapshots", "volume of rival-1")
     places = placed(world)
+    deployment = str(world.scalar("SELECT uuid FROM deployments ORDER BY id LIMIT 1"))
     return {
         "listVirtualMachines": {
             "id": equal("id", vm),
@@ -188,17 +189,8 @@ def machines(world: World) -> dict[str, Cases]:
         "listVMSchedule": {
             "id": equal("description", world.id_of("vm_schedules", "at night", "description"), "at night"),
             "virtualmachineid": equal("virtualmachineid", vm),
-            "groupid": constant(world.id_of("instance_groups", "things of rival"), keeps=False),
-            "deploymentid": constant(str(world.scalar("SELECT min(uuid::text) FROM deployments")), keeps=False),
-            "action": equal("action", "stop", "STOP"),
-            "enabled": equal("enabled", "false", False),
-            "keyword": word("night", "description"),
-        },
-        "listResourceSchedule": {
-            "id": equal("description", world.id_of("vm_schedules", "at night", "description"), "at night"),
-            "ids": equal("description", world.id_of("vm_schedules", "at night", "description"), "at night"),
-            "resourceid": equal("resourceid", vm),
-            "resourcetype": constant("VirtualMachine", keeps=True),
+            "groupid": equal("groupid", world.id_of("instance_groups", "things of rival")),
+            "deploymentid": Case(deployment, lambda row: row.get("deploymentid") == deployment),
             "action": equal("action", "stop", "STOP"),
             "enabled": equal("enabled", "false", False),
             "keyword": word("night", "description"),

@@ -164,6 +164,8 @@ EARLIER_ROLES = """
     DROP TABLE project_invitations;
     DROP TABLE snapshot_policies;
     DROP TABLE vm_schedules;
+    DROP TABLE network_permissions;
+    ALTER TABLE network_offerings DROP COLUMN tags;
     DROP TABLE guest_usage_samples;
     ALTER TABLE roles DROP COLUMN is_public;
     ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;

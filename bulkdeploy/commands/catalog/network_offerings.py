@@ -64,6 +64,7 @@ NETWORK_OFFERING = Response(
         text("domain", "their names"),
         text("zoneid", "the zones it is for, separated by commas; absent: all zones"),
         text("zone", "their names"),
+        text("tags", "the tag of the physical networks that its networks are made on; absent: any"),
         moment("created", "when it was made"),
         *OF_NETWORK_OFFERINGS,
     ),
@@ -109,7 +110,6 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
 
 
 AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
-NO_TAGS = "network offerings have no tags: physical networks are named when a network is made"
 NO_ROUTING = "networks are not routed by protocols"
 
 CREATE = Command(
@@ -146,12 +146,12 @@ CREATE = Command(
         AVAILABILITY,
         uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; default: all domains"),
         uuids("zoneid", Entity.ZONE, "the zones it is for; default: all zones"),
+        string("tags", "the tag of the physical networks that its networks are made on", rule=NAME),
     ),
     unsupported={
         "forvpc": NO_VPCS,
         "fornsx": "there is no NSX",
         "fortungsten": "there is no Tungsten Fabric",
-        "tags": NO_TAGS,
         "details": "network offerings have no details",
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
@@ -181,9 +181,14 @@ UPDATE = Command(
         AVAILABILITY,
         string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
         string("zoneid", "the zones it is for, separated by commas; all: all zones", length=4096),
+        string(
+            "tags",
+            "the tag of the physical networks that its networks are made on; empty: any",
+            rule=NAME,
+            clearable=True,
+        ),
     ),
     unsupported={
-        "tags": NO_TAGS,
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
     },
@@ -223,6 +228,8 @@ COMMANDS = (
             boolean("specifyipranges", "only those whose addresses are given, or only the others"),
             boolean("sourcenatsupported", "only offerings with SourceNat, or only the others"),
             strings("supportedservices", "only offerings with all these services"),
+            string("tags", "only offerings with this tag"),
+            boolean("istagged", "only offerings with a tag, or only the others"),
             uuid("domainid", Entity.DOMAIN, "only offerings that this domain may use; every one may use them all"),
             uuid("zoneid", Entity.ZONE, "only what is offered in this zone; all are offered everywhere"),
             uuid("networkid", Entity.NETWORK, "only what updateNetwork could give this network"),
@@ -231,8 +238,6 @@ COMMANDS = (
         errors=(PermissionDenied,),
         unsupported={
             "forvpc": NO_VPCS,
-            "istagged": NO_TAGS,
-            "tags": NO_TAGS,
             "routingmode": NO_ROUTING,
         },
     ),

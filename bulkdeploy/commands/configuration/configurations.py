@@ -23,6 +23,7 @@ from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_P
 from bulkdeploy.services.ownership import require_access, require_domain
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_settings
+from bulkdeploy.store.configuration.setting_groups import all_groups
 from bulkdeploy.store.listing import Page, cut_page
 
 CONFIGURATION = Response(
@@ -33,11 +34,12 @@ CONFIGURATION = Response(
         text("defaultvalue", "the value that holds unless one is set"),
         text("description", "what it does"),
         text("category", "its category"),
-        text("group", "its group: the category"),
-        text("subgroup", "Others: groups are not divided"),
+        text("group", "the group that CloudStack's settings page shows it in"),
+        text("subgroup", "the part of the group"),
+        text("parent", "the setting that must be on for this one to matter"),
         text("component", "bulkdeploy"),
         text("scope", "what it can be set for besides everything: Global, Cluster or StoragePool"),
-        text("type", "String, Boolean, Number or Decimal"),
+        text("type", "String, Boolean, Number, Decimal, or Range: a number from 0 to 1"),
         text("options", "the values to choose from, separated by commas"),
         flag("isdynamic", "always true: no restart is needed"),
     ),
@@ -68,7 +70,8 @@ def list_configurations(call: Call) -> Page:
         category=call.text("category"),
         keyword=call.text("keyword"),
     )
-    chosen = [row for row in rows if all(_is(row[name], call.text(name)) for name in ("group", "subgroup"))]
+    filters = [name for name in ("group", "subgroup", "parent") if name in call.arguments]
+    chosen = [row for row in rows if all(_is(row[name], call.text(name)) for name in filters)]
     return cut_page(chosen, paging(call))
 
 
@@ -76,16 +79,25 @@ def list_configuration_groups(call: Call) -> Page:
     """The groups of the settings that the caller may see."""
     keyword, wanted = (call.text("keyword") or "").lower(), call.text("group")
     rows = configurations.list_configurations(call.connection, call.caller, EVERYWHERE)
+    shown = {(row["group"], row["subgroup"]) for row in rows}
+    parts: dict[str, list[str]] = {}
+    for one in all_groups():
+        if (one.group, one.subgroup) in shown:
+            parts.setdefault(one.group, []).append(one.subgroup)
     groups = [
-        {"name": name, "precedence": place, "subgroup": [{"name": configurations.SUBGROUP, "precedence": 1}]}
-        for place, name in enumerate(sorted({row["group"] for row in rows}), start=1)
+        {
+            "name": name,
+            "precedence": place,
+            "subgroup": [{"name": part, "precedence": at} for at, part in enumerate(subgroups, start=1)],
+        }
+        for place, (name, subgroups) in enumerate(parts.items(), start=1)
         if _is(name, wanted) and keyword in name.lower()
     ]
     return cut_page(groups, paging(call))
 
 
-def _is(text: str, wanted: str | None) -> bool:
-    return wanted is None or text.lower() == wanted.lower()
+def _is(text: str | None, wanted: str | None) -> bool:
+    return wanted is None or (text is not None and text.lower() == wanted.lower())
 
 
 def update_configuration(call: Call) -> Mapping[str, Any]:
@@ -144,12 +156,12 @@ def _place_of(given: Values) -> tuple[Place, EntityRef | None]:
 GROUP = Response(
     "configurationgroup",
     (
-        text("name", "the group: a category of settings"),
+        text("name", "the group"),
         large_number("precedence", "its place among groups"),
         objects(
             "subgroup",
-            "its one part",
-            (text("name", "Others"), large_number("precedence", "1")),
+            "its parts that have settings",
+            (text("name", "the part"), large_number("precedence", "its place in the group")),
         ),
     ),
 )
@@ -196,12 +208,12 @@ COMMANDS = (
             string("category", "only settings of this category"),
             string("group", "only settings of this group"),
             string("subgroup", "only settings of this part of a group"),
+            string("parent", "only settings that matter if this setting is on"),
             *PLACES,
             *PAGING,
         ),
         rules=(ONE_PLACE,),
         unsupported={
-            "parent": "settings are not below one another",
             "imagestoreuuid": NO_IMAGE_STORES,
         },
     ),

@@ -200,6 +200,12 @@ CANCEL_MAINTENANCE = Command(
     parameters=(uuid("id", Entity.STORAGE_POOL, "the pool", required=True),),
 )
 
+STATES = (
+    *("Initial", "Initialized", "Creating", "Attaching", "Up", "Disabled", "PrepareForMaintenance"),
+    *("ErrorInMaintenance", "CancelMaintenance", "Maintenance", "Removed"),
+)
+"""The states of CloudStack's pools, some of which do not occur here."""
+
 COMMANDS = (
     CREATE,
     UPDATE,
@@ -222,7 +228,7 @@ COMMANDS = (
             string("ipaddress", "only pools on the server of this address"),
             string("path", "only pools of this path"),
             string("scope", "only pools of this scope", choices=tuple(scope.value for scope in PoolScope)),
-            string("status", "only pools in this state, such as Up"),
+            string("status", "only pools in this state, such as Up", choices=STATES),
             uuid("hostid", Entity.HOST, "only pools that this host reaches"),
             *PAGING,
         ),

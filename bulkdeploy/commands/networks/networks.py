@@ -44,7 +44,9 @@ def list_networks(call: Call) -> Page:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = NetworkFilter(call.arguments.get("networkfilter", NetworkFilter.ALL))
-    return networks.list_networks(call.connection, visible(call), call.arguments, paging(call), shown)
+    return networks.list_networks(
+        call.connection, visible(call, project_wins=True), call.arguments, paging(call), shown
+    )
 
 
 def create_network(call: Call) -> Mapping[str, Any]:
@@ -192,7 +194,7 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "only networks of this zone"),
             string(
                 "networkfilter",
-                "accounts' own, those of domains, both, or shared ones; default All",
+                "accounts' own, those of domains, both, those by permission (Shared), or All, the default",
                 choices=tuple(word.value for word in NetworkFilter),
             ),
             string("type", "only networks of this type", choices=("Isolated", "Shared", "L2")),

@@ -23,6 +23,7 @@ from bulkdeploy.store.configuration.configuration import (
     reset_value,
     write_values,
 )
+from bulkdeploy.store.configuration.setting_groups import group_of
 from bulkdeploy.store.infrastructure.clusters import read_overcommit, write_overcommit
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 
@@ -54,8 +55,6 @@ class NewValue:
 
 
 EVERYWHERE = Place()
-SUBGROUP = "Others"
-"""The part of every group that settings are in: groups are not divided here."""
 
 
 def list_configurations(
@@ -211,14 +210,16 @@ class _Values:
 
 def _row(setting: Setting, values: _Values) -> dict[str, Any]:
     scope = setting.scope if values.place.scope is Scope.GLOBAL else values.place.scope
+    group = group_of(setting.name)
     return {
         "name": setting.name,
         "value": values.of(setting),
         "defaultvalue": setting.default,
         "description": setting.description,
         "category": setting.category,
-        "group": setting.category,
-        "subgroup": SUBGROUP,
+        "group": group.group,
+        "subgroup": group.subgroup,
+        "parent": setting.parent,
         "component": "bulkdeploy",
         "scope": scope.value,
         "type": setting.type.value,

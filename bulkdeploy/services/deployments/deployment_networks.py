@@ -143,7 +143,9 @@ def _usable_networks(connection: Connection, owner: Owner, zone: ZoneFacts) -> l
 
 
 def _single_default(owner: Owner, usable: Sequence[NetworkFacts]) -> NetworkFacts | None:
-    isolated = [network for network in usable if network.guest_type == ISOLATED]
+    isolated = [
+        network for network in usable if network.guest_type == ISOLATED and network.account_id == owner.account_id
+    ]
     if len(isolated) > 1:
         raise InvalidParameter(
             "networkids",

@@ -32,6 +32,7 @@ from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.live_rows import change_rows, columns_of, remove_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.networks.network_permissions import remove_permissions
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
 
 NOUN = "network"
@@ -125,6 +126,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
         if row.id in users:
             raise ResourceInUse(f"Network {row.name} can not be deleted: {users[row.id]}")
     remove_rows(connection, refs)
+    remove_permissions(connection, ids)
     happened = (
         Happened(EventType.NETWORK_DELETE, f"deleted network {row.name}", _about(ref), owner)
         for ref, (row, owner) in zip(refs, locked, strict=True)

@@ -38,6 +38,8 @@ UPDATE affinity_groups SET removed = now() WHERE account_id = ANY(:accounts) AND
 UPDATE ssh_key_pairs SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE instance_groups SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE user_data SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+DELETE FROM network_permissions p USING networks n
+    WHERE n.id = p.network_id AND (p.account_id = ANY(:accounts) OR n.account_id = ANY(:accounts));
 UPDATE networks SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE templates SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE vm_schedules SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;

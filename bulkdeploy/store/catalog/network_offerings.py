@@ -28,6 +28,8 @@ FILTERS: Filters = {
     "specifyvlan": equal(network_offerings.c.specify_vlan),
     "supportedservices": has_all(network_offerings.c.services),
     "specifyipranges": equal(network_offerings.c.specify_ip_ranges),
+    "tags": same_text(network_offerings.c.tags),
+    "istagged": lambda value: network_offerings.c.tags.is_not(None) == value,
     "sourcenatsupported": lambda value: has_all(network_offerings.c.services)(["SourceNat"]) == value,
 }
 
@@ -48,6 +50,7 @@ FIELDS: Fields = {
     "zoneid": network_offerings.c.zone_ids,
     "state": network_offerings.c.state,
     "sortkey": network_offerings.c.sort_key,
+    "tags": network_offerings.c.tags,
 }
 
 NETWORKS: Column[Any] = networks.c.network_offering_id
@@ -127,6 +130,7 @@ def _query() -> Select[Any]:
             offering.egress_default_policy.label("egressdefaultpolicy"),
             offering.network_rate.label("networkrate"),
             service_offerings.c.uuid.label("serviceofferingid"),
+            offering.tags,
             offering.created,
             *place_columns(network_offerings),
         )

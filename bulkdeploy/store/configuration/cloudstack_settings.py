@@ -1,7 +1,7 @@
 """All settings of CloudStack by name: those that bulkdeploy honours, and those that it only stores.
 
-``cloudstack_settings.csv`` has names, types, defaults, categories and scopes. A setting without effect is validated
-by its type, stored and returned, so that tools can set it. Its description says that it has no effect.
+``cloudstack_settings.csv`` has names, types, defaults, categories, scopes and parents. A setting without effect
+is validated by its type, stored and returned, so that tools can set it. Its description says that it has no effect.
 """
 
 import csv
@@ -33,4 +33,5 @@ def _setting_without_effect(row: Mapping[str, str]) -> Setting:
         scopes[0] if scopes else Scope.GLOBAL,
         other_scopes=tuple(scopes[1:]),
         has_effect=False,
+        parent=row["parent"] or None,
     )

@@ -62,7 +62,7 @@ USER_READS = (
     ),
     *("listOauthProvider", "listResourceIcon", "listSnapshotPolicies", "listTemplatePermissions"),
     *("listGpuDevices", "listGuiThemes", "listProjectInvitations", "listSslCerts"),
-    *("listResourceSchedule", "listVMSchedule"),
+    *("listNetworkPermissions", "listResourceSchedule", "listVMSchedule"),
     *("listVirtualMachinesMetrics", "listVirtualMachinesUsageHistory", "listVolumesMetrics"),
 )
 """What users may read. Named one by one: a pattern such as list* would open what is for admins."""

@@ -124,7 +124,9 @@ def read_networks(
     """Live networks by id, or all of a zone, ordered by id."""
     rows = connection.execute(
         text(
-            "SELECT n.*, d.lineage, o.services FROM networks n JOIN domains d ON d.id = n.domain_id"
+            "SELECT n.*, d.lineage, o.services,"
+            " ARRAY(SELECT p.account_id FROM network_permissions p WHERE p.network_id = n.id) AS shared_with"
+            " FROM networks n JOIN domains d ON d.id = n.domain_id"
             " JOIN network_offerings o ON o.id = n.network_offering_id WHERE n.removed IS NULL"
             " AND (CAST(:ids AS bigint[]) IS NULL OR n.id = ANY(:ids))"
             " AND (CAST(:zone AS bigint) IS NULL OR n.zone_id = :zone) ORDER BY n.id"
@@ -147,6 +149,7 @@ def read_networks(
             has_security_groups="SecurityGroup" in row.services,
             has_user_data="UserData" in row.services,
             network_domain=row.network_domain,
+            shared_with=frozenset(row.shared_with),
         )
         for row in rows
     ]

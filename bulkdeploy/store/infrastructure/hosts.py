@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, not_,
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, PoolScope
+from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, HypervisorType, PoolScope
 from bulkdeploy.domain.units import KIB, mib_to_bytes
 from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.filters import (
@@ -40,6 +40,12 @@ SWITCHABLE = (HostResourceState.ENABLED, HostResourceState.DISABLED)
 
 ALL = true()
 
+
+def _of_hypervisor(name: str) -> Condition:
+    """Return the condition of hosts of a hypervisor type; a word that is none is ignored, as in CloudStack."""
+    return ALL if HypervisorType.parse(name) is None else same_text(hosts.c.hypervisor)(name)
+
+
 FILTERS: Filters = {
     "id": by_id(hosts.c.id),
     "name": same_text(hosts.c.name),
@@ -47,7 +53,7 @@ FILTERS: Filters = {
     "zoneid": by_id(hosts.c.zone_id),
     "podid": by_id(hosts.c.pod_id),
     "clusterid": by_id(hosts.c.cluster_id),
-    "hypervisor": same_text(hosts.c.hypervisor),
+    "hypervisor": _of_hypervisor,
     "state": same_text(hosts.c.state),
     "resourcestate": same_text(hosts.c.resource_state),
     "arch": always(ARCHITECTURE),

@@ -87,6 +87,7 @@ class OfferingFacts:
     services: tuple[str, ...]
     domain_ids: frozenset[int]
     zone_ids: frozenset[int]
+    tags: str | None
 
 
 def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dict[int, OfferingFacts]:
@@ -102,6 +103,7 @@ def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dic
             tuple(row.services),
             frozenset(row.domain_ids),
             frozenset(row.zone_ids),
+            row.tags,
         )
         for row in rows
     }

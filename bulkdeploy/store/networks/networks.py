@@ -10,6 +10,7 @@ from sqlalchemy import (
     Select,
     and_,
     case,
+    exists,
     false,
     func,
     literal,
@@ -34,7 +35,7 @@ from bulkdeploy.store.filters import (
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import NETWORK, add_tags
 from bulkdeploy.store.tables.accounts import domains, projects
-from bulkdeploy.store.tables.networks import network_offerings, networks, physical_networks
+from bulkdeploy.store.tables.networks import network_offerings, network_permissions, networks, physical_networks
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import Visibility, account_name, with_owner
 
@@ -84,12 +85,16 @@ def _shown(shown: NetworkFilter, visibility: Visibility) -> Condition:
     usable = and_(
         network.acl_type == OF_DOMAIN, visibility.reaches(reach.c.lineage, network.subdomain_access.is_(True))
     )
-    if shown is NetworkFilter.ACCOUNT:
-        return owned
-    if shown is NetworkFilter.DOMAIN:
-        return usable
-    both = or_(owned, usable)
-    return and_(both, network.guest_type == SHARED) if shown is NetworkFilter.SHARED else both
+    permission = network_permissions.c
+    permitted = select(1).where(permission.network_id == network.id, visibility.of_account(permission.account_id))
+    conditions = {
+        NetworkFilter.ACCOUNT: owned,
+        NetworkFilter.DOMAIN: usable,
+        NetworkFilter.ACCOUNT_DOMAIN: or_(owned, usable),
+        NetworkFilter.SHARED: exists(permitted),
+        NetworkFilter.ALL: or_(owned, usable, exists(permitted)),
+    }
+    return conditions[shown]
 
 
 def _query() -> Select[Any]:

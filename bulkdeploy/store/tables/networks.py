@@ -70,6 +70,7 @@ network_offerings = Table(
     Column("sort_key", Integer, nullable=False, server_default=text("0")),
     created(),
     removed(),
+    Column("tags", Text, comment="of the physical networks that its networks are made on; NULL: any"),
     Index("uq_network_offerings_live_name", "name", unique=True, postgresql_where=text("removed IS NULL")),
 )
 
@@ -155,6 +156,16 @@ networks = Table(
     Column("state", Text, nullable=False, server_default="Implemented"),
     created(),
     removed(),
+)
+
+network_permissions = Table(
+    "network_permissions",
+    metadata,
+    Column("network_id", BigInteger, primary_key=True),
+    Column(
+        "account_id", BigInteger, primary_key=True, comment="not the owner, whose VMs may be in the network anyway"
+    ),
+    Index("ix_network_permissions_account_id", "account_id"),
 )
 
 ip_ranges = Table(

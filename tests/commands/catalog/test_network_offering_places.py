@@ -26,3 +26,23 @@ def test_a_network_offering_is_for_the_domains_and_zones_that_it_names(owned_wor
     assert "domainid" not in change(world, "updateNetworkOffering", ADMIN, id=made["id"], domainid="public")
     assert change(world, "updateNetworkOffering", ADMIN, id=made["id"], zoneid=zone)["zoneid"] == zone
     assert refusal(world, "updateNetworkOffering", ADMIN, id=made["id"], zoneid="nowhere").status == 431
+
+
+def test_a_tag_chooses_the_physical_network(fresh_world: World) -> None:
+    """Among several physical networks the one that has the offering's tag; with one alone the tag does not matter."""
+    world = fresh_world
+    zone = world.id_of("zones", "small")
+    made = change(world, "createNetworkOffering", ADMIN, name="tagged", tags="fast", **OFFERING)
+    assert (made["tags"], world.names("listNetworkOfferings", tags="fast", istagged=True)) == ("fast", ["tagged"])
+    network = {"displaytext": "n", "zoneid": zone, "networkofferingid": made["id"]}
+    alone = change(world, "createNetwork", ADMIN, name="alone", **network)
+    world.change(
+        "INSERT INTO physical_networks (name, zone_id, vlan_range, tags)"
+        " SELECT 'slow', id, '900-909', ARRAY['slow'] FROM zones WHERE name = 'small'"
+    )
+    refused = refusal(world, "createNetwork", ADMIN, name="none", **network)
+    assert (refused.status, "tag fast" in str(refused)) == (431, True)
+    change(world, "updateNetworkOffering", ADMIN, id=made["id"], tags="slow")
+    other = change(world, "createNetwork", ADMIN, name="other", **network)
+    assert other["physicalnetworkid"] != alone["physicalnetworkid"]
+    assert "tags" not in change(world, "updateNetworkOffering", ADMIN, id=made["id"], tags="")

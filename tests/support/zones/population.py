@@ -159,7 +159,7 @@ UPDATE networks SET public_mtu = 1500, private_mtu = 9000 WHERE name = 'rivals-w
 UPDATE network_offerings SET service_offering_id = (SELECT min(id) FROM service_offerings), network_rate = 200,
     specify_ip_ranges = true,
     providers = '{"Dhcp": ["VirtualRouter"]}',
-    capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}' WHERE name = 'Odd';
+    capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}', tags = 'tagged' WHERE name = 'Odd';
 INSERT INTO released_addresses SELECT id, '10.7.0.12' FROM ip_ranges WHERE start_ip = '10.7.0.10'
 """
 
@@ -233,12 +233,22 @@ INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, t
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
     WHERE m.name IN ('acme-1', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
-INSERT INTO vm_schedules (account_id, vm_id, description, action, schedule, time_zone, start_date, next_run, enabled)
+INSERT INTO vm_schedules
+        (account_id, vm_id, description, action, schedule, time_zone, start_date, next_run, enabled)
     SELECT account_id, id, CASE name WHEN 'rival-1' THEN 'at night' ELSE 'in the morning' END,
-        CASE name WHEN 'rival-1' THEN 'STOP' ELSE 'START' END, '30 2 * * *', 'UTC', now(), now() + interval '1 year',
-        name <> 'rival-1'
+        CASE name WHEN 'rival-1' THEN 'STOP' ELSE 'START' END, '30 2 * * *', 'UTC', now(),
+        now() + interval '1 year', name <> 'rival-1'
     FROM virtual_machines WHERE name IN ('acme-1', 'neighbour-1', 'rival-1')
         OR account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
+INSERT INTO vm_schedules (account_id, group_id, description, action, schedule, time_zone, start_date, end_date)
+    SELECT account_id, id, 'of a group', 'START', '30 2 * * *', 'UTC', now(), now() + interval '1 year'
+    FROM instance_groups;
+INSERT INTO vm_schedules (account_id, deployment_id, description, action, schedule, time_zone, start_date)
+    SELECT account_id, id, 'of a deployment', 'START', '30 2 * * *', 'UTC', now()
+    FROM deployments ORDER BY id LIMIT 1;
+INSERT INTO vm_schedules (account_id, tags, description, action, schedule, time_zone, start_date)
+    SELECT id, '[{"key": "colour", "value": "red"}]', 'of tags', 'START', '30 2 * * *', 'UTC', now() FROM accounts
+    WHERE name = 'acme';
 INSERT INTO project_invitations (project_id, account_id, role, state)
     SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'acme' THEN 'Declined' ELSE 'Pending' END
     FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('customers-admin', 'acme');
