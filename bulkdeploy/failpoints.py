@@ -54,6 +54,7 @@ class Failpoint(StrEnum):
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
     DRIVER_RESIZE = "driver.resize"
+    DRIVER_TEMPLATE = "driver.template"
     DRIVER_SNAPSHOT = "driver.snapshot"
     DRIVER_REVERT = "driver.revert"
     DRIVER_DELETE_SNAPSHOT = "driver.delete_snapshot"

@@ -55,6 +55,9 @@ class Ability(StrEnum):
     VOLUME_SNAPSHOTS = "snapshots of volumes"
     """The same of one of a guest's volumes (``SnapshotSpec.volume_uuid``)."""
 
+    VOLUME_TEMPLATES = "templates of volumes"
+    """``ensure_template_made``: a volume of a guest that does not run is copied into a template."""
+
     USAGE = "usage figures"
     """``usage_of_hosts``: what hosts and running guests have used is measured."""
 

@@ -37,6 +37,7 @@ from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     volume_uuids,
 )
 from bulkdeploy.drivers.contract_suites.usage import UsageContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.volume_templates import VolumeTemplateContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract  # noqa: E402
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "UsageContract",
     "VncConsoleContract",
     "VolumeContract",
+    "VolumeTemplateContract",
     "guests_of",
     "volume_uuids",
 ]

@@ -614,6 +614,21 @@ class HypervisorDriver(ABC):
         del guest, snapshot, fence, timeout_s
         raise _unable("delete_snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
 
+    def ensure_template_made(
+        self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID, *, fence: int, timeout_s: float
+    ) -> None:
+        """Copy a volume of a guest that does not run into a template, in the volume's pool. Having it is fine.
+
+        Then ``ensure_template`` and ``ensure_running`` take the template as any other. The volume is as before.
+        Ability.VOLUME_TEMPLATES.
+
+        Raises:
+            DriverError: parts of the template may be left, which the next call replaces; or the guest runs, or it
+                has no such volume (transient False).
+        """
+        del guest, volume, template_uuid, fence, timeout_s
+        raise _unable("template", ANY_HOST, Ability.VOLUME_TEMPLATES)
+
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:

@@ -305,6 +305,20 @@ class DriverCalls:
 
         return self._call(work, "look", see) or seen[0]
 
+    def make_template(self, work: Assignment, volume: VolumeSpec, template_uuid: UUID) -> DriverError | None:
+        """Copy a volume of a guest that does not run into a template.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+
+        def make(driver: HypervisorDriver) -> None:
+            driver.ensure_template_made(
+                work.guest, volume, template_uuid, fence=work.fence, timeout_s=self._timeout_s
+            )
+
+        return self._call(work, "template", make)
+
     def snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
         """Take a snapshot of the guest, on the VM's host or, without one, of a guest that does not run.
 

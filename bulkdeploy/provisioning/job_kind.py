@@ -33,9 +33,9 @@ once, nor take all its database connections for it."""
 class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
-    VOLUME, VM_SNAPSHOT and SNAPSHOT are those that the job's params name: ``volume_id``, ``snapshot_id``. What is
-    gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done. CUSTOM_ACTION is
-    ``Succeeded.shown``.
+    VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE are those that the job's params name: ``volume_id``, ``snapshot_id``,
+    ``template_id``. What is gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has
+    done. CUSTOM_ACTION is ``Succeeded.shown``.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
@@ -43,6 +43,7 @@ class JobResult(StrEnum):
     VOLUME = "volume"
     VM_SNAPSHOT = "vmsnapshot"
     SNAPSHOT = "snapshot"
+    TEMPLATE = "template"
     BALANCE = "balance"
     HOST_MIGRATION = "hostmigration"
     CUSTOM_ACTION = "customactionresult"

@@ -12,6 +12,7 @@ from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import Failed
 from bulkdeploy.scheduling.reasons import excluded_rows
+from bulkdeploy.store.catalog.templates import template_rows
 from bulkdeploy.store.infrastructure.host_migration import host_migration_rows
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.job_results import ENCRYPTED_PASSWORD, SUCCESS_RESULT, object_result
@@ -38,6 +39,7 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
     JobResult.VOLUME: volume_rows,
     JobResult.VM_SNAPSHOT: vm_snapshot_rows,
     JobResult.SNAPSHOT: snapshot_rows,
+    JobResult.TEMPLATE: template_rows,
     JobResult.BALANCE: balancing_rows,
     JobResult.HOST_MIGRATION: host_migration_rows,
 }
@@ -46,7 +48,12 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
 OF_JOBS = frozenset({JobResult.BALANCE, JobResult.HOST_MIGRATION})
 """Those that are read by the job's own id."""
 
-NAMED = {JobResult.VOLUME: "volume_id", JobResult.VM_SNAPSHOT: "snapshot_id", JobResult.SNAPSHOT: "snapshot_id"}
+NAMED = {
+    JobResult.VOLUME: "volume_id",
+    JobResult.VM_SNAPSHOT: "snapshot_id",
+    JobResult.SNAPSHOT: "snapshot_id",
+    JobResult.TEMPLATE: "template_id",
+}
 """Params of jobs that name what is shown; others show what the job worked on."""
 
 

@@ -14,7 +14,7 @@ from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.infrastructure import cluster_drs
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines import vm_schedules
+from bulkdeploy.services.virtual_machines import scheduled_operations
 from bulkdeploy.services.volumes import snapshot_policies
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.virtual_machines.vm_schedules import due_schedules
@@ -86,8 +86,8 @@ class VmSchedules:
         _handle_due(
             self.system,
             [{"schedule_id": schedule_id, "vm_id": vm_id} for schedule_id, vm_id in due],
-            (vm_schedules.run_schedule, Failpoint.SWEEP_SCHEDULES),
-            (vm_schedules.skip_occurrence, Failpoint.SWEEP_SCHEDULE_FAILED),
+            (scheduled_operations.run_schedule, Failpoint.SWEEP_SCHEDULES),
+            (scheduled_operations.skip_occurrence, Failpoint.SWEEP_SCHEDULE_FAILED),
         )
 
 

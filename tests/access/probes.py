@@ -152,6 +152,7 @@ WITH: Mapping[tuple[str, str], Mapping[str, Value]] = {
 
 STATES: Mapping[tuple[str, str], str] = {
     ("assignVirtualMachine", "virtualmachineid"): BARE,
+    ("createTemplate", "volumeid"): STOPPED,
     ("createVMSnapshot", "virtualmachineid"): KEPT,
     ("listResourceSchedule", "resourceid"): KEPT,
     ("listVMSchedule", "virtualmachineid"): KEPT,

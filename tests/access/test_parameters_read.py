@@ -12,7 +12,7 @@ from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
 from bulkdeploy.domain.entities import Entity
-from tests.access.tenants import RUNNING
+from tests.access.tenants import RUNNING, STOPPED
 from tests.access.walking import COMMANDS, Walker
 from tests.support.hypervisors.drivers import OF_HYPERVISORS
 from tests.support.zones.world import ADMIN, USER
@@ -76,6 +76,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
             "volumeid": str(walker.thing(Entity.VOLUME, "acme", RUNNING)),
         },
         "createStoragePool": {"url": "nfs://10.1.1.9/export", "scope": "ZONE", "hypervisor": "KVM"},
+        "createTemplate": {"volumeid": str(walker.thing(Entity.VOLUME, "acme", STOPPED))},
         "createUser": acme,
         "createVlanIpRange": addresses,
         "createZone": dns,

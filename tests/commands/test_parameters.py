@@ -65,6 +65,9 @@ BESIDES = {
         for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
         for parameter in ("dryrun", "planindex")
     ),
+    *(("createVMSchedule", name) for name in ("groupid", "deploymentid", "tags")),
+    *(("listVMSchedule", name) for name in ("groupid", "deploymentid", "account", "domainid", "isrecursive")),
+    *(("listVMSchedule", name) for name in ("listall", "projectid")),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }
 """Parameters that CloudStack does not have for these commands."""

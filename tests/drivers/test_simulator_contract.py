@@ -36,6 +36,7 @@ from bulkdeploy.drivers.contract import (
     StorageUnitContract,
     UsageContract,
     VolumeContract,
+    VolumeTemplateContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.records import Records
@@ -66,6 +67,7 @@ def make_rig(simulator: SimulatorDriver, control: Connection, limits: Mapping[st
 class TestSimulatorContract(
     DriverContract,
     VolumeContract,
+    VolumeTemplateContract,
     UsageContract,
     HostContract,
     BatchContract,

@@ -165,6 +165,7 @@ EARLIER_ROLES = """
     DROP TABLE snapshot_policies;
     DROP TABLE vm_schedules;
     DROP TABLE network_permissions;
+    ALTER TABLE templates DROP COLUMN source_vm_id;
     ALTER TABLE network_offerings DROP COLUMN tags;
     DROP TABLE guest_usage_samples;
     ALTER TABLE roles DROP COLUMN is_public;

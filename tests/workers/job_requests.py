@@ -165,6 +165,13 @@ def _iso(world: World) -> str:
     return str(world.fleet.zone.id_of("templates", "Debian 12 installer"))
 
 
+def _create_template(world: World) -> int:
+    vm = world.stopped()
+    (root,) = world.client.call("listVolumes", virtualmachineid=vm, type="ROOT")["volume"]
+    os_type = world.fleet.zone.scalar("SELECT uuid FROM os_types ORDER BY id LIMIT 1")
+    return world.request("createTemplate", name="made", volumeid=root["id"], ostypeid=os_type)
+
+
 def _detach_iso(world: World) -> int:
     vm = world.running()
     world.done("attachIso", id=_iso(world), virtualmachineid=vm)
@@ -241,6 +248,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
+    "create_template": [_create_template],
     "repair_virtual_machine": [_repair_elsewhere, _repair_gone],
     "scale_and_migrate": [_scale_elsewhere],
     "scale_virtual_machine": [_scale],

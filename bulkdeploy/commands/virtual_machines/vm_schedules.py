@@ -25,7 +25,8 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.services.virtual_machines import vm_schedules as service
-from bulkdeploy.services.virtual_machines.vm_schedules import ACTIONS, NewSchedule
+from bulkdeploy.services.virtual_machines.scheduled_operations import ACTIONS
+from bulkdeploy.services.virtual_machines.vm_schedules import NewSchedule
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import vm_schedules as store
 

@@ -21,6 +21,7 @@ from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupCont
 from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
 from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.contract_suites.volume_templates import VolumeTemplateContract
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
 
@@ -41,6 +42,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOST_FILES: HostFilesContract,
     Ability.VOLUME_SNAPSHOTS: SnapshotContract,
     Ability.STORAGE_UNITS: StorageUnitContract,
+    Ability.VOLUME_TEMPLATES: VolumeTemplateContract,
 }
 """Who declares an ability keeps its suite as well."""
 

@@ -167,6 +167,10 @@ class Caller:
         """``size_of``."""
         return self.driver.size_of(guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
 
+    def make_template(self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID) -> None:
+        """``ensure_template_made``."""
+        self.driver.ensure_template_made(guest, volume, template_uuid, fence=self.fence, timeout_s=self.timeout_s)
+
     def ensure_iso(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_template`` of the ISO in a guest's drive."""
         assert guest.iso_uuid is not None

@@ -28,6 +28,7 @@ class Step(StrEnum):
     SNAPSHOT = "snapshot"
     REVERT = "revert"
     DELETE_SNAPSHOT = "delete_snapshot"
+    TEMPLATE = "template"
     ANY = "any"
 
 

@@ -104,6 +104,7 @@ class SimulatorDriver(BatchDriver):
             Ability.MEMORY_SNAPSHOTS,
             Ability.LIVE_SNAPSHOTS,
             Ability.VOLUME_SNAPSHOTS,
+            Ability.VOLUME_TEMPLATES,
             Ability.STORAGE_UNITS,
             Ability.STORAGE_REPAIR,
             Ability.HOST_FILES,
@@ -352,6 +353,16 @@ class SimulatorDriver(BatchDriver):
             "SELECT * FROM simulator_code.ensure_snapshot_absent(%s, %s, %s, %s, %s, %s)",
             [_uuid_of(host), guest.uuid, snapshot.uuid],
             SimulatedCall("delete_snapshot", host, fence, timeout_s),
+        )
+
+    def ensure_template_made(
+        self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_template_made(%s, %s, %s, %s, %s, %s)",
+            [guest.uuid, volume.uuid, template_uuid],
+            SimulatedCall("template", None, fence, timeout_s),
         )
 
     def list_guests(self) -> Iterator[Guest]:

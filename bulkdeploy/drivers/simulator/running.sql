@@ -315,6 +315,35 @@ BEGIN
     RETURN simulator_code.answer(v_fate, v_steps, 'delete_snapshot', p_timeout_ms, p_draw);
 END $$;
 
+-- A volume of a guest that is on no host becomes a template; one that is there already stays as it is.
+CREATE FUNCTION simulator_code.ensure_template_made(
+    p_guest uuid, p_volume uuid, p_template uuid,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_change(NULL, p_guest, p_fence, 'template');
+    v_steps text[] := '{}';
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    IF NOT EXISTS (SELECT FROM simulator.volumes WHERE uuid = p_volume AND guest_uuid = p_guest) THEN
+        RETURN simulator_code.refusal(
+            'template', format('guest %s has no volume %s', p_guest, p_volume), false, v_fate.host_name
+        );
+    END IF;
+    IF NOT EXISTS (SELECT FROM simulator.templates WHERE uuid = p_template) THEN
+        v_steps := '{template}';
+    END IF;
+    v_fate := simulator_code.fate(NULL, v_fate.host_name, v_steps, 'template', false, p_timeout_ms, p_draw);
+    IF v_steps <> '{}' AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        INSERT INTO simulator.templates (uuid, content)
+        SELECT p_template, content FROM simulator.volumes WHERE uuid = p_volume;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'template', p_timeout_ms, p_draw);
+END $$;
+
 -- Cuts a host's power: what ran there does not run any more, and nothing starts until it is admitted anew. Waits for all
 -- calls that are under way, for they have looked at the host and not yet written.
 CREATE FUNCTION simulator_code.ensure_fenced(p_host uuid) RETURNS void

@@ -64,6 +64,11 @@ CREATE TABLE IF NOT EXISTS simulator.snapshots (
 );
 CREATE INDEX IF NOT EXISTS ix_snapshots_guest_uuid ON simulator.snapshots (guest_uuid);
 
+CREATE TABLE IF NOT EXISTS simulator.templates (           -- made of volumes; others need no contents
+    uuid uuid PRIMARY KEY,
+    content text NOT NULL                                  -- of the volume at that moment
+);
+
 CREATE TABLE IF NOT EXISTS simulator.broken_units (        -- pools that a host can not read any more
     host_uuid uuid NOT NULL,
     pool_uuid uuid NOT NULL,
@@ -93,7 +98,7 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
     CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
-        'revert', 'delete_snapshot', 'any'));
+        'revert', 'delete_snapshot', 'template', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -104,7 +109,7 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
     CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
-        'revert', 'delete_snapshot'));
+        'revert', 'delete_snapshot', 'template'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -107,7 +107,7 @@ def register_templates(
             or type is for root admins to say; or as ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
-    rows = [_new_template(caller, kind, given) for given in batch]
+    rows = [new_template_row(caller, kind, given) for given in batch]
     owners = lock_owners(connection, caller, batch)
     for row, owner in zip(rows, owners, strict=True):
         check_publicity(connection, caller, owner, is_public=bool(row["is_public"]))
@@ -125,7 +125,13 @@ def register_templates(
     return made
 
 
-def _new_template(caller: Caller, kind: Kind, given: Arguments) -> dict[str, Any]:
+def new_template_row(caller: Caller, kind: Kind, given: Arguments) -> dict[str, Any]:
+    """Return the columns of a new template or ISO, without its owner.
+
+    Raises:
+        InvalidParameter: no URL that could be downloaded from.
+        PermissionDenied: it is to be featured, and the caller no admin; or its tag or type is for root admins.
+    """
     columns = {"is_public": False, **_columns(given)}
     columns.setdefault("display_text", columns["name"])
     columns.setdefault("size_bytes", NOMINAL_BYTES)

@@ -1,7 +1,7 @@
 """The list query of templates and ISOs: one row per template and zone."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,7 @@ from bulkdeploy.store.filters import (
     by_ids,
     equal,
     filtered,
+    id_in,
     keyword,
     same_text,
     tagged,
@@ -73,12 +74,26 @@ def list_templates(
     tag_type = TEMPLATE if kind is TemplateKind.TEMPLATE else ISO
     filters = {**_filters(places), "tags": tagged(tag_type, templates.c.id)}
     rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
+    return Page(_completed(connection, rows, tag_type), count)
+
+
+def template_rows(connection: Connection, template_ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
+    """Return live templates as lists show them, in one of their zones, by internal id."""
+    query = _query(_places({}, unique=True)).where(
+        id_in(templates.c.id, template_ids), templates.c.removed.is_(None)
+    )
+    rows, _ = fetch_rows(connection, query, Paging(None))
+    ids = [row["_id"] for row in rows]
+    return dict(zip(ids, _completed(connection, rows, TEMPLATE), strict=True))
+
+
+def _completed(connection: Connection, rows: list[dict[str, Any]], tag_type: str) -> list[dict[str, Any]]:
     for row in rows:
         row["details"] = row["details"] or None
         row["downloaddetails"] = [_download(row)]
         row["url"] = None if row["url"] is None else redact_url(row["url"])
     add_tags(connection, tag_type, rows)
-    return Page(rows, count)
+    return rows
 
 
 def _download(row: Mapping[str, Any]) -> dict[str, str]:

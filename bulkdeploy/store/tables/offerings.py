@@ -127,6 +127,8 @@ templates = Table(
         server_default=text("0"),
         comment="size of the file that was fetched; 0: none was",
     ),
+    Column("source_vm_id", BigInteger, comment="the VM whose volume a job is making it of; NULL: no job makes it"),
+    Index("ix_templates_source_vm_id", "source_vm_id", postgresql_where=text("source_vm_id IS NOT NULL")),
 )
 
 template_zones = Table(

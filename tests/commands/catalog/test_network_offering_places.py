@@ -29,7 +29,7 @@ def test_a_network_offering_is_for_the_domains_and_zones_that_it_names(owned_wor
 
 
 def test_a_tag_chooses_the_physical_network(fresh_world: World) -> None:
-    """Among several physical networks the one that has the offering's tag; with one alone the tag does not matter."""
+    """Among several physical networks it is the one with the tag; the tag of a single one does not matter."""
     world = fresh_world
     zone = world.id_of("zones", "small")
     made = change(world, "createNetworkOffering", ADMIN, name="tagged", tags="fast", **OFFERING)

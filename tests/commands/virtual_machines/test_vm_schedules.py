@@ -74,7 +74,7 @@ def states(owned: Owned) -> list[str]:
     return [vm.state for vm in owned.fleet.vms()]
 
 
-def told(owned: Owned, event: str) -> list[str]:
+def event_texts(owned: Owned, event: str) -> list[str]:
     """Return the texts of the owner's events of a type, the oldest first."""
     return [row["description"] for row in owned.client.call("listEvents", type=event).get("event", [])][::-1]
 
@@ -115,7 +115,7 @@ def test_a_schedule_is_made_changed_and_deleted(owned: Owned) -> None:
     owned.client.call("deleteVMSchedule", virtualmachineid=owned.vm, ids=made["id"])
     assert schedules(owned) == []
     assert refused(owned.client, "deleteVMSchedule", id=made["id"]).errorcode == 431
-    assert [len(told(owned, f"VM.SCHEDULE.{done}")) for done in ("CREATE", "UPDATE", "DELETE")] == [1, 1, 1]
+    assert [len(event_texts(owned, f"VM.SCHEDULE.{done}")) for done in ("CREATE", "UPDATE", "DELETE")] == [1, 1, 1]
 
 
 def test_the_names_of_cloudstack_4_23_make_the_same_schedules(owned: Owned) -> None:
@@ -145,7 +145,7 @@ def test_any_number_of_sweepers_runs_each_occurrence_once(owned: Owned) -> None:
     (row,) = schedules(owned)
     local = datetime.fromisoformat(row["nextrun"]).astimezone(ZoneInfo("Europe/Berlin"))
     assert (local.hour, local.minute, local > datetime.now(UTC)) == (2, 30, True)
-    assert [text.split(" ran")[0] for text in told(owned, "VM.SCHEDULE.STOP")] == [
+    assert [text.split(" ran")[0] for text in event_texts(owned, "VM.SCHEDULE.STOP")] == [
         "schedule STOP - At 02:30 every day"
     ]
     owned.fleet.assert_intact()
@@ -175,7 +175,7 @@ def test_a_sweeper_dies(owned: Owned, place: str) -> None:
         owned.run()
     assert len(passed) == len(points)
     assert (len(operations(owned)), states(owned)) == (1, ["Stopped", "Running"])
-    ran, skipped = told(owned, "VM.SCHEDULE.STOP")
+    ran, skipped = event_texts(owned, "VM.SCHEDULE.STOP")
     assert (ran.endswith(" ran"), " was skipped: " in skipped) == (True, True)
 
 
@@ -219,7 +219,7 @@ def test_what_is_past_or_switched_off_does_not_run(owned: Owned) -> None:
     made = make(owned)
     make_due(owned, seconds=601)
     sweep(owned)
-    (skipped,) = told(owned, "VM.SCHEDULE.STOP")
+    (skipped,) = event_texts(owned, "VM.SCHEDULE.STOP")
     assert "skipped its occurrence" in skipped
     owned.client.call("updateVMSchedule", id=made["id"], enabled=False)
     make_due(owned)

@@ -1,0 +1,45 @@
+"""Contract of drivers that make templates of volumes."""
+
+from uuid import uuid4
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.driver import DriverError
+
+
+class VolumeTemplateContract:
+    """A volume of a guest that does not run becomes a template, once."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_of_a_stopped_guest_becomes_a_template(self, rig: Rig, caller: Caller, times: int) -> None:
+        """Asked once or often; the guest's volumes stay as they are, and the guest starts again."""
+        guest, template = rig.new_guest(), uuid4()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        before = set(rig.driver.list_volumes())
+        for _ in range(times):
+            caller.make_template(guest, guest.volumes[0], template)
+        assert set(rig.driver.list_volumes()) == before
+        caller.run(rig.hosts[0], guest)
+
+    def test_a_guest_that_runs_or_has_no_volume_gives_no_template(self, rig: Rig, caller: Caller) -> None:
+        """Both are errors that stay."""
+        guest = rig.new_guest()
+        for runs in (False, True):
+            if runs:
+                caller.run(rig.hosts[0], guest)
+            with pytest.raises(DriverError) as refused:
+                caller.make_template(guest, guest.volumes[0], uuid4())
+            assert not refused.value.transient
+
+    def test_a_copy_that_fails_is_tried_again(self, rig: Rig, caller: Caller) -> None:
+        """The error names the step, and the next call makes the template."""
+        guest, template = rig.new_guest(), uuid4()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        rig.fail_next("template")
+        with pytest.raises(DriverError) as failed:
+            caller.make_template(guest, guest.volumes[0], template)
+        assert failed.value.step == "template"
+        caller.make_template(guest, guest.volumes[0], template)

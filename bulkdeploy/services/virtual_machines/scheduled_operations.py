@@ -1,0 +1,165 @@
+"""Occurrences of VM schedules: the sweeper runs the bulk operation of each, or tells why it was skipped.
+
+One transaction makes the jobs of an occurrence and plans the next one. Each occurrence therefore runs once, with
+any number of sweepers and whenever one of them dies. Occurrences that passed while no sweeper ran are made up for
+by one run if the last of them is less than ``schedule.missed.max`` seconds old.
+
+A schedule acts in the name of the account that it belongs to, with the rights of a user.
+
+Lock order: the row of the single VM, then the schedule's row, then the VMs of the operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.cron_schedules import CronSchedule
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.occurrences import find_due
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.bulk_operations import BulkRequest, VmSelection, run_bulk_operation
+from bulkdeploy.store.accounts.callers import default_admin
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.virtual_machines import vm_schedules as store
+from bulkdeploy.store.virtual_machines.guests import lock_vms
+from bulkdeploy.store.visibility import Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledAction:
+    """What a schedule does to its VMs: the bulk operation, the kind and parameters of its jobs, and its event."""
+
+    command: str
+    kind: JobKind
+    params: Mapping[str, Any]
+    event: EventType
+
+
+ACTIONS: Mapping[str, ScheduledAction] = {
+    "START": ScheduledAction("bulkStartVirtualMachine", START, {}, EventType.VM_SCHEDULE_START),
+    "STOP": ScheduledAction("bulkStopVirtualMachine", STOP, {"forced": False}, EventType.VM_SCHEDULE_STOP),
+    "REBOOT": ScheduledAction("bulkRebootVirtualMachine", REBOOT, {"forced": False}, EventType.VM_SCHEDULE_REBOOT),
+    "FORCE_STOP": ScheduledAction(
+        "bulkStopVirtualMachine", STOP, {"forced": True}, EventType.VM_SCHEDULE_FORCE_STOP
+    ),
+    "FORCE_REBOOT": ScheduledAction(
+        "bulkRebootVirtualMachine", REBOOT, {"forced": True}, EventType.VM_SCHEDULE_FORCE_REBOOT
+    ),
+}
+
+
+def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm_id: int | None) -> None:
+    """Start the bulk operation of a schedule if it is due, and plan its next occurrence.
+
+    Raises:
+        BulkDeployError: no VM of the schedule can be processed; then ``skip_occurrence``.
+    """
+    row = _lock_due(connection, schedule_id, vm_id)
+    if row is None:
+        return
+    target = store.read_target(connection, row)
+    if target is None and row.tags is None:
+        store.remove_schedules(connection, [row.id])
+        return
+    occurrence = _plan_next(connection, row)
+    action, caller = ACTIONS[row.action], _owning_caller(connection, row.account_id)
+    if occurrence is None:
+        text = f"schedule {row.description} skipped its occurrence of {row.next_run:%Y-%m-%d %H:%M} UTC: it is past"
+        record_event(connection, caller, action.event, text, about_schedule(row.id, row.uuid, target))
+        return
+    run_bulk_operation(
+        connection,
+        system,
+        caller,
+        BulkRequest(
+            command=action.command,
+            kind=action.kind,
+            selection=VmSelection(filters=_filters(row, target), visible=Visibility(row.account_id)),
+            params=action.params,
+            find_refused=partial(_find_unaffected, kind=action.kind),
+            partial=True,
+        ),
+    )
+    text = f"schedule {row.description} ran"
+    record_event(connection, caller, action.event, text, about_schedule(row.id, row.uuid, target))
+
+
+def skip_occurrence(
+    connection: Connection, *, system: System, schedule_id: int, vm_id: int | None, why: str
+) -> None:
+    """Plan the next occurrence of a schedule whose VMs cannot be processed now, and record why."""
+    del system
+    row = _lock_due(connection, schedule_id, vm_id)
+    if row is None:
+        return
+    _plan_next(connection, row)
+    text = f"schedule {row.description} was skipped: {why}"
+    caller, target = _owning_caller(connection, row.account_id), store.read_target(connection, row)
+    record_event(connection, caller, ACTIONS[row.action].event, text, about_schedule(row.id, row.uuid, target))
+
+
+def _find_unaffected(connection: Connection, vms: Sequence[Row[Any]], kind: JobKind) -> Mapping[int, str]:
+    """Return the VMs that an action would not change, such as stopped ones that are to be stopped."""
+    del connection
+    state = VmState.STOPPED if kind is START else VmState.RUNNING
+    return {vm.id: f"the virtual machine is {vm.state}, not {state}" for vm in vms if vm.state != state}
+
+
+def about_schedule(schedule_id: int, uuid: UUID, target: EntityRef | None) -> Instance:
+    """Return the object of a schedule's events: its single VM, or the schedule."""
+    if target is not None and target.entity is Entity.VIRTUAL_MACHINE:
+        return Instance("VirtualMachine", target.id, target.uuid)
+    return Instance("VMSchedule", schedule_id, uuid)
+
+
+_FILTERS = {
+    Entity.VIRTUAL_MACHINE: "ids",
+    Entity.INSTANCE_GROUP: "groupid",
+    Entity.DEPLOYMENT: "deploymentid",
+}
+
+
+def _filters(schedule: Row[Any], target: EntityRef | None) -> Mapping[str, Any]:
+    if target is None:
+        return {"tags": schedule.tags}
+    return {_FILTERS[target.entity]: (target,) if target.entity is Entity.VIRTUAL_MACHINE else target}
+
+
+def _lock_due(connection: Connection, schedule_id: int, vm_id: int | None) -> Row[Any] | None:
+    if vm_id is not None:
+        lock_vms(connection, [vm_id])
+    return store.lock_due_schedule(connection, schedule_id)
+
+
+def _plan_next(connection: Connection, row: Row[Any]) -> datetime | None:
+    """Plan the next occurrence, and return the one to run now, or None if each that passed is too old."""
+    most = timedelta(seconds=read_configuration(connection).number("schedule.missed.max"))
+    schedule = CronSchedule(row.schedule, ZoneInfo(row.time_zone), row.start_date, row.end_date)
+    due = find_due(schedule, row.next_run, row.now, most)
+    changes = {"next_run": due.following, "last_run": due.at or row.next_run}
+    store.update_schedule(
+        connection, row.id, changes if due.following is not None else {**changes, "enabled": False}
+    )
+    return due.at
+
+
+def _owning_caller(connection: Connection, account_id: int) -> Caller:
+    """Return the system's user in the name of an account, with a user's rights."""
+    owner = owners_by_id(connection, [account_id])[account_id]
+    return replace(default_admin(connection), owner=owner, role_type=RoleType.USER)
