@@ -27,7 +27,7 @@ def migrate_virtual_machine(call: Call) -> JobTicket | Instead:
         call.caller,
         call.arguments["virtualmachineid"],
         host=call.ref("hostid"),
-        autoselect=call.flag("autoselect"),
+        autoselect=call.flag("autoselect", default=True),
         plan=plan_wanted(call, "migrateVirtualMachine"),
     )
     return answered(call, done)
@@ -54,7 +54,9 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             uuid("hostid", Entity.HOST, "the host to move it to"),
-            boolean("autoselect", "let placement choose the host, where hostid is not given", since="4.16"),
+            boolean(
+                "autoselect", "let placement choose the host if hostid is not given; default true", since="4.16"
+            ),
             *PLAN_PARAMETERS,
         ),
         unsupported={"storageid": "volumes stay in their pools"},

@@ -68,9 +68,9 @@ def test_hosts_that_cannot_take_it_are_refused(running: Fleet, client: ApiClient
 
 
 def test_where_to_must_be_said(running: Fleet, client: ApiClient) -> None:
-    """Neither host nor autoselect is 431; autoselect alone is enough."""
-    assert refused(client, "migrateVirtualMachine", virtualmachineid=_vm(running)).status == 431
-    assert set(client.call("migrateVirtualMachine", virtualmachineid=_vm(running), autoselect=True)) == {"jobid"}
+    """No host and autoselect=false is 431; without both, placement chooses."""
+    assert refused(client, "migrateVirtualMachine", virtualmachineid=_vm(running), autoselect=False).status == 431
+    assert set(client.call("migrateVirtualMachine", virtualmachineid=_vm(running))) == {"jobid"}
 
 
 @pytest.mark.parametrize("command", ["migrateVirtualMachine", "findHostsForMigration"])
