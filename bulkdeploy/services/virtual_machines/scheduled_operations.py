@@ -12,7 +12,6 @@ Lock order: the row of the single VM, then the schedule's row, then the VMs of t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -27,10 +26,16 @@ from bulkdeploy.domain.occurrences import find_due
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.bulk_operations import BulkRequest, VmSelection, run_bulk_operation
+from bulkdeploy.services.virtual_machines.bulk_operations import (
+    BulkRequest,
+    VmSelection,
+    jobs_of_kind,
+    run_bulk_operation,
+)
+from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
+from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configuration import read_configuration
@@ -43,23 +48,35 @@ from bulkdeploy.store.visibility import Visibility
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAction:
-    """What a schedule does to its VMs: the bulk operation, the kind and parameters of its jobs, and its event."""
+    """What a schedule does to its VMs: the name of the bulk operation, the operation, and the type of its events."""
 
     command: str
-    kind: JobKind
-    params: Mapping[str, Any]
+    operation: VmOperation
     event: EventType
+    is_forced: bool = False
 
 
+def _find_not_running(connection: Connection, vms: Sequence[Row[Any]]) -> Mapping[int, str]:
+    """Return the VMs that a stop or a reboot would not change."""
+    del connection
+    running = VmState.RUNNING
+    return {vm.id: f"the virtual machine is {vm.state}, not {running}" for vm in vms if vm.state != running}
+
+
+def _stopping(kind: JobKind, *, forced: bool) -> VmOperation:
+    return jobs_of_kind(kind, {"forced": forced}, _find_not_running)
+
+
+STOPS, REBOOTS = "bulkStopVirtualMachine", "bulkRebootVirtualMachine"
 ACTIONS: Mapping[str, ScheduledAction] = {
-    "START": ScheduledAction("bulkStartVirtualMachine", START, {}, EventType.VM_SCHEDULE_START),
-    "STOP": ScheduledAction("bulkStopVirtualMachine", STOP, {"forced": False}, EventType.VM_SCHEDULE_STOP),
-    "REBOOT": ScheduledAction("bulkRebootVirtualMachine", REBOOT, {"forced": False}, EventType.VM_SCHEDULE_REBOOT),
+    "START": ScheduledAction("bulkStartVirtualMachine", start_operation(), EventType.VM_SCHEDULE_START),
+    "STOP": ScheduledAction(STOPS, _stopping(STOP, forced=False), EventType.VM_SCHEDULE_STOP),
+    "REBOOT": ScheduledAction(REBOOTS, _stopping(REBOOT, forced=False), EventType.VM_SCHEDULE_REBOOT),
     "FORCE_STOP": ScheduledAction(
-        "bulkStopVirtualMachine", STOP, {"forced": True}, EventType.VM_SCHEDULE_FORCE_STOP
+        STOPS, _stopping(STOP, forced=True), EventType.VM_SCHEDULE_FORCE_STOP, is_forced=True
     ),
     "FORCE_REBOOT": ScheduledAction(
-        "bulkRebootVirtualMachine", REBOOT, {"forced": True}, EventType.VM_SCHEDULE_FORCE_REBOOT
+        REBOOTS, _stopping(REBOOT, forced=True), EventType.VM_SCHEDULE_FORCE_REBOOT, is_forced=True
     ),
 }
 
@@ -89,10 +106,8 @@ def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm
         caller,
         BulkRequest(
             command=action.command,
-            kind=action.kind,
+            operation=action.operation,
             selection=VmSelection(filters=_filters(row, target), visible=Visibility(row.account_id)),
-            params=action.params,
-            find_refused=partial(_find_unaffected, kind=action.kind),
             partial=True,
         ),
     )
@@ -112,13 +127,6 @@ def skip_occurrence(
     text = f"schedule {row.description} was skipped: {why}"
     caller, target = _owning_caller(connection, row.account_id), store.read_target(connection, row)
     record_event(connection, caller, ACTIONS[row.action].event, text, about_schedule(row.id, row.uuid, target))
-
-
-def _find_unaffected(connection: Connection, vms: Sequence[Row[Any]], kind: JobKind) -> Mapping[int, str]:
-    """Return the VMs that an action would not change, such as stopped ones that are to be stopped."""
-    del connection
-    state = VmState.STOPPED if kind is START else VmState.RUNNING
-    return {vm.id: f"the virtual machine is {vm.state}, not {state}" for vm in vms if vm.state != state}
 
 
 def about_schedule(schedule_id: int, uuid: UUID, target: EntityRef | None) -> Instance:

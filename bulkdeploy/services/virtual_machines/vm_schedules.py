@@ -57,7 +57,7 @@ def create_schedule(connection: Connection, caller: Caller, requested: NewSchedu
         InvalidParameter: the target was deleted; or the expression or a date is not possible.
     """
     owner = _lock_target(connection, caller, requested)
-    if ACTIONS[requested.action].params.get("forced"):
+    if ACTIONS[requested.action].is_forced:
         require_right(connection, caller, "allow.user.force.stop.vm", "schedule a forced stop or reboot")
     now = read_clock(connection)
     zone = ZoneInfo(requested.zone)
