@@ -48,7 +48,7 @@ from bulkdeploy.store.visibility import Visibility
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAction:
-    """What a schedule does to its VMs: the name of the bulk operation, the operation, and the type of its events."""
+    """What a schedule does to its VMs: a bulk operation, its name, and the type of its events."""
 
     command: str
     operation: VmOperation
