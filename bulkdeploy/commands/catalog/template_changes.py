@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.catalog.template_fields import FIELDS
+from bulkdeploy.commands.catalog.template_fields import ABOUT, ARCHITECTURE, DETAILS, FIELDS
 from bulkdeploy.commands.unsupported import (
     NO_DIRECT_DOWNLOAD,
     NO_EXTENSIONS,
@@ -22,7 +22,6 @@ from bulkdeploy.declare.parameters import (
     boolean,
     integer,
     long,
-    mapping,
     string,
     strings,
     uuid,
@@ -42,14 +41,6 @@ from bulkdeploy.store.listing import Page
 
 MOST_BYTES = 2**62
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
-ABOUT: tuple[Parameter, ...] = (
-    uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
-    boolean("passwordenabled", "whether its guests take new passwords"),
-    boolean("isdynamicallyscalable", "whether its guests can be scaled while they run"),
-)
-ARCHITECTURE = string(
-    "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
-)
 PUBLICITY: tuple[Parameter, ...] = (
     boolean("ispublic", "whether all accounts may use it; default false"),
     boolean("isfeatured", "whether it is featured; for admins"),
@@ -58,7 +49,6 @@ PUBLICITY: tuple[Parameter, ...] = (
 
 
 TYPES = ("USER", "BUILTIN", "SYSTEM", "PERHOST")
-DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")
 OF_TEMPLATES: tuple[Parameter, ...] = (
     DETAILS,
     string("templatetag", "a tag that a host must have to run its VMs; for root admins"),

@@ -81,3 +81,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     *PROJECT,
     *PAGING,
 )
+
+ABOUT: tuple[Parameter, ...] = (
+    uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
+    boolean("passwordenabled", "whether its guests take new passwords"),
+    boolean("isdynamicallyscalable", "whether its guests can be scaled while they run"),
+)
+ARCHITECTURE = string(
+    "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
+)
+DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")

@@ -1,8 +1,7 @@
 """createTemplate."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.catalog.template_changes import ABOUT, ARCHITECTURE, DETAILS
-from bulkdeploy.commands.catalog.template_fields import FIELDS
+from bulkdeploy.commands.catalog.template_fields import ABOUT, ARCHITECTURE, DETAILS, FIELDS
 from bulkdeploy.commands.ownership import named_owner
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
