@@ -60,6 +60,7 @@ class Failpoint(StrEnum):
     DRIVER_DELETE_SNAPSHOT = "driver.delete_snapshot"
     DRIVER_CUSTOM_ACTION = "driver.custom_action"
     DRIVER_FENCE = "driver.fence"
+    POWER_ACTION = "power.action"
 
     # sweepers, and API processes that take a host back
     DRIVER_LEFTOVERS = "driver.leftovers"
@@ -78,6 +79,8 @@ class Failpoint(StrEnum):
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_GUESTS = "sweep.guests"
     SWEEP_EVACUATIONS = "sweep.evacuations"
+    SWEEP_HOST_HA = "sweep.host_ha"
+    SWEEP_POWER = "sweep.power"
     SWEEP_FILTERS = "sweep.filters"
     SWEEP_USAGE = "sweep.usage"
     SWEEP_POLICIES = "sweep.policies"

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -42,22 +42,39 @@ class ProgramEnd:
         return f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
 
 
-def run_program(command: Sequence[str], *, timeout_s: float, most_bytes: int = MOST_BYTES) -> ProgramEnd:
+def run_program(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    most_bytes: int = MOST_BYTES,
+    environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
+) -> ProgramEnd:
     """Run a program to its end.
+
+    ``environment`` is added to ENVIRONMENT; ``given`` is what the program reads on its standard input. Secrets may
+    be in both, but not in ``command``, which all users of the machine can read.
 
     Raises:
         ProgramNotRun: see there.
         ProgramKilled: see there.
     """
     end = time.monotonic() + timeout_s
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, _lifeline() as lifeline:
+    with (
+        tempfile.TemporaryFile() as entered,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+        _lifeline() as lifeline,
+    ):
+        entered.write(given)
+        entered.seek(0)
         try:
             process = subprocess.Popen(  # noqa: S603 - what operators name, and no shell
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=entered,
                 stdout=output,
                 stderr=errors,
-                env=ENVIRONMENT,
+                env={**ENVIRONMENT, **(environment or {})},
                 cwd="/",
                 start_new_session=True,
                 pass_fds=(lifeline,),

@@ -80,7 +80,7 @@ def run(settings: Settings) -> None:
 def _make_runner(worker: Worker, threads: int) -> JobRunner:
     settings = worker.settings
     options = RunnerOptions(threads, settings.lease_seconds, settings.driver_timeout_seconds)
-    return JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt)
+    return JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt, worker.power)
 
 
 def _make_runner_of_a_pool() -> JobRunner:

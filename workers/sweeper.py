@@ -36,6 +36,8 @@ UPDATE_FILTERS_EVERY_S = 2.0
 TIDY_EVERY_S = 30.0
 LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 MEASURE_USAGE_EVERY_S = 1.0
+READ_POWER_EVERY_S = 1.0
+FOLLOW_HOST_HA_EVERY_S = 1.0
 TAKE_SNAPSHOTS_EVERY_S = 10.0
 RUN_SCHEDULES_EVERY_S = 2.0
 BALANCE_EVERY_S = 60.0
@@ -77,6 +79,7 @@ def run(settings: Settings, ended: Event) -> None:
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     policies, schedules, drs = worker.snapshot_policies(), worker.vm_schedules(), worker.cluster_drs()
+    power = worker.power_watch()
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
@@ -95,6 +98,8 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(watch.watch_hosts, LOOK_AT_HOSTS_EVERY_S),
         _Pass(watch.look_after_ends, 0.0),
         _Pass(filters.update_filters, UPDATE_FILTERS_EVERY_S),
+        _PassBeside(worker.host_ha().follow_hosts, FOLLOW_HOST_HA_EVERY_S),
+        _PassBeside(power.read_power_states, READ_POWER_EVERY_S),
         _PassBeside(usage.measure_usage, MEASURE_USAGE_EVERY_S),
         _PassBeside(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
     ]

@@ -82,6 +82,7 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
             figures.upstream_lag_s,
         )
     yield from _host_metrics(figures)
+    yield from _availability_metrics(figures)
     queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
     for queue, messages in figures.queues.items():
         queues.add_metric([queue], messages)
@@ -97,3 +98,16 @@ def _host_metrics(figures: StateFigures) -> Iterator[Metric]:
         memory.add_metric([host], used_bytes)
     yield cores
     yield memory
+
+
+def _availability_metrics(figures: StateFigures) -> Iterator[Metric]:
+    power = GaugeMetricFamily(
+        "bulkdeploy_host_power_states", "Hosts with a management controller, by power state", labels=["state"]
+    )
+    for power_state, count in figures.power_states.items():
+        power.add_metric([power_state], count)
+    yield power
+    available = GaugeMetricFamily("bulkdeploy_host_ha_states", "Hosts with host HA, by its state", labels=["state"])
+    for ha_state, count in figures.ha_states.items():
+        available.add_metric([ha_state], count)
+    yield available

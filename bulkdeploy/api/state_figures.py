@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.services.system import System
+from bulkdeploy.store.availability.host_ha import count_states
+from bulkdeploy.store.availability.out_of_band_management import count_power_states
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.followed_clouds import picture_age_s
@@ -26,6 +28,8 @@ class StateFigures:
             is, and how much of it is taken.
         hosts: name of each measured host, with hundredths of a percent of its cores that are in use, or None before
             the second measurement, and bytes of memory in use.
+        power_states: how many hosts with a management controller are in each power state.
+        ha_states: how many hosts with host HA are in each of its states.
         upstream_lag_s: age of what was read from the followed CloudStack; None: none is followed.
     """
 
@@ -38,6 +42,8 @@ class StateFigures:
     capacity: Sequence[tuple[str, str, int, int]] = ()
     upstream_lag_s: float | None = None
     hosts: Sequence[tuple[str, int | None, int]] = ()
+    power_states: Mapping[str, int] = field(default_factory=dict)
+    ha_states: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_state_figures(system: System) -> StateFigures:
@@ -51,8 +57,11 @@ def read_state_figures(system: System) -> StateFigures:
             jobs, outbox = unfinished_jobs(connection), unsent_messages(connection)
             vms, capacity = vms_by_state(connection), capacity_of_zones(connection)
             lag_s, hosts = picture_age_s(connection), usage_of_hosts(connection)
+            power_states, ha_states = count_power_states(connection), count_states(connection)
     except Exception as error:
         if not is_unreachable(error):
             raise
         return StateFigures(redis_up=bool(queues), queues=queues)
-    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity, lag_s, hosts)
+    return StateFigures(
+        True, bool(queues), jobs, outbox, queues, vms, capacity, lag_s, hosts, power_states, ha_states
+    )

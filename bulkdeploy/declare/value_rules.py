@@ -17,6 +17,13 @@ POSITIVE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?", re.ASCII)
 UNITS = {"PiB": 1024**5, "TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024, "B": 1}
 NAMES_OF_APIS = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
 VARIANT = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,62}", re.ASCII)
+BMC_ADDRESS_FORM = re.compile(
+    r"(?![-.])[A-Za-z0-9.-]{1,253}(?<![-.])(/[A-Za-z0-9._-]{1,63})?|[0-9A-Fa-f:]{2,45}(/[A-Za-z0-9._-]{1,63})?",
+    re.ASCII,
+)
+"""A DNS name, or an IPv4 or IPv6 address, and a system behind it. None begins as an option of a program does."""
+
+BMC_USER_FORM = re.compile(r"[!-~]{1,64}", re.ASCII)
 HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -131,6 +138,18 @@ IP_ADDRESS = ValueRule("must be an IPv4 address", _address)
 CIDR = ValueRule("must be an IPv4 network such as 10.1.0.0/16", _network)
 CIDR_OF_ADDRESS = ValueRule(
     "must be an IPv4 network such as 10.1.1.0/24, host bits allowed", _if(_is_network_of_address)
+)
+BMC_ADDRESS = ValueRule(
+    "must be an IP address or a DNS name, for Redfish also with the name of a system, such as 10.1.0.5/node2",
+    _if(lambda written: bool(BMC_ADDRESS_FORM.fullmatch(written))),
+)
+BMC_USER = ValueRule(
+    "must be 1 to 64 printable ASCII characters without spaces",
+    _if(lambda written: bool(BMC_USER_FORM.fullmatch(written))),
+)
+PORT = ValueRule(
+    "must be a port from 1 to 65535",
+    _if(lambda written: bool(WHOLE.fullmatch(written)) and 0 < int(written) < 65536),
 )
 NETMASK = ValueRule("must be a netmask such as 255.255.0.0", _netmask)
 TAG = ValueRule(

@@ -10,6 +10,8 @@ class AlertType(Enum):
     HOST = (7, "ALERT.COMPUTE.HOST")
     USER_VM = (8, "ALERT.USERVM")
     MANAGEMENT_NODE = (14, "ALERT.MANAGEMENT")
+    POWER_LOGIN = (29, "ALERT.OOBM.AUTHERROR")
+    HA_ACTION = (30, "ALERT.HA.ACTION")
 
     @property
     def number(self) -> int:

@@ -653,6 +653,20 @@ class HypervisorDriver(ABC):
             return False
         return True
 
+    def activity_mark(
+        self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
+    ) -> str | None:
+        """Return a text that changes whenever guests of ``host`` write to volumes, or None if that cannot be seen.
+
+        ``host`` does not answer: ``other``, which has the same shared pools, looks at the volumes, each of which is
+        named by its pool and its own uuid. Equal texts of two calls mean that nothing was written in between.
+
+        Raises:
+            DriverError: ``other`` could not look.
+        """
+        del host, other, volumes, timeout_s
+        return None
+
     def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
         """Make nothing run on a host, whether it answers or not, and nothing start there until it is admitted anew.
 

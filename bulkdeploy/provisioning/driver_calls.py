@@ -387,6 +387,10 @@ class DriverCalls:
         after(Failpoint.DRIVER_FENCE)
         return None
 
+    def answers(self, host: HostAddress) -> bool:
+        """Return whether a host answers its driver now; False if the driver cannot tell."""
+        return bool(self._drivers.driver_for(host.hypervisor).answers(host, timeout_s=self._timeout_s))
+
     def _make(self, driver: HypervisorDriver, call: GuestCall) -> None:
         """Make a call, together with others where the driver takes many at once."""
         if not isinstance(driver, BatchDriver):

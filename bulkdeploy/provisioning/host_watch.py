@@ -48,7 +48,7 @@ from bulkdeploy.store.infrastructure.host_migration import guests_kept_on
 from bulkdeploy.store.infrastructure.host_rows import set_memory
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
+from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,13 @@ APART_S = 1.0
 """A guest that is missing in two looks so far apart has ended."""
 
 MOST_SILENT = 0.5
-"""Where a larger share of a zone's hosts is silent, it is this process that is cut off: nothing is fenced."""
+"""Where a larger share of the hosts of a zone or a cluster is silent, it is this process that is cut off: nothing
+is fenced."""
+
+
+def is_cut_off(hosts: int, silent: int) -> bool:
+    """Return whether so many hosts of a zone or a cluster are silent that the sweeper may be cut off from them."""
+    return silent > MOST_SILENT * hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,7 @@ class HostWatch:
         self._memory_next = clock()
         self._missing_since: dict[tuple[UUID, UUID], float] = {}
         """Of VMs that had no running guest in the last look at their host, by both uuids: the first such look."""
-        self._withheld: frozenset[int] = frozenset()
+        self._withheld: frozenset[tuple[str, int]] = frozenset()
 
     def watch_hosts(self) -> None:
         """Look at every watched host once."""
@@ -145,7 +151,12 @@ class HostWatch:
         down = self._set_states(seen, waits)
         if configuration.flag("vm.ha.enabled"):
             self._evacuate(
-                seen, [one for one in down if Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities]
+                seen,
+                [
+                    one
+                    for one in down
+                    if not one.host.has_ha and Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities
+                ],
             )
         for one in seen:
             if one.answers and one.host.fenced:
@@ -256,14 +267,17 @@ class HostWatch:
         return lasted_s if one.answers else min(lasted_s, now - self._silent_since[one.host.id])
 
     def _evacuate(self, seen: Sequence[Seen], down: Sequence[Seen]) -> None:
-        """Have hosts evacuated that are Down; in zones of which most hosts answer."""
-        hosts_of = Counter(one.host.zone_id for one in seen if not one.host.fenced)
-        silent = Counter(one.host.zone_id for one in seen if not one.host.fenced and not one.answers)
-        cut_off = frozenset(zone for zone, number in silent.items() if number > MOST_SILENT * hosts_of[zone])
+        """Have hosts evacuated that are Down, in zones and clusters of which most hosts answer."""
+        counted = [one for one in seen if not one.host.fenced]
+        hosts_of = Counter(place for one in counted for place in _places(one))
+        silent = Counter(place for one in counted if not one.answers for place in _places(one))
+        cut_off = frozenset(place for place, number in silent.items() if is_cut_off(hosts_of[place], number))
         waiting = [one for one in down if not one.host.fenced]
-        withheld = cut_off & {one.host.zone_id for one in waiting}
-        for zone_id in withheld - self._withheld:
-            what = f"{silent[zone_id]} of {hosts_of[zone_id]} hosts of a zone are silent"
+        withheld = cut_off & {
+            next((place for place in _places(one) if place in cut_off), _places(one)[0]) for one in waiting
+        }
+        for place in withheld - self._withheld:
+            what = f"{silent[place]} of {hosts_of[place]} hosts of a {place[0]} are silent"
             alert = Alert(
                 AlertType.MANAGEMENT_NODE,
                 f"{what}: the sweeper may be cut off from them, so nothing is fenced nor started elsewhere by"
@@ -273,7 +287,7 @@ class HostWatch:
             run_transaction(self._engine, partial(record_alerts, noticed=[alert]), Failpoint.SWEEP_GUESTS)
         self._withheld = withheld
         for one in waiting:
-            if one.host.zone_id not in cut_off:
+            if cut_off.isdisjoint(_places(one)):
                 made = run_transaction(
                     self._engine, partial(_evacuate, host_id=one.host.id), Failpoint.SWEEP_EVACUATIONS
                 )
@@ -307,6 +321,11 @@ class HostWatch:
             stopped = run_transaction(self._engine, stop, Failpoint.SWEEP_GUESTS)
             metrics.SWEPT.labels("ended_guests").inc(stopped)
             log.info("ended_guests", jobs=stopped)
+
+
+def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return the zone and the cluster of a host."""
+    return ("zone", one.host.zone_id), ("cluster", one.host.cluster_id)
 
 
 def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
@@ -369,15 +388,20 @@ def _evacuate(connection: Connection, *, host_id: int) -> bool:
     host = store.lock_host_to_evacuate(connection, host_id)
     if host is None:
         return False
-    job = EVACUATE_HOST.new_job(
+    job = new_evacuation(host, "which is Down and has highly available VMs")
+    insert_jobs(connection, [job], INTERACTIVE)
+    return True
+
+
+def new_evacuation(host: Row[Any], why: str) -> NewJob:
+    """Return the job that fences a locked host and starts its highly available VMs elsewhere."""
+    return EVACUATE_HOST.new_job(
         Instance(EVACUATE_HOST.instance_type, host.id, host.uuid),
-        f"evacuating host {host.name}, which is Down and has highly available VMs",
+        f"evacuating host {host.name}, {why}",
         account_id=ADMIN_ACCOUNT_ID,
         user_id=ADMIN_USER_ID,
         params={BY_DRIVER: True, ONLY_HA: True},
     )
-    insert_jobs(connection, [job], INTERACTIVE)
-    return True
 
 
 def _stop(connection: Connection, *, host_uuids: Sequence[UUID], vm_uuids: frozenset[UUID]) -> int:

@@ -20,6 +20,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.assignment import Assignment, Work
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, NOTHING_EXCLUDED, UNCHANGED, Failed, FinalState, Outcome
+from bulkdeploy.provisioning.power_calls import PowerCalls
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import LeasedJob, NewJob
 
@@ -35,7 +36,7 @@ class JobResult(StrEnum):
 
     VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE are those that the job's params name: ``volume_id``, ``snapshot_id``,
     ``template_id``. What is gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has
-    done. CUSTOM_ACTION is ``Succeeded.shown``.
+    done. CUSTOM_ACTION and OUT_OF_BAND_MANAGEMENT are ``Succeeded.shown``.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
@@ -47,6 +48,7 @@ class JobResult(StrEnum):
     BALANCE = "balance"
     HOST_MIGRATION = "hostmigration"
     CUSTOM_ACTION = "customactionresult"
+    OUT_OF_BAND_MANAGEMENT = "outofbandmanagement"
     SUCCESS = "success"
 
 
@@ -65,12 +67,14 @@ class StepTools:
     Attributes:
         engine: the database; transactions of steps are short.
         calls: the drivers.
+        power: the management controllers of hosts.
         lease_seconds: how long a transaction prolongs the lease.
         planning: held while a place is looked for, but not while an allocator program is asked.
     """
 
     engine: Engine
     calls: DriverCalls
+    power: PowerCalls
     lease_seconds: float
     planning: Semaphore = field(default_factory=lambda: Semaphore(PLANNERS_AT_ONCE))
 

@@ -23,6 +23,7 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import FindsDrivers
+from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.provisioning.assignment import Work
 from bulkdeploy.provisioning.completion import Finished
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -34,6 +35,7 @@ from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.last_look import with_seen_state
 from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
 from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Paused, Requeued
+from bulkdeploy.provisioning.power_calls import PowerCalls
 from bulkdeploy.provisioning.progress import LAST_TRIES, OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.request_id import working_for
@@ -85,7 +87,8 @@ class JobRunner:
         job_queue: where jobs that waited for another are sent.
         drivers: the hypervisors' drivers.
         options: see RunnerOptions.
-        decrypt: reads guests' passwords.
+        decrypt: reads guests' passwords, and those of management controllers.
+        power: the power drivers.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class JobRunner:
         drivers: FindsDrivers,
         options: RunnerOptions,
         decrypt: Callable[[bytes], str],
+        power: PowerDrivers,
     ) -> None:
         self._engine = engine
         self._errors: GroupCommit[DriverErrorKind] = GroupCommit(
@@ -102,7 +106,7 @@ class JobRunner:
         )
         calls = DriverCalls(drivers, options.driver_timeout_s, decrypt, self._errors.put)
         self._calls = calls
-        tools = StepTools(engine, calls, options.lease_seconds)
+        tools = StepTools(engine, calls, PowerCalls(power, decrypt), options.lease_seconds)
         self._steps: Mapping[str, JobSteps[Any]] = {
             name: kind.steps(kind, tools) for name, kind in job_kinds().items()
         }

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.guarded_fetch import FetchRules
+from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.queue.job_queue import JobQueue
 
 PASSWORD_THREADS, WATCHING_THREADS = 2, 2
@@ -32,6 +33,7 @@ class System:
 
     ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
+    ``power`` has the drivers of hosts' management controllers.
     ``host_files`` reads the files that hosts get when they are added. ``fetch_rules`` say which URLs callers may
     name. ``trusted_proxies`` are networks of proxies that are trusted besides those of the setting ``proxy.cidr``,
     as CIDRs separated by commas.
@@ -43,6 +45,7 @@ class System:
     data_dir: Path
     drivers: Drivers = field(default_factory=lambda: Drivers({}))
     driver_timeout_s: float = 30
+    power: PowerDrivers = field(default_factory=PowerDrivers)
     reader: Engine | None = None
     host_files: Callable[[], Sequence[HostFile]] = tuple
     fetch_rules: FetchRules = field(default_factory=FetchRules)

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.registry import Drivers, configure_drivers
 from bulkdeploy.drivers.simulator.database import derived_url
 from bulkdeploy.guarded_fetch import Fetcher
+from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 
@@ -28,6 +29,20 @@ def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
     fetcher = Fetcher(settings.fetch, settings.server_hosts)
     make_records = partial(records_in, engine, fetcher=fetcher)
     return configure_drivers(settings.drivers, _driver_options(settings), make_records)
+
+
+def build_power_drivers(settings: Settings) -> PowerDrivers:
+    """Return the power drivers, with their options from ``power``; none is made yet.
+
+    Simulated management controllers switch the hosts of the simulator that the settings name.
+
+    Raises:
+        DriverSettingError: there are options of a driver that is not installed.
+    """
+    if SIMULATOR not in settings.drivers.values():
+        return PowerDrivers(settings.power)
+    given = settings.power.get(SIMULATOR, {})
+    return PowerDrivers({**settings.power, SIMULATOR: {URL: simulator_url(settings), **given}})
 
 
 def simulator_url(settings: Settings) -> str:

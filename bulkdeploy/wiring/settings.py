@@ -166,6 +166,13 @@ class Settings(BaseSettings):
         repr=False,
         description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
     )
+    power: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Options of power drivers, which speak to management controllers of hosts, a table "
+        "[power.NAME] for each: redfish (https, verify, ca_file, tries), ipmitool (program, interface, tries, "
+        "answer_seconds).",
+    )
     fetch: FetchRules = Field(
         default_factory=FetchRules, description="What the images of templates and ISOs may be fetched from."
     )

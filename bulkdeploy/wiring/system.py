@@ -13,7 +13,7 @@ from bulkdeploy.store.database.engine import Plans, create_engine, create_readin
 from bulkdeploy.store.migrations.revisions import refuse_other_releases
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
-from bulkdeploy.wiring.drivers import build_configured_drivers
+from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
 from bulkdeploy.wiring.host_files import read_host_files
 from bulkdeploy.wiring.settings import Settings
 
@@ -88,6 +88,7 @@ def build_system(settings: Settings) -> System:
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
         drivers=build_configured_drivers(settings, engine),
+        power=build_power_drivers(settings),
         host_files=partial(read_host_files, settings),
         fetch_rules=settings.fetch,
         trusted_proxies=",".join(settings.trusted_proxies),

@@ -7,12 +7,16 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.power.registry import PowerDrivers
+from bulkdeploy.provisioning.host_ha import HostHa
+from bulkdeploy.provisioning.power_calls import PowerCalls
+from bulkdeploy.provisioning.power_watch import PowerWatch
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
-from bulkdeploy.wiring.drivers import build_configured_drivers
+from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
 from bulkdeploy.wiring.scheduled_work import ClusterDrs, SnapshotPolicies, VmSchedules
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
@@ -29,6 +33,7 @@ class Worker:
     settings: Settings
     engine: Engine
     drivers: Drivers
+    power: PowerDrivers
     job_queue: JobQueue
 
     def decrypt(self, token: bytes) -> str:
@@ -43,6 +48,7 @@ class Worker:
             cipher=build_cipher(self.settings),
             data_dir=self.settings.data_dir,
             drivers=self.drivers,
+            power=self.power,
         )
 
     def snapshot_policies(self) -> SnapshotPolicies:
@@ -56,6 +62,15 @@ class Worker:
     def cluster_drs(self) -> ClusterDrs:
         """Return the sweeper's work on clusters that are balanced automatically."""
         return ClusterDrs(self.system())
+
+    def host_ha(self) -> HostHa:
+        """Return the sweeper's work on high availability of hosts."""
+        power = PowerCalls(self.power, self.decrypt)
+        return HostHa(self.engine, self.drivers, power, self.settings.driver_timeout_seconds)
+
+    def power_watch(self) -> PowerWatch:
+        """Return the sweeper's look at power states."""
+        return PowerWatch(self.engine, PowerCalls(self.power, self.decrypt))
 
     def trouble(self) -> str | None:
         """What keeps this process from working: a service that does not answer; None: nothing."""
@@ -74,6 +89,7 @@ class Worker:
     def close(self) -> None:
         """Close drivers and database connections."""
         self.drivers.close()
+        self.power.close()
         self.engine.dispose()
 
 
@@ -98,6 +114,7 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
         settings=settings,
         engine=engine,
         drivers=drivers,
+        power=build_power_drivers(settings),
         job_queue=build_job_queue(settings),
     )
 

@@ -139,7 +139,12 @@ def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
     register_with_hypervisors(bench.engine, fleet_simulator_url)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     runner = JobRunner(
-        bench.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60), system.cipher.decrypt
+        bench.engine,
+        system.job_queue,
+        OneDriver(driver),
+        RunnerOptions(16, 60, 60),
+        system.cipher.decrypt,
+        system.power,
     )
 
     def per_job(count: int) -> float:

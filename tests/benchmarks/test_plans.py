@@ -79,7 +79,9 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     event.listen(worker_engine, "before_cursor_execute", note)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     options = RunnerOptions(16, 60, 60)
-    runner = JobRunner(worker_engine, system.job_queue, OneDriver(driver), options, system.cipher.decrypt)
+    runner = JobRunner(
+        worker_engine, system.job_queue, OneDriver(driver), options, system.cipher.decrypt, system.power
+    )
     try:
         for message in messages:
             runner.accept(message.job_id)

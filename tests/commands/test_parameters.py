@@ -33,12 +33,14 @@ OURS = {
     "bulkUpdateVirtualMachine",
     "cancelBulkDeployment",
     "cancelBulkOperation",
+    "configureSimulatorHAProviderState",  # of CloudStack's simulator, and not in its description
     "evacuateHost",
     "repairVirtualMachine",
     "getHealth",
     "listBulkDeployments",
     "listBulkOperations",
     "listAllocations",
+    "listSimulatorHAStateTransitions",
     "listStorageUnits",
     "migrateHost",
 }

@@ -36,7 +36,9 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("VMs have no leases", r"lease.*"),
     ("there are no network appliances", r"vnf.*"),
     ("there are no groups of VMs that scale by themselves", r"autoscale.*"),
-    ("there is no high availability by IPMI", r"outofbandmanagement|hostha|powerstate"),
+    ("passwords are never shown", r"password"),
+    ("power and host HA of a host are in the objects outofbandmanagement and hostha", r"powerstate"),
+    ("a call that changes host HA answers the state in listHosts", r"haenable|hastate|haprovider"),
     ("the service is no program for the Java machine", r"java.*|heap.*|threads.*|availableprocessors"),
     (
         "processes of the service come and go and are not told apart",

@@ -71,7 +71,8 @@ class World:
         return self._network
 
     def host(self) -> str:
-        """A host with VMs; the one before takes VMs again."""
+        """A host with VMs and no management controller; the one before takes VMs again."""
+        self.fleet.zone.change("DELETE FROM bmcs")
         state = "SELECT count(*) FROM hosts WHERE uuid = CAST(:host AS uuid) AND resource_state <> 'Enabled'"
         if self._hosts and self.fleet.zone.scalar(state, host=self._hosts[-1]):
             self.client.call("cancelHostMaintenance", id=self._hosts[-1])
@@ -84,6 +85,15 @@ class World:
         )
         self._hosts.append(str(self.fleet.zone.scalar(taken, before=self._hosts[-1:])))
         return self._hosts[-1]
+
+    def controlled_host(self) -> str:
+        """A host with VMs and a management controller; no other host has one."""
+        host = self.host()
+        login = {"username": "admin", "password": "fence-me"}
+        given = {"driver": "simulator", "address": "10.9.0.5", "port": 623, **login}
+        self.client.call("configureOutOfBandManagement", hostid=host, **given)
+        self.client.call("enableOutOfBandManagementForHost", hostid=host)
+        return host
 
     def skew(self) -> None:
         """One more VM beside others of its owner, where hosts without any are."""
@@ -289,7 +299,18 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     ],
     "balance_zone": [_balance],
     "run_custom_action": [_custom_action],
-    "evacuate_host": [lambda world: world.request("evacuateHost", id=world.host(), force=True)],
+    "evacuate_host": [
+        lambda world: world.request("evacuateHost", id=world.host(), force=True),
+        lambda world: world.request("evacuateHost", id=world.controlled_host(), force=True),
+    ],
+    "issue_power_action": [
+        lambda world: world.request(
+            "issueOutOfBandManagementPowerAction", hostid=world.controlled_host(), action="ON"
+        )
+    ],
+    "change_power_password": [
+        lambda world: world.request("changeOutOfBandManagementPassword", hostid=world.controlled_host())
+    ],
     "migrate_host": [lambda world: world.request("migrateHost", id=world.host())],
     "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],
 }

@@ -281,7 +281,7 @@ def run_to_death(settings: Settings, job: int, place: str) -> None:
 
     arm(die)
     worker = build_worker(settings)
-    runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, OPTIONS, worker.decrypt)
+    runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, OPTIONS, worker.decrypt, worker.power)
     runner.accept(job)
     runner.close()
     worker.close()

@@ -73,6 +73,9 @@ OF_SCHEDULES = {Failpoint.SWEEP_SCHEDULES, Failpoint.SWEEP_SCHEDULE_FAILED}
 OF_CLUSTERS = {Failpoint.SWEEP_BALANCE}
 """Passed when a cluster is balanced automatically: ``tests/commands/infrastructure/test_cluster_drs.py``."""
 
+OF_AVAILABILITY = {Failpoint.SWEEP_POWER, Failpoint.SWEEP_HOST_HA}
+"""Passed when hosts have management controllers or host HA: ``tests/commands/availability``."""
+
 OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
 """Passed by what operators run: ``tests/manage``."""
 
@@ -84,6 +87,7 @@ OF_OTHERS = {
     *OF_POLICIES,
     *OF_SCHEDULES,
     *OF_CLUSTERS,
+    *OF_AVAILABILITY,
     *OF_PROGRAMS,
 }
 OF_WORKERS = [point for point in Failpoint if point not in OF_OTHERS]

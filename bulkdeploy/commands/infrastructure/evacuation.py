@@ -49,7 +49,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.HOST, "the host", required=True),
             boolean(
                 "force",
-                "fence it although it answers; or, where its driver can not fence, say that it is off",
+                "fence it although it answers; or, where neither out-of-band management nor its driver can fence"
+                " it, say that it is off",
             ),
             string(
                 "mode",

@@ -174,8 +174,6 @@ RECONNECT = Command(
     parameters=(uuid("id", Entity.HOST, "the host", required=True),),
 )
 
-NO_OUT_OF_BAND = "hosts are not managed out of band"
-
 COMMANDS = (
     ADD,
     UPDATE,
@@ -200,6 +198,11 @@ COMMANDS = (
             string("type", "only hosts of this type; hosts that run VMs are of type Routing"),
             string("arch", "only hosts of this CPU architecture; all here are x86_64"),
             string("managementserverid", "only hosts of this management server; it is the one of all"),
+            boolean("outofbandmanagementenabled", "only hosts with out-of-band management enabled, or without"),
+            string(
+                "outofbandmanagementpowerstate",
+                "only hosts in this power state: On, Off, Unknown or Disabled",
+            ),
             uuid(
                 "virtualmachineid",
                 Entity.VIRTUAL_MACHINE,
@@ -211,8 +214,6 @@ COMMANDS = (
         errors=(PermissionDenied,),
         unsupported={
             "hahost": "no hosts are kept free for high availability",
-            "outofbandmanagementenabled": NO_OUT_OF_BAND,
-            "outofbandmanagementpowerstate": NO_OUT_OF_BAND,
             "storageaccessgroup": NO_ACCESS_GROUPS,
             "version": "hosts have no agent of a version; hypervisorversion is in each row",
         },

@@ -1,8 +1,9 @@
 """What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
 
+from bulkdeploy.commands.availability.responses import HA_FIELDS, POWER_FIELDS
 from bulkdeploy.commands.constant_fields import OF_HOSTS
 from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, objects, text, text_map
-from bulkdeploy.declare.responses import Field, Response
+from bulkdeploy.declare.responses import Field, FieldType, Response
 from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
 
 HOST = Response(
@@ -56,6 +57,14 @@ HOST = Response(
         text("annotation", "what an operator remarked"),
         moment("lastannotated", "when that was"),
         moment("created", "when it was added"),
+        Field(
+            "outofbandmanagement",
+            FieldType.OBJECT,
+            "its management controller (BMC), without the password",
+            POWER_FIELDS,
+            ROOT_ADMIN_ONLY,
+        ),
+        Field("hostha", FieldType.OBJECT, "its high availability", HA_FIELDS, ROOT_ADMIN_ONLY),
         *OF_HOSTS,
     ),
 )

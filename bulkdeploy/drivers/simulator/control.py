@@ -193,6 +193,16 @@ def join_again(connection: Connection, host: str) -> bool:
     return _set_reach(connection, host, cut_off=False)
 
 
+def break_controller(connection: Connection, host: str) -> bool:
+    """Let the management controller of a host (name or uuid) not answer. False: there is no such host."""
+    return _set_controller(connection, host, dead=True)
+
+
+def repair_controller(connection: Connection, host: str) -> bool:
+    """Let the management controller of a host (name or uuid) answer again. False: there is no such host."""
+    return _set_controller(connection, host, dead=False)
+
+
 def break_storage(connection: Connection, host: str, pool: UUID) -> bool:
     """Let a host (name or uuid) not read a pool any more, until it is repaired. False: there is no such host."""
     broken = connection.execute(
@@ -201,6 +211,13 @@ def break_storage(connection: Connection, host: str, pool: UUID) -> bool:
         [pool, host, host, pool],
     )
     return broken.rowcount > 0
+
+
+def _set_controller(connection: Connection, host: str, *, dead: bool) -> bool:
+    changed = connection.execute(
+        "UPDATE simulator.hosts SET is_bmc_dead = %s WHERE name = %s OR uuid::text = %s", [dead, host, host]
+    )
+    return changed.rowcount > 0
 
 
 def _set_reach(connection: Connection, host: str, *, cut_off: bool) -> bool:

@@ -210,6 +210,20 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("migrate", destination, fence, timeout_s),
         )
 
+    def activity_mark(
+        self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
+    ) -> str | None:
+        """See HypervisorDriver: guests of a host that has power write all the time."""
+        del volumes
+        query: LiteralString = (
+            "SELECT CASE WHEN EXISTS (SELECT FROM simulator.guests g JOIN simulator.hosts h ON h.uuid = g.host_uuid"
+            " WHERE h.uuid = %s AND NOT h.is_off AND g.power = 'Running') THEN clock_timestamp()::text ELSE '' END"
+        )
+        ((mark,),) = self._link.request(
+            "look", other.name, lambda link: link.execute(query, [host.uuid]).fetchall(), patience_s=timeout_s
+        )
+        return str(mark)
+
     def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
         """See HypervisorDriver: its power is cut. Admitting it switches it on."""
         query = "SELECT simulator_code.ensure_fenced(%s)"

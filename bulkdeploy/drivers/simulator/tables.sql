@@ -22,6 +22,8 @@ ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_off boolean NOT NULL DEF
 
 ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, but cannot be reached
 
+ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_bmc_dead boolean NOT NULL DEFAULT false; -- its management controller does not answer
+
 -- A guest that runs on a host which was cut off, and was started elsewhere since: it runs twice.
 CREATE TABLE IF NOT EXISTS simulator.stray_guests (
     guest_uuid uuid PRIMARY KEY,

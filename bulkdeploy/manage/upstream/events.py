@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from bulkdeploy.cloudstack.client import OF_EACH_OWNER, Client, Row
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.manage.upstream.reading import Wanted
 
 EVENTS = "listEvents"
@@ -41,7 +42,7 @@ LISTS: Mapping[str, tuple[str, ...]] = {
     "DISK.OFFERING.": ("listDiskOfferings",),
     "DOMAIN.": ("listDomains",),
     "ENABLE.PS": ("listStoragePools",),
-    "HA.STATE": ("listHosts",),
+    EventType.HOST_HA_TRANSITION.value: ("listHosts",),
     "HOST.": ("listHosts",),
     "ISO.": ("listIsos",),
     "MAINT.": ("listHosts", "listStoragePools"),

@@ -2,8 +2,9 @@
 
 Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
 
-The host is Down before that, so that no VM comes to it. Where its driver cannot fence, an operator has said that it
-is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them.
+The host is Down before that, so that no VM comes to it. A host with a management controller is switched off, and
+the controller must report that it is off. Where neither a controller nor the driver can fence, an operator has said
+that the host is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them.
 
 The job notes every VM that holds anything on the host, which includes VMs that start there and VMs that migrate
 from or to the host. It wakes the jobs of these VMs and waits for them, because only such a job can find out whether
@@ -19,6 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
+from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import FIRST_HOST, InstanceType, JobStatus
 from bulkdeploy.domain.topology import HostResourceState
@@ -26,6 +28,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.power.driver import PowerError
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
@@ -42,6 +45,8 @@ from bulkdeploy.provisioning.outcome import (
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING, VmMove, try_moves
+from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.guest_fences import release_host
 from bulkdeploy.store.hypervisors.watching import highly_available
@@ -66,16 +71,23 @@ from bulkdeploy.store.virtual_machines.guests import move_states
 LOOK_AGAIN_S = 2.0
 """The end of a VM's job wakes the host's; this is the net below."""
 
+FENCE_TIMEOUT = "kvm.ha.fence.timeout"
+"""The setting with the seconds in which a host that is being fenced must be off."""
+
 EVACUATE_HOST_COMMIT = "evacuate_host.commit"
 FENCED = "fenced"
 """Key of the job's progress: nothing runs on the host any more."""
+
+ALERTED = "alerted"
+"""Key of the job's progress: an alert says that the host could not be fenced."""
 
 INVOLVED = "involved"
 """Key of the job's progress: VMs that held anything on the host, by id: whether to start them (a Start), and the id
 of the job that was under way, or None."""
 
 BY_DRIVER = "by_driver"
-"""Param of the job: whether its driver fences the host; else an operator has said that it is off."""
+"""Param of the job: whether its management controller or its driver fences the host; else an operator has said that
+it is off."""
 
 ONLY_HA = "only_ha"
 """Param of the job: only VMs with high availability are started elsewhere."""
@@ -111,20 +123,41 @@ class EvacuateHost(JobSteps[PlaceWork]):
             run_transaction(self.tools.engine, partial(self._declare_off, work=work), EVACUATE_HOST_COMMIT)
         return run_transaction(self.tools.engine, partial(self._look, work=work), EVACUATE_HOST_COMMIT)
 
-    def _not_fenced(self, work: PlaceWork, failure: DriverError) -> Outcome:
+    def _not_fenced(self, work: PlaceWork, failure: DriverError | PowerError) -> Outcome:
+        """Try again until the job is overdue; the first failure raises an alert. Nothing starts elsewhere."""
+        if ALERTED not in work.job.progress:
+            run_transaction(self.tools.engine, partial(self._alert, work=work, why=failure), EVACUATE_HOST_COMMIT)
         if OVERDUE not in work.job.progress:
             return pause(work, None)
-        what = (
-            f"Host {work.name} could not be fenced, and its virtual machines were not started elsewhere: {failure}"
-        )
-        alert = partial(record_alerts, noticed=[Alert(AlertType.HOST, what)])
-        run_transaction(self.tools.engine, alert, EVACUATE_HOST_COMMIT)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}; {why_overdue(work.job.progress)}")
 
-    def _fence(self, work: PlaceWork) -> DriverError | None:
+    def _alert(self, connection: Connection, *, work: PlaceWork, why: DriverError | PowerError) -> None:
+        what = (
+            f"Host {work.name} could not be fenced, and its virtual machines are not started elsewhere: {why}."
+            " Another try follows; if you cut its power by hand, disable its out-of-band management and call"
+            " evacuateHost with force=true"
+        )
+        record_alerts(connection, [Alert(AlertType.HOST, what)])
+        note(connection, work.job, {**work.job.progress, ALERTED: True}, self.tools.lease_seconds)
+
+    def _fence(self, work: PlaceWork) -> DriverError | PowerError | None:
+        """Make nothing run on the host, by its management controller or else its driver; return why that failed.
+
+        A host that answers although its controller reports Off is not the server that was switched off.
+        """
         with read_only(self.tools.engine) as connection:
             row = read_address(connection, work.job.instance_id)
-        return self.tools.calls.fence_host(address_of(row), work.names)
+            bmc = read_used_bmc(connection, work.job.instance_id)
+            configuration = read_configuration(connection)
+        if bmc is None:
+            return self.tools.calls.fence_host(address_of(row), work.names)
+        timeout_s = float(configuration.number(FENCE_TIMEOUT, Scope.CLUSTER, bmc.cluster_id))
+        failure = self.tools.power.ensure_off(bmc, timeout_s)
+        if failure is None and self.tools.calls.answers(address_of(row)):
+            where = f"{bmc.address}, port {bmc.port}"
+            why = f"it reports Off, but the host answers: the controller at {where} may be that of another host"
+            return PowerError(row.name, why)
+        return failure
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job
@@ -299,6 +332,6 @@ EVACUATE_HOST = JobKind(
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.HOST_MIGRATION,
-    failpoints=frozenset({EVACUATE_HOST_COMMIT, Failpoint.DRIVER_FENCE}),
+    failpoints=frozenset({EVACUATE_HOST_COMMIT, Failpoint.DRIVER_FENCE, Failpoint.POWER_ACTION}),
     steps=EvacuateHost,
 )

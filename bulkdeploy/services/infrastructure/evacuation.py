@@ -19,6 +19,7 @@ from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
+from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
 from bulkdeploy.store.infrastructure.host_maintenance import lock_host
 from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
 from bulkdeploy.store.jobs.done_jobs import Instance
@@ -49,7 +50,8 @@ def evacuate_host(
 ) -> JobTicket | MovePlan:
     """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
 
-    ``force``: it is fenced although it answers; or, where its driver cannot fence, the caller says that it is off.
+    ``force``: it is fenced although it answers; or, where neither its management controller nor its driver can
+    fence, the caller says that it is off.
     ``mode``: one of ``evacuate_host.MODES``.
 
     Raises:
@@ -63,7 +65,8 @@ def evacuate_host(
     if row.removed is not None:
         raise InvalidParameter("id", uuid, "the host was removed")
     driver = require_driver(system.drivers, row.hypervisor, "id", uuid)
-    by_driver = Ability.HOST_FENCING in driver.abilities
+    has_bmc = read_used_bmc(connection, host.id) is not None
+    by_driver = has_bmc or Ability.HOST_FENCING in driver.abilities
     if answers and not (force and by_driver):
         way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} can not fence it"
         raise InvalidParameter(
@@ -71,7 +74,8 @@ def evacuate_host(
         )
     if not (by_driver or force):
         rule = (
-            f"driver {driver.name!r} can not fence hosts: it must be true, which says that host {row.name} is off"
+            f"driver {driver.name!r} can not fence hosts, and out-of-band management of host {row.name} is not"
+            f" enabled: it must be true, which says that host {row.name} is off"
         )
         raise InvalidParameter("force", force, rule)
     params: dict[str, Any] = {BY_DRIVER: by_driver, MODE: mode}

@@ -1,13 +1,14 @@
-"""Every secret that is stored encrypted: users' secret keys and passwords of VMs."""
+"""Every secret that is stored encrypted: users' secret keys, passwords of VMs and of management controllers."""
 
 from collections.abc import Callable
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from bulkdeploy.store.tables.accounts import api_keys
+from bulkdeploy.store.tables.availability import bmcs
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
-COLUMNS = (api_keys.c.secret_key_encrypted, virtual_machines.c.password_encrypted)
+COLUMNS = (api_keys.c.secret_key_encrypted, virtual_machines.c.password_encrypted, bmcs.c.password_encrypted)
 
 
 def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:

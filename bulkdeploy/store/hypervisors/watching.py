@@ -9,7 +9,11 @@ from sqlalchemy import Connection, Row, text
 from bulkdeploy.store.database.arrays import int_array
 
 _WATCHED = text(
-    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id, h.memory_mib,"
+    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id, h.cluster_id,"
+    " h.memory_mib,"
+    " EXISTS (SELECT FROM host_ha a JOIN clusters c ON c.id = h.cluster_id JOIN zones z ON z.id = h.zone_id"
+    "   WHERE a.host_id = h.id AND a.enabled AND c.ha_enabled AND z.ha_enabled"
+    "   AND a.state NOT IN ('Disabled', 'Ineligible')) AS has_ha,"
     " h.fenced IS NOT NULL AS fenced, w.answers,"
     " CAST(extract(epoch FROM now() - w.since) AS double precision) AS lasted_s"
     " FROM hosts h LEFT JOIN host_watches w ON w.host_id = h.id"
@@ -18,9 +22,11 @@ _WATCHED = text(
 
 
 def watched_hosts(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Hosts of these hypervisors: id, uuid, name, ip_address, hypervisor, url, state, zone_id, memory_mib, fenced.
+    """Return hosts of these hypervisors.
 
-    Where a host is, or was lately, silent: ``answers``, and for how many seconds (``lasted_s``); else None.
+    The columns are id, uuid, name, ip_address, hypervisor, url, state, zone_id, cluster_id, memory_mib, fenced, and
+    ``has_ha``, which says that host HA decides whether the host is fenced. Where a host is, or was lately, silent:
+    ``answers``, and for how many seconds (``lasted_s``); else None.
     """
     return connection.execute(_WATCHED, {"hypervisors": list(hypervisors)}).all()
 
@@ -115,6 +121,18 @@ def lock_host_to_evacuate(connection: Connection, host_id: int) -> Row[Any] | No
     """
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
     return connection.execute(_TO_EVACUATE, {"host": host_id}).one_or_none()
+
+
+_TO_FENCE = text(
+    "UPDATE hosts h SET state = 'Down' WHERE h.id = :host AND h.removed IS NULL AND h.fenced IS NULL"
+    " AND NOT EXISTS ($evacuations) RETURNING h.id, h.uuid, h.name".replace("$evacuations", _EVACUATIONS)
+)
+
+
+def lock_host_to_fence(connection: Connection, host_id: int) -> Row[Any] | None:
+    """Return a host that is to be fenced, locked and Down from now on; None if it is fenced, or is being fenced."""
+    connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
+    return connection.execute(_TO_FENCE, {"host": host_id}).one_or_none()
 
 
 _EVACUATION_OF = text(

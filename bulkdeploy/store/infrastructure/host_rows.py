@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy import Connection, delete, func, select, text, update
 
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.hypervisors.image_sizes import forget_copies
+from bulkdeploy.store.tables.availability import bmcs, host_ha, host_ha_transitions
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
@@ -130,6 +131,8 @@ def remove_with_pools(connection: Connection, host_ids: Sequence[int]) -> None:
     connection.execute(
         update(hosts).where(id_in(hosts.c.id, host_ids)).values(removed=func.now(), state=HostState.REMOVED.value)
     )
+    for table in (bmcs, host_ha, host_ha_transitions):
+        connection.execute(delete(table).where(id_in(table.c.host_id, host_ids)))
     of_hosts = select(storage_pools.c.id).where(
         id_in(storage_pools.c.host_id, host_ids), storage_pools.c.removed.is_(None)
     )

@@ -1,17 +1,19 @@
-"""The list query of hosts, with what the ledger says of each."""
+"""The list query of hosts, with what the ledger says of each (one file: one query)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, not_, or_, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.power import PowerState
 from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, HypervisorType, PoolScope
 from bulkdeploy.domain.units import KIB, mib_to_bytes
+from bulkdeploy.store.availability import host_ha, out_of_band_management
 from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.filters import (
     Arguments,
@@ -26,6 +28,7 @@ from bulkdeploy.store.filters import (
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
 from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.tables.availability import bmcs
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 from bulkdeploy.store.tables.usage import host_usage
@@ -46,6 +49,15 @@ def _of_hypervisor(name: str) -> Condition:
     return ALL if HypervisorType.parse(name) is None else same_text(hosts.c.hypervisor)(name)
 
 
+def _has_bmc(enabled: bool) -> Condition:
+    return exists().where(bmcs.c.host_id == hosts.c.id, bmcs.c.enabled) == enabled
+
+
+def _in_power_state(state: str) -> Condition:
+    power = select(func.lower(bmcs.c.power_state)).where(bmcs.c.host_id == hosts.c.id).scalar_subquery()
+    return func.coalesce(power, PowerState.DISABLED.value.lower()) == state.lower()
+
+
 FILTERS: Filters = {
     "id": by_id(hosts.c.id),
     "name": same_text(hosts.c.name),
@@ -58,6 +70,8 @@ FILTERS: Filters = {
     "resourcestate": same_text(hosts.c.resource_state),
     "arch": always(ARCHITECTURE),
     "managementserverid": always(MANAGEMENT_SERVER_ID),
+    "outofbandmanagementenabled": _has_bmc,
+    "outofbandmanagementpowerstate": _in_power_state,
 }
 
 
@@ -134,20 +148,37 @@ def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) ->
     found, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, ids)), Paging(limit=None))
     rows = {row.pop("_id"): row for row in found}
     disks = _local_disks(connection, ids) if with_capacity else {}
+    shown = _availability(connection, ids)
     for host_id, row in rows.items():
         _finish(row, with_capacity=with_capacity)
+        row.update(shown[host_id])
         if with_capacity:
             row["islocalstorageactive"] = host_id in disks
             row.update(disks.get(host_id, {}))
     return rows
 
 
+def _availability(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Return ``outofbandmanagement`` and ``hostha`` of hosts by id."""
+    controllers = out_of_band_management.shown_bmcs(connection, host_ids)
+    states = host_ha.shown_ha(connection, host_ids)
+    return {
+        host_id: {
+            "outofbandmanagement": controllers.get(host_id, out_of_band_management.NOT_CONFIGURED),
+            "hostha": states.get(host_id, host_ha.NOT_CONFIGURED),
+        }
+        for host_id in host_ids
+    }
+
+
 def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
     """The host objects of these hosts by internal id; removed ones are left out."""
     rows, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, host_ids)), Paging(None))
     by_id = {row.pop("_id"): row for row in rows}
-    for row in rows:
+    shown = _availability(connection, host_ids)
+    for host_id, row in by_id.items():
         _finish(row, with_capacity=True)
+        row.update(shown[host_id])
     return by_id
 
 

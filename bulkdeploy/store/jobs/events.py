@@ -13,6 +13,7 @@ from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.database.copying import columns_from, copy_rows
+from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -99,12 +100,21 @@ class Happened:
 
 def record_events(connection: Connection, caller: Caller, happened: Iterable[Happened]) -> None:
     """Write what the caller did, in the transaction that does it."""
+    _write(connection, happened, caller.owner.account_id, caller.user_id)
+
+
+def record_own_events(connection: Connection, happened: Iterable[Happened]) -> None:
+    """Write what the service did by itself, as events of the first root admin."""
+    _write(connection, happened, ADMIN_ACCOUNT_ID, ADMIN_USER_ID)
+
+
+def _write(connection: Connection, happened: Iterable[Happened], account_id: int, user_id: int) -> None:
     rows = [
         {
             "event_type": one.event_type.value,
             "description": one.description,
-            "account_id": (one.owner or caller.owner).account_id,
-            "user_id": caller.user_id,
+            "account_id": account_id if one.owner is None else one.owner.account_id,
+            "user_id": user_id,
             "resource_type": None if one.about is None else one.about.type,
             "resource_id": None if one.about is None else one.about.id,
             "resource_uuid": None if one.about is None else one.about.uuid,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add
 from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import SimulatedHost
+from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
@@ -75,6 +76,7 @@ class Fleet:
     driver: SimulatorDriver
     control: psycopg.Connection
     caller: Caller
+    power: PowerDrivers = field(default_factory=PowerDrivers)
 
     def deploy(
         self, count: int = 3, *, bulk: bool = True, template: str = "Debian 12", **request: Any
@@ -117,7 +119,7 @@ class Fleet:
     ) -> Iterator[JobRunner]:
         """A runner; on leaving, everything it accepted is finished."""
         found, decrypt = drivers or OneDriver(self.driver), self.system.cipher.decrypt
-        runner = JobRunner(self.engine, self.system.job_queue, found, options, decrypt)
+        runner = JobRunner(self.engine, self.system.job_queue, found, options, decrypt, self.power)
         try:
             yield runner
         finally:
@@ -254,6 +256,7 @@ def open_fleet(engine: Engine, settings: Settings, system: System, simulator_url
         clear_state(control)
         driver = SimulatorDriver(simulator_url, seed=1)
         driver.sync_hosts(simulated_hosts(engine))
+        power = PowerDrivers({"simulator": {"url": simulator_url}, "redfish": {"https": False, "tries": 1}})
         try:
             yield Fleet(
                 engine,
@@ -268,7 +271,9 @@ def open_fleet(engine: Engine, settings: Settings, system: System, simulator_url
                 driver,
                 control,
                 holder.caller,
+                power,
             )
         finally:
+            power.close()
             driver.close()
             clear_state(control)  # others share the simulator, and would find guests of no VM of theirs

@@ -1,0 +1,149 @@
+"""configureHAForHost and the commands of host HA."""
+
+from collections.abc import Callable
+
+from bulkdeploy.commands.availability.parameters import PLACES, THE_HOST
+from bulkdeploy.commands.availability.responses import HOST_HA
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.response_fields import number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.services.availability import host_ha as service
+from bulkdeploy.store.availability import host_ha as store
+from bulkdeploy.store.listing import Page
+
+SIMULATED = ("health", "activity", "recover", "fence")
+
+
+def configure(call: Call) -> JobTicket:
+    """Configure the provider of a host."""
+    return service.configure(call.connection, call.caller, call.arguments["hostid"], call.arguments["provider"])
+
+
+def list_resources(call: Call) -> Page:
+    """List hosts with host HA."""
+    host = call.ref("hostid")
+    rows = store.list_configured(call.connection, None if host is None else host.id)
+    return Page(rows, len(rows))
+
+
+def list_providers(call: Call) -> Page:
+    """List the providers of a hypervisor."""
+    given = call.arguments["hypervisor"]
+    if HypervisorType.parse(given) is None:
+        names = ", ".join(kind.value for kind in HypervisorType)
+        raise InvalidParameter("hypervisor", given, f"the hypervisor types are {names}")
+    return Page([{"haprovider": service.provider_of(given)}], 1)
+
+
+def configure_simulated(call: Call) -> None:
+    """Simulate the checks of a host."""
+    given = {name: call.flag(name) for name in SIMULATED}
+    service.configure_simulated(call.connection, call.arguments["hostid"], given)
+
+
+def list_transitions(call: Call) -> Page:
+    """List the last transitions of a host."""
+    rows = service.list_transitions(call.connection, call.arguments["hostid"])
+    return Page(rows, len(rows))
+
+
+def _switch(parameter: str, *, enabled: bool) -> Callable[[Call], JobTicket]:
+    def switch(call: Call) -> JobTicket:
+        return service.set_enabled(call.connection, call.caller, call.arguments[parameter], enabled=enabled)
+
+    return switch
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="configureHAForHost",
+        description="Chooses the provider of host HA for a host",
+        since="4.11",
+        handler=configure,
+        shape=Shape.JOB,
+        response=HOST_HA,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(THE_HOST, string("provider", "the provider: see listHostHAProviders", required=True)),
+    ),
+    *(
+        Command(
+            name=f"{verb}HAFor{place}",
+            description=f"{verb.capitalize()}s host HA for {what}",
+            since="4.11",
+            handler=_switch(parameter, enabled=verb == "enable"),
+            shape=Shape.JOB,
+            response=HOST_HA if entity is Entity.HOST else None,
+            roles=ROOT_ADMIN_ONLY,
+            authorized=ROOT_ADMIN_ONLY,
+            changes_state=True,
+            parameters=(uuid(parameter, entity, f"the {place.lower()}", required=True),),
+        )
+        for verb in ("enable", "disable")
+        for place, parameter, entity, what in PLACES
+    ),
+    Command(
+        name="listHostHAResources",
+        description="Lists hosts with host HA and their states",
+        since="4.11",
+        handler=list_resources,
+        shape=Shape.LIST,
+        response=HOST_HA,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        parameters=(uuid("hostid", Entity.HOST, "only this host"),),
+    ),
+    Command(
+        name="listHostHAProviders",
+        description="Lists the providers of host HA for a hypervisor",
+        since="4.11",
+        handler=list_providers,
+        shape=Shape.LIST,
+        response=Response("haprovider", (text("haprovider", "the provider"),)),
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        parameters=(string("hypervisor", "the hypervisor", required=True),),
+    ),
+    Command(
+        name="configureSimulatorHAProviderState",
+        description="Simulates health, activity, recovery and fencing of a simulated host, with short intervals",
+        handler=configure_simulated,
+        shape=Shape.SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            THE_HOST,
+            boolean("health", "whether the host answers"),
+            boolean("activity", "whether its virtual machines are active"),
+            boolean("recover", "whether it can be reset"),
+            boolean("fence", "whether it can be fenced"),
+        ),
+    ),
+    Command(
+        name="listSimulatorHAStateTransitions",
+        description="Lists the last transitions of a host between states of host HA, the oldest first",
+        handler=list_transitions,
+        shape=Shape.LIST,
+        response=Response(
+            "hastatetransition",
+            (
+                text("event", "the event that caused the transition"),
+                text("prevhastate", "the state before"),
+                text("hastate", "the state after"),
+                number("activitycounter", "activity checks with a result"),
+                number("recoverycounter", "resets"),
+            ),
+        ),
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        parameters=(THE_HOST,),
+    ),
+)

@@ -1,0 +1,142 @@
+"""configureOutOfBandManagement and the commands that use a host's management controller."""
+
+from collections.abc import Callable
+from typing import Any
+
+from bulkdeploy.commands.availability.parameters import PLACES, THE_HOST
+from bulkdeploy.commands.availability.responses import OUT_OF_BAND_MANAGEMENT
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import long, string, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.declare.value_rules import BMC_ADDRESS, BMC_USER, PORT
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.power import PowerAction
+from bulkdeploy.services.availability import out_of_band_management as service
+
+LONGEST_TIMEOUT_S = 3600
+
+
+def configure(call: Call) -> dict[str, Any]:
+    """Configure the management controller of a host."""
+    return service.configure(call.connection, call.system, call.caller, call.arguments["hostid"], call.arguments)
+
+
+def issue_power_action(call: Call) -> JobTicket:
+    """Have a power action done."""
+    return service.issue_power_action(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["hostid"],
+        action=PowerAction(call.arguments["action"]),
+        timeout_s=call.arguments.get("timeout"),
+    )
+
+
+def change_password(call: Call) -> JobTicket:
+    """Have the controller's password changed."""
+    return service.change_password(
+        call.connection, call.system, call.caller, call.arguments["hostid"], call.arguments.get("password")
+    )
+
+
+def _switch(parameter: str, *, enabled: bool) -> Callable[[Call], JobTicket]:
+    def switch(call: Call) -> JobTicket:
+        return service.set_enabled(call.connection, call.caller, call.arguments[parameter], enabled=enabled)
+
+    return switch
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="configureOutOfBandManagement",
+        description="Configures how the management controller (BMC) of a host is reached. The password is stored"
+        " encrypted and never shown",
+        since="4.9.0",
+        handler=configure,
+        shape=Shape.OBJECT,
+        response=OUT_OF_BAND_MANAGEMENT,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            THE_HOST,
+            string(
+                "driver", "the power driver: redfish, ipmitool or simulator, or an installed one", required=True
+            ),
+            string(
+                "address",
+                "the IP address or the name of the controller; for Redfish also address/SYSTEM, if the controller"
+                " manages several systems",
+                required=True,
+                rule=BMC_ADDRESS,
+            ),
+            string(
+                "port",
+                "the port of the controller, such as 443 for Redfish and 623 for IPMI",
+                required=True,
+                rule=PORT,
+            ),
+            string("username", "the user of the controller", required=True, length=64, rule=BMC_USER),
+            string("password", "that user's password", required=True, length=128),
+        ),
+    ),
+    *(
+        Command(
+            name=f"{verb}OutOfBandManagementFor{place}",
+            description=f"{verb.capitalize()}s out-of-band management for {what}",
+            since="4.9.0",
+            handler=_switch(parameter, enabled=verb == "enable"),
+            shape=Shape.JOB,
+            response=OUT_OF_BAND_MANAGEMENT,
+            roles=ROOT_ADMIN_ONLY,
+            authorized=ROOT_ADMIN_ONLY,
+            changes_state=True,
+            parameters=(uuid(parameter, entity, f"the {place.lower()}", required=True),),
+        )
+        for verb in ("enable", "disable")
+        for place, parameter, entity, what in PLACES
+    ),
+    Command(
+        name="issueOutOfBandManagementPowerAction",
+        description="Has a power action done by the management controller of a host. OFF cuts the power at once",
+        since="4.9.0",
+        handler=issue_power_action,
+        shape=Shape.JOB,
+        response=OUT_OF_BAND_MANAGEMENT,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            THE_HOST,
+            string(
+                "action",
+                "ON, OFF, CYCLE, RESET, SOFT (the operating system shuts down) or STATUS",
+                required=True,
+                choices=tuple(action.value for action in PowerAction),
+            ),
+            long(
+                "timeout",
+                "seconds that the controller may take, instead of outofbandmanagement.action.timeout",
+                minimum=1,
+                maximum=LONGEST_TIMEOUT_S,
+            ),
+        ),
+    ),
+    Command(
+        name="changeOutOfBandManagementPassword",
+        description="Changes the password of the controller's user, at the controller and in the configuration",
+        since="4.9.0",
+        handler=change_password,
+        shape=Shape.JOB,
+        response=OUT_OF_BAND_MANAGEMENT,
+        roles=ROOT_ADMIN_ONLY,
+        authorized=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            THE_HOST,
+            string("password", "the new password; a random one if none is given", length=20),
+        ),
+    ),
+)

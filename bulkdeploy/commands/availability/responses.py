@@ -1,0 +1,35 @@
+"""Answers about how hosts are kept available."""
+
+from bulkdeploy.declare.response_fields import flag, text
+from bulkdeploy.declare.responses import Field, Response
+
+POWER_FIELDS: tuple[Field, ...] = (
+    flag("enabled", "whether out-of-band management is enabled for the host"),
+    text("powerstate", "On, Off, Unknown, or Disabled"),
+    text("driver", "the power driver"),
+    text("address", "the address of the management controller"),
+    text("port", "its port"),
+    text("username", "its user"),
+)
+
+OUT_OF_BAND_MANAGEMENT = Response(
+    "outofbandmanagement",
+    (
+        text("hostid", "the host"),
+        *POWER_FIELDS,
+        text("action", "the action that was requested"),
+        text("description", "the result in words"),
+        flag("status", "whether the call succeeded"),
+    ),
+)
+
+HA_FIELDS: tuple[Field, ...] = (
+    flag("haenable", "whether host HA is enabled for the host"),
+    text(
+        "hastate",
+        "Disabled, Available, Ineligible, Suspect, Checking, Degraded, Recovering, Recovered, Fencing or Fenced",
+    ),
+    text("haprovider", "the provider"),
+)
+
+HOST_HA = Response("hostha", (text("hostid", "the host"), *HA_FIELDS, flag("status", "whether the call succeeded")))

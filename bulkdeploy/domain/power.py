@@ -1,0 +1,32 @@
+"""Power of hosts, as their management controllers (BMCs) report and change it, in CloudStack's words."""
+
+from enum import StrEnum
+
+
+class PowerState(StrEnum):
+    """``powerstate`` of a host's out-of-band management."""
+
+    ON = "On"
+    OFF = "Off"
+    UNKNOWN = "Unknown"
+    """The controller did not answer, or reported neither On nor Off."""
+    DISABLED = "Disabled"
+    """Out-of-band management is disabled for the host, its cluster or its zone, or the state was not read yet."""
+
+
+class PowerAction(StrEnum):
+    """``action`` of issueOutOfBandManagementPowerAction."""
+
+    ON = "ON"
+    OFF = "OFF"
+    """Cuts the power at once."""
+    CYCLE = "CYCLE"
+    RESET = "RESET"
+    SOFT = "SOFT"
+    """Asks the operating system to shut down."""
+    STATUS = "STATUS"
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a repetition of the action has no further effect."""
+        return self in (PowerAction.ON, PowerAction.OFF, PowerAction.STATUS)

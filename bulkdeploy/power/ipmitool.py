@@ -1,0 +1,142 @@
+"""The power driver ``ipmitool``: controllers with IPMI 2.0 over a network, through the program ipmitool.
+
+Passwords are in the environment of the program or on its standard input, never among its arguments, which every
+user of the machine can read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field
+
+from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
+from bulkdeploy.run_program import ProgramEnd, ProgramKilled, ProgramNotRun, run_program
+
+ACTIONS: Mapping[PowerAction, str] = {
+    PowerAction.ON: "on",
+    PowerAction.OFF: "off",
+    PowerAction.CYCLE: "cycle",
+    PowerAction.RESET: "reset",
+    PowerAction.SOFT: "soft",
+}
+
+STATES = {"chassis power is on": PowerState.ON, "chassis power is off": PowerState.OFF}
+
+PASSWORD = "IPMI_PASSWORD"  # noqa: S105 - the name of a variable
+
+SHORT_PASSWORD_BYTES, LONG_PASSWORD_BYTES = 16, 20
+"""IPMI stores passwords of one of these two sizes."""
+
+AUTH_ERRORS = ("rakp 2 hmac is invalid", "no response from rakp 1", "unauthorized", "invalid user name", "password")
+"""Parts of what ipmitool prints when a controller rejects the user or the password."""
+
+UNANSWERED = ("unable to establish", "timeout", "no response", "address lookup", "error in open session")
+NOISE = ("loading iana", "using best available", "running get", "discovered ipmb")
+"""Beginnings of lines that ipmitool prints besides errors."""
+
+LONGEST_COMPLAINT = 500
+
+RAW_FAILED = "unable to send raw"
+"""What ipmitool prints of a raw request that failed; its exit code does not always say so."""
+
+
+class IpmitoolOptions(DriverOptions):
+    """Options of the power driver ``ipmitool``."""
+
+    program: Path = Field(default=Path("/usr/bin/ipmitool"), description="The program.")
+    interface: Literal["lanplus", "lan"] = Field(
+        default="lanplus", description="lanplus: IPMI 2.0, which encrypts; lan: IPMI 1.5, which does not."
+    )
+    tries: int = Field(default=2, ge=1, le=10, description="How often a packet is sent when there is no answer.")
+    answer_seconds: int = Field(default=2, ge=1, le=60, description="Seconds from one such packet to the next.")
+
+
+class IpmitoolDriver(PowerDriver):
+    """Controllers with IPMI."""
+
+    options_model = IpmitoolOptions
+    changes_passwords = True
+
+    def __init__(self, options: IpmitoolOptions) -> None:
+        self._options = options
+
+    @classmethod
+    def from_options(cls, options: IpmitoolOptions) -> Self:
+        """See PowerDriver."""
+        return cls(options)
+
+    def power_state(self, bmc: Bmc, *, timeout_s: float) -> PowerState:
+        """See PowerDriver."""
+        printed = self._run(bmc, ["chassis", "power", "status"], timeout_s)
+        lines = [line.strip().lower() for line in printed.splitlines()]
+        return next((STATES[line] for line in lines if line in STATES), PowerState.UNKNOWN)
+
+    def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
+        """See PowerDriver."""
+        if action in (PowerAction.ON, PowerAction.OFF):
+            wanted = PowerState.ON if action is PowerAction.ON else PowerState.OFF
+            if self.power_state(bmc, timeout_s=timeout_s) is wanted:
+                return
+        self._run(bmc, ["chassis", "power", ACTIONS[action]], timeout_s)
+
+    def change_password(self, bmc: Bmc, password: str, *, timeout_s: float) -> None:
+        """Change the password of the user with the configured name.
+
+        The new password is sent as numbers in a raw request on standard input, so that no character of a password
+        has a meaning to ipmitool.
+        """
+        secret = password.encode()
+        if len(secret) > LONG_PASSWORD_BYTES:
+            raise PowerError(bmc.host_name, f"IPMI allows passwords of at most {LONG_PASSWORD_BYTES} bytes")
+        size = SHORT_PASSWORD_BYTES if len(secret) <= SHORT_PASSWORD_BYTES else LONG_PASSWORD_BYTES
+        user = self._user_number(bmc, timeout_s) | (0x80 if size == LONG_PASSWORD_BYTES else 0)
+        request = " ".join(f"0x{number:02x}" for number in (0x06, 0x47, user, 0x02, *secret.ljust(size, b"\0")))
+        self._run(bmc, ["exec", "/dev/stdin"], timeout_s, given=f"raw {request}\n")
+
+    def _user_number(self, bmc: Bmc, timeout_s: float) -> int:
+        for line in self._run(bmc, ["user", "list"], timeout_s).splitlines()[1:]:
+            words = line.split()
+            if len(words) > 1 and words[1] == bmc.username and words[0].isdecimal():
+                return int(words[0])
+        raise PowerError(bmc.host_name, f"it lists no user {bmc.username!r}")
+
+    def _run(self, bmc: Bmc, request: list[str], timeout_s: float, given: str = "") -> str:
+        options = self._options
+        command = [str(options.program), "-I", options.interface, "-H", bmc.address, "-p", str(bmc.port)]
+        command += [
+            "-U",
+            bmc.username,
+            "-E",
+            "-v",
+            "-R",
+            str(options.tries),
+            "-N",
+            str(options.answer_seconds),
+            *request,
+        ]
+        try:
+            end = run_program(
+                command, timeout_s=timeout_s, environment={PASSWORD: bmc.password}, given=given.encode()
+            )
+        except ProgramNotRun as error:
+            raise PowerError(bmc.host_name, str(error)) from error
+        except ProgramKilled as error:
+            raise PowerError(bmc.host_name, f"ipmitool: {error}", is_unanswered=True) from error
+        if end.code == 0 and RAW_FAILED not in end.complained.lower():
+            return end.printed
+        raise _failure(bmc, end)
+
+
+def _failure(bmc: Bmc, end: ProgramEnd) -> PowerError:
+    lines = [line.strip("> ") for line in end.complained.splitlines()]
+    reported = [line for line in dict.fromkeys(lines) if line and not line.lower().startswith(NOISE)]
+    complaint = "; ".join(reported) or f"ipmitool ended with {end.how}"
+    if bmc.password:
+        complaint = complaint.replace(bmc.password, "***")
+    lower = complaint.lower()
+    is_auth = any(part in lower for part in AUTH_ERRORS)
+    is_unanswered = not is_auth and any(part in lower for part in UNANSWERED)
+    return PowerError(bmc.host_name, complaint[:LONGEST_COMPLAINT], is_auth=is_auth, is_unanswered=is_unanswered)

@@ -1,0 +1,146 @@
+"""Which power drivers there are, and calls to them within their time.
+
+Drivers of the tree are named here. Others join by an entry point in the group ``bulkdeploy.power_drivers``: its
+name is the driver's, its object the class.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib.metadata import entry_points
+from threading import Lock, Thread
+from typing import Any, TypeVar
+from uuid import UUID
+
+from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.drivers.options import DriverSettingError, read_options
+from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
+
+T = TypeVar("T")
+
+ENTRY_POINT_GROUP = "bulkdeploy.power_drivers"
+
+IN_TREE = {
+    "ipmitool": ("bulkdeploy.power.ipmitool", "IpmitoolDriver"),
+    "redfish": ("bulkdeploy.power.redfish", "RedfishDriver"),
+    "simulator": ("bulkdeploy.power.simulator", "SimulatedPower"),
+}
+"""Module and class of each driver. A module is imported when its driver is first used."""
+
+GRACE_S = 1.0
+"""A driver should give up by itself; a call is abandoned so much later."""
+
+
+class UnknownPowerDriver(DriverSettingError):
+    """Settings have options of a power driver that is not installed."""
+
+
+class PowerDrivers:
+    """The power drivers of a process by name. A driver is made when it is first used.
+
+    Every call ends in its time, even if a controller sends one byte a minute. A call that takes longer is
+    abandoned, and the next one to the same controller fails until the abandoned one has ended.
+
+    Args:
+        options: options by driver, as the settings have them.
+    """
+
+    def __init__(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._options = options or {}
+        self._made: dict[str, PowerDriver] = {}
+        self._lock = Lock()
+        self._calling: set[UUID] = set()
+        for name in self._options:
+            if name not in self.names():
+                known = ", ".join(self.names())
+                raise UnknownPowerDriver(f"power.{name}: there is no such power driver; installed are: {known}")
+
+    def names(self) -> list[str]:
+        """Return the names of all installed power drivers."""
+        return sorted({*IN_TREE, *entry_points(group=ENTRY_POINT_GROUP).names})
+
+    def find(self, name: str) -> type[PowerDriver] | None:
+        """Return the class of a driver, or None if it is not installed."""
+        if name in IN_TREE:
+            module, found = IN_TREE[name]
+            return getattr(importlib.import_module(module), found)  # type: ignore[no-any-return]
+        points = entry_points(group=ENTRY_POINT_GROUP)
+        return points[name].load() if name in points.names else None
+
+    def power_state(self, name: str, bmc: Bmc, *, timeout_s: float) -> PowerState:
+        """Return the power state that a controller reports.
+
+        Raises:
+            PowerError: the controller did not answer or rejected the request.
+        """
+        return self._bounded(bmc, timeout_s, lambda: self._driver(name, bmc).power_state(bmc, timeout_s=timeout_s))
+
+    def act(self, name: str, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
+        """Request an action other than STATUS.
+
+        Raises:
+            PowerError: the controller did not answer or rejected the request.
+        """
+        self._bounded(bmc, timeout_s, lambda: self._driver(name, bmc).act(bmc, action, timeout_s=timeout_s))
+
+    def change_password(self, name: str, bmc: Bmc, password: str, *, timeout_s: float) -> None:
+        """Change the password of a controller's user.
+
+        Raises:
+            PowerError: the controller did not answer or rejected the request.
+        """
+        self._bounded(
+            bmc, timeout_s, lambda: self._driver(name, bmc).change_password(bmc, password, timeout_s=timeout_s)
+        )
+
+    def close(self) -> None:
+        """Close every driver that was made."""
+        with ExitStack() as stack:
+            for driver in self._made.values():
+                stack.callback(driver.close)
+
+    def _driver(self, name: str, bmc: Bmc) -> PowerDriver:
+        with self._lock:
+            if name not in self._made:
+                found = self.find(name)
+                if found is None:
+                    raise PowerError(bmc.host_name, f"its driver {name!r} is not installed")
+                try:
+                    options = read_options(name, found.options_model, self._options.get(name, {}))
+                    self._made[name] = found.from_options(options)
+                except DriverSettingError as error:
+                    raise PowerError(bmc.host_name, f"settings of its driver are wrong: {error}") from error
+            return self._made[name]
+
+    def _bounded(self, bmc: Bmc, timeout_s: float, call: Callable[[], T]) -> T:
+        ends: list[T] = []
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                ends.append(call())
+            except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+                failures.append(error)
+            finally:
+                with self._lock:
+                    self._calling.discard(bmc.host_uuid)
+
+        with self._lock:
+            if bmc.host_uuid in self._calling:
+                raise PowerError(bmc.host_name, "an earlier call has not ended yet", is_unanswered=True)
+            self._calling.add(bmc.host_uuid)
+        thread = Thread(target=run, name="power", daemon=True)
+        thread.start()
+        thread.join(timeout_s + GRACE_S)
+        if failures:
+            raise _as_power_error(bmc, failures[0])
+        if not ends:
+            raise PowerError(bmc.host_name, f"no answer within {timeout_s:g} s", is_unanswered=True)
+        return ends[0]
+
+
+def _as_power_error(bmc: Bmc, error: Exception) -> PowerError:
+    """Return what a driver raised; a defect of a driver is a failure of its call, not of the caller."""
+    if isinstance(error, PowerError):
+        return error
+    return PowerError(bmc.host_name, f"its driver failed with {type(error).__name__}: {error}", is_unanswered=True)

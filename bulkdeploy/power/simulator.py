@@ -1,0 +1,69 @@
+"""The power driver ``simulator``: it switches simulated hosts off and on, with all that runs on them."""
+
+from typing import LiteralString, Self
+
+from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.simulator.database import ensure_database
+from bulkdeploy.drivers.simulator.link import SimulatorLink
+from bulkdeploy.drivers.simulator.options import SimulatorOptions
+from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
+
+READ: LiteralString = "SELECT is_off, is_bmc_dead FROM simulator.hosts WHERE uuid = %s"
+SWITCH_OFF: LiteralString = "SELECT simulator_code.ensure_fenced(%s)"
+SWITCH_ON: LiteralString = "UPDATE simulator.hosts SET is_off = false WHERE uuid = %s"
+
+
+class SimulatedPower(PowerDriver):
+    """Controllers of simulated hosts. They accept every user and password.
+
+    Args:
+        url: ``postgresql://`` URL of the simulator's database.
+    """
+
+    options_model = SimulatorOptions
+    changes_passwords = True
+
+    def __init__(self, url: str) -> None:
+        self._link = SimulatorLink(url, pool_size=4, durable=True)
+
+    @classmethod
+    def from_options(cls, options: SimulatorOptions) -> Self:
+        """See PowerDriver."""
+        url = options.url.get_secret_value()
+        ensure_database(url)
+        return cls(url)
+
+    def power_state(self, bmc: Bmc, *, timeout_s: float) -> PowerState:
+        """See PowerDriver."""
+        ((is_off, is_dead),) = self._request(bmc, READ, timeout_s) or [(False, True)]
+        if is_dead:
+            raise PowerError(bmc.host_name, "no route to the management controller", is_unanswered=True)
+        return PowerState.OFF if is_off else PowerState.ON
+
+    def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
+        """See PowerDriver."""
+        is_off = self.power_state(bmc, timeout_s=timeout_s) is PowerState.OFF
+        if action is not PowerAction.ON and not is_off:
+            self._request(bmc, SWITCH_OFF, timeout_s)
+        if action in (PowerAction.ON, PowerAction.CYCLE, PowerAction.RESET):
+            self._request(bmc, SWITCH_ON, timeout_s)
+
+    def change_password(self, bmc: Bmc, password: str, *, timeout_s: float) -> None:
+        """See PowerDriver. There is no password to change."""
+        del password
+        self.power_state(bmc, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """See PowerDriver."""
+        self._link.close()
+
+    def _request(self, bmc: Bmc, query: LiteralString, timeout_s: float) -> list[tuple[bool, bool]]:
+        def run(link: object) -> list[tuple[bool, bool]]:
+            done = link.execute(query, [bmc.host_uuid])  # type: ignore[attr-defined]
+            return list(done.fetchall()) if done.description is not None else []
+
+        try:
+            return self._link.request("power", bmc.host_name, run, patience_s=timeout_s)
+        except DriverError as error:
+            raise PowerError(bmc.host_name, error.reason, is_unanswered=error.unanswered) from error

@@ -1,0 +1,90 @@
+"""Calls to the management controllers of hosts, with their time and their failpoints; failures are values."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from sqlalchemy import Row
+
+from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.power.driver import Bmc, PowerError
+from bulkdeploy.power.registry import PowerDrivers
+
+log = structlog.get_logger(__name__)
+
+LOOK_AGAIN_S = 0.5
+"""Pause between two looks at the power state of a host that is being switched off."""
+
+
+class PowerCalls:
+    """Calls to controllers. Safe to share between threads.
+
+    Args:
+        drivers: the power drivers.
+        decrypt: decrypts passwords of controllers.
+    """
+
+    def __init__(self, drivers: PowerDrivers, decrypt: Callable[[bytes], str]) -> None:
+        self._drivers, self._decrypt = drivers, decrypt
+
+    def read_state(
+        self, row: Row[Any], timeout_s: float, *, password: bytes | None = None
+    ) -> PowerState | PowerError:
+        """Return the power state that the controller of a row of ``read_bmc`` reports.
+
+        ``password``: another one than the row's, encrypted.
+        """
+        bmc = self._bmc(row) if password is None else replace(self._bmc(row), password=self._decrypt(password))
+        try:
+            return self._drivers.power_state(row.driver, bmc, timeout_s=timeout_s)
+        except PowerError as error:
+            return error
+
+    def act(self, row: Row[Any], action: PowerAction, timeout_s: float) -> PowerError | None:
+        """Request an action other than STATUS; return why it failed, or None."""
+        before(Failpoint.POWER_ACTION)
+        try:
+            self._drivers.act(row.driver, self._bmc(row), action, timeout_s=timeout_s)
+        except PowerError as error:
+            log.warning("power_action_failed", host=row.host_name, action=action.value, why=error.reason)
+            return error
+        log.info("power_action", host=row.host_name, action=action.value)
+        after(Failpoint.POWER_ACTION)
+        return None
+
+    def change_password(self, row: Row[Any], password: str, timeout_s: float) -> PowerError | None:
+        """Change the password of the controller's user; return why it failed, or None."""
+        before(Failpoint.POWER_ACTION)
+        try:
+            self._drivers.change_password(row.driver, self._bmc(row), password, timeout_s=timeout_s)
+        except PowerError as error:
+            return error
+        after(Failpoint.POWER_ACTION)
+        return None
+
+    def ensure_off(self, row: Row[Any], timeout_s: float) -> PowerError | None:
+        """Switch a host off and verify that it is off; return why that is not certain, or None if it is off.
+
+        Only the controller's own report of Off counts, read after the action. An accepted action does not.
+        """
+        end = time.monotonic() + timeout_s
+        failure = self.act(row, PowerAction.OFF, timeout_s)
+        while True:
+            state = self.read_state(row, max(end - time.monotonic(), 1.0))
+            if state is PowerState.OFF:
+                return None
+            if failure is None and isinstance(state, PowerError):
+                failure = state
+            if failure is not None or time.monotonic() >= end:
+                break
+            time.sleep(LOOK_AGAIN_S)
+        if failure is not None:
+            return failure
+        return PowerError(row.host_name, f"it accepted OFF, but reports {state} after {timeout_s:g} s")
+
+    def _bmc(self, row: Row[Any]) -> Bmc:
+        password = self._decrypt(row.password_encrypted)
+        return Bmc(row.host_uuid, row.host_name, row.address, row.port, row.username, password)
