@@ -78,7 +78,8 @@ def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> d
         values = [value.strip() for value in form.getlist(one.name) if value.strip()]
         if one is subject or not values:
             continue
-        if changes and not one.required and ",".join(values) == _known(row, one):
+        is_kept = not one.required and one.name not in OWNER and ",".join(values) == _known(row, one)
+        if changes and is_kept:
             continue
         given |= _sent(one, values)
     if row.get("projectid") and api.parameter("projectid") is not None:

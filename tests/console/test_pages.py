@@ -272,6 +272,7 @@ def test_every_text_is_used() -> None:
         "alarms",
         "groups",
         "flags",
+        "resources",
         "errors",
         "deploy",
     }

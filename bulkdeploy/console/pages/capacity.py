@@ -9,6 +9,7 @@ from flask import Response
 from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.formats import PER_CENT, share
 from bulkdeploy.console.nouns import BY_PAGE
+from bulkdeploy.console.pages.health import hosts_in_trouble
 from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import Spread, spread_of
@@ -50,6 +51,7 @@ def capacity(visit: Visit) -> Response:
         "capacity.html",
         zones=zones,
         zone=zone,
+        hosts=hosts_in_trouble(visit, {"zoneid": zone["id"]}) if zone else [],
         whole={row["name"]: row for row in zone.get("capacity") or ()},
         pods=pods,
         by=by,

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Calls, Row
+from bulkdeploy.console.limits_after import limits_after
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
 from bulkdeploy.console.visit import Visit
@@ -198,8 +199,15 @@ def plan(visit: Visit) -> Response:
             shown, refused = _planned(visit, parameters)
         except ApiRefused as error:
             refused = str(error)
+    offering = next(
+        (one for one in chosen.lists["offerings"] if one["id"] == parameters.get("serviceofferingid")), {}
+    )
+    count = str(parameters.get("virtualmachinecount") or "")
     return visit.page(
         "fragments/plan.html",
+        limits=limits_after(visit.calls, chosen.form.of_owner(), offering, chosen.form.values, int(count))
+        if shown and count.isdecimal() and "listDomains" in visit.may
+        else (),
         plan=shown,
         spread=spread_of(shown),
         missing=missing,

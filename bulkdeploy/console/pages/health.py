@@ -6,10 +6,22 @@ from typing import Any
 
 from flask import Response
 
+from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.visit import Visit
 
 LONGEST_OUTBOX_S, LONGEST_QUEUED_S = 60.0, 300.0
 MOST_FAILED = 0.05
+
+
+HOST_TROUBLE = (
+    ("state", "Down"),
+    ("state", "Disconnected"),
+    ("state", "Alert"),
+    ("resourcestate", "Disabled"),
+    ("resourcestate", "Maintenance"),
+    ("resourcestate", "ErrorInMaintenance"),
+)
+"""Filters of hosts that an operator wants to know of."""
 
 
 def page(visit: Visit) -> Response:
@@ -26,7 +38,31 @@ def _values(visit: Visit) -> dict[str, Any]:
     health = visit.calls("getHealth")["health"]
     jobs = {row["state"]: row for row in health["jobs"]}
     vms = {row["state"]: int(row["count"]) for row in health["virtualmachines"]}
-    return {"health": health, "jobs": jobs, "vms": vms, "alarms": alarms_of(health, jobs, vms)}
+    return {
+        "health": health,
+        "jobs": jobs,
+        "vms": vms,
+        "alarms": alarms_of(health, jobs, vms),
+        "hosts": hosts_in_trouble(visit, {}),
+    }
+
+
+def hosts_in_trouble(visit: Visit, wanted: Mapping[str, str]) -> list[tuple[dict[str, str], str, int, str]]:
+    """Return the filters, state and number of hosts that are not up and enabled, and what the state means.
+
+    Args:
+        visit: who asks; nothing is returned to people who may not list hosts.
+        wanted: further filters of listHosts.
+    """
+    if "listHosts" not in visit.may:
+        return []
+    found = []
+    for name, value in HOST_TROUBLE:
+        filters = {**wanted, name: value}
+        _, count = visit.calls.page("listHosts", {"type": "Routing", **filters, "page": 1, "pagesize": 1})
+        if count:
+            found.append((filters, value, count, "bad" if KIND_OF_STATE.get(value) == "bad" else "warn"))
+    return found
 
 
 def alarms_of(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:

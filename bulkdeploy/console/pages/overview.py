@@ -10,21 +10,12 @@ from flask import Response
 from bulkdeploy.console.calls import ApiRefused
 from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.nouns import ALL_PROJECTS, NOUNS, Noun
-from bulkdeploy.console.pages.health import alarms_of
+from bulkdeploy.console.pages.health import alarms_of, hosts_in_trouble
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.visit import Visit
 
 RECENT = 5
 VM_STATES = ("Running", "Stopped", "Error", "Unknown")
-HOST_TROUBLE = (
-    ("state", "Down"),
-    ("state", "Disconnected"),
-    ("state", "Alert"),
-    ("resourcestate", "Disabled"),
-    ("resourcestate", "Maintenance"),
-    ("resourcestate", "ErrorInMaintenance"),
-)
-"""Filters of hosts that an operator wants to know of."""
 CAPACITIES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
 SEARCHED = tuple(noun for noun in NOUNS if noun.one and noun.page not in ("alerts", "settings"))
 
@@ -60,11 +51,8 @@ def _values(visit: Visit) -> dict[str, Any]:
         "vms": {state: count for state, count in vms.items() if count or state == "Running"},
         "health": health,
         "alarms": alarms_of(health, jobs, vms) if health else [],
-        "hosts": [
-            (name, value, count)
-            for name, value in (HOST_TROUBLE if "listHosts" in may else ())
-            if (count := _count(visit, "listHosts", {"type": "Routing", name: value}))
-        ],
+        "hosts": hosts_in_trouble(visit, {}),
+        "kinds": KIND_OF_STATE,
         "zones": [
             (zone, {one["name"]: one for one in zone.get("capacity") or () if one["name"] in CAPACITIES})
             for zone in zones
@@ -73,7 +61,6 @@ def _values(visit: Visit) -> dict[str, Any]:
         "deployments": _recent(visit, "listBulkDeployments"),
         "operations": _recent(visit, "listBulkOperations"),
         "alerts": _recent(visit, "listAlerts"),
-        "kinds": KIND_OF_STATE,
     }
 
 

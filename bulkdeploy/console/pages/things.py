@@ -9,6 +9,7 @@ from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.command_forms import call_of_form, fields_of_form, is_dangerous, wrong_field
+from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.noun_tables import kind_of, table_of, target_of
 from bulkdeploy.console.nouns import BY_PAGE, NOUNS, Noun
 from bulkdeploy.console.pages import tables
@@ -29,30 +30,44 @@ def show_list(noun: Noun, visit: Visit) -> Response:
 
 def show_one(noun: Noun, visit: Visit) -> Response:
     """Show one thing: its fields, what it consists of, what can be done with it and what belongs to it."""
+    return visit.page("thing.html", **_values(noun, visit))
+
+
+def show_live(visit: Visit) -> Response:
+    """Show what of one thing changes while something happens to it."""
+    noun = BY_PAGE.get(visit.given.get("of", ""))
+    if noun is None or not noun.one:
+        raise ApiRefused(NOT_FOUND, visit.pages.texts.things.gone)
+    return visit.page("fragments/thing.html", **_values(noun, visit))
+
+
+def _values(noun: Noun, visit: Visit) -> dict[str, Any]:
     key = visit.given.get("id") or "-"
     row = find_row(noun, key, visit)
     fields = [one for one in visit.may[noun.lists].fields if row.get(one[0]) not in (None, "", [], {})]
     names = frozenset(row)
-    return visit.page(
-        "thing.html",
-        noun=noun,
-        key=key,
-        row=row,
-        title=str(row.get(noun.shown[0]) or key),
-        facts=[
-            (name, text, kind_of(name, type_, text), *target_of(name, names))
+    targets = {name: target_of(name, names) for name, _, _ in fields}
+    linked = {by for _, by in targets.values()}
+    return {
+        "noun": noun,
+        "key": key,
+        "row": row,
+        "title": str(row.get(noun.shown[0]) or key),
+        "passing": KIND_OF_STATE.get(str(row.get("state"))) == "busy",
+        "facts": [
+            (name, text, kind_of(name, type_, text), *targets[name])
             for name, type_, text in fields
-            if not isinstance(row[name], (list, dict))
+            if not isinstance(row[name], (list, dict)) and name not in linked
         ],
-        parts=[(name, text, _columns(row[name])) for name, _, text in fields if isinstance(row[name], list)],
-        maps=[(name, text) for name, _, text in fields if isinstance(row[name], dict)],
-        actions=actions_of(noun, visit),
-        related=[
+        "lists": [(name, text, _columns(row[name])) for name, _, text in fields if isinstance(row[name], list)],
+        "maps": [(name, text) for name, _, text in fields if isinstance(row[name], dict)],
+        "actions": actions_of(noun, visit),
+        "related": [
             (page, address(page, {parameter: key}))
             for page, parameter in noun.related
             if page not in BY_PAGE or BY_PAGE[page].lists in visit.may
         ],
-    )
+    }
 
 
 def actions_of(noun: Noun, visit: Visit) -> list[tuple[str, bool]]:
@@ -162,5 +177,5 @@ VIEWS = MappingProxyType(
     {("GET", noun.page): partial(show_list, noun) for noun in NOUNS}
     | {("GET", f"{noun.page}.csv"): partial(_as_csv, noun) for noun in NOUNS}
     | {("GET", noun.one): partial(show_one, noun) for noun in NOUNS if noun.one and noun.one not in OWN_PAGES}
-    | {("GET", "act"): show_form, ("POST", "act"): act}
+    | {("GET", "thing-live"): show_live, ("GET", "act"): show_form, ("POST", "act"): act}
 )

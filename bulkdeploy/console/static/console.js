@@ -27,8 +27,13 @@
   function beat() {
     clearTimeout(timer);
     if (document.hidden) return;
-    asked = live().length;
-    for (const element of live()) htmx.trigger(element, "beat");
+    const due = [...live()].filter((element) => Date.now() - (element.lastBeat || 0) >= 1000 * (element.dataset.every || 0));
+    asked = due.length;
+    for (const element of due) {
+      element.lastBeat = Date.now();
+      htmx.trigger(element, "beat");
+    }
+    if (!asked) return next();
     timer = setTimeout(beat, LONGEST + 5000); // whatever became of these
   }
   function answered(good) {
