@@ -112,10 +112,10 @@ def update_service_offering(call: Call) -> Mapping[str, Any]:
 
 
 def delete_service_offering(call: Call) -> None:
-    """Delete a service offering."""
-    offerings.delete_offerings(
-        call.connection, call.caller, offering_service.SERVICE_OFFERING, [call.arguments["id"]]
-    )
+    """Delete a service offering. To delete it again succeeds and does nothing, as in CloudStack."""
+    offering = call.arguments["id"]
+    if not offering.removed:
+        offerings.delete_offerings(call.connection, call.caller, offering_service.SERVICE_OFFERING, [offering])
 
 
 def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
