@@ -464,6 +464,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Minutes from one automatic balancing of a cluster to the next",
         scope=Scope.CLUSTER,
         minimum=1,
+        parent="drs.automatic.enable",
     ),
     *(
         Setting(

@@ -302,7 +302,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "category": equal("category", "storage", "Storage"),
             "group": equal("group", "storage", "Storage"),
             "subgroup": equal("subgroup", "primary storage", "Primary Storage"),
-            "parent": constant("alert.purge.delay", keeps=False),
+            "parent": equal("parent", "drs.automatic.enable"),
             "zoneid": equal("scope", zone, "Zone"),
             "storageid": equal("scope", world.id_of("storage_pools", "a-1-primary"), "StoragePool"),
             "accountid": equal("scope", world.id_of("accounts", "acme"), "Account"),

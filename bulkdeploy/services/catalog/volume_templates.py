@@ -59,8 +59,6 @@ def create_template(
     require_within_limits(connection, [owner], ResourceType.TEMPLATE)
     seen = read_vm(connection, volume.vm_id)
     vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
-    check = partial(_check, volume=volume)
-    require_ready(connection, system, caller, vm, CREATE_TEMPLATE, check, parameter=OF_VOLUME, value=ref.uuid)
     image_format, arch = read_image_kind(connection, volume.template_id)
     columns = new_template_row(
         caller,
@@ -75,6 +73,8 @@ def create_template(
         },
     )
     check_publicity(connection, caller, owner, is_public=bool(columns["is_public"]))
+    check = partial(_check, volume=volume)
+    require_ready(connection, system, caller, vm, CREATE_TEMPLATE, check, parameter=OF_VOLUME, value=ref.uuid)
     made = insert_row(
         connection, Entity.TEMPLATE, {**columns, "account_id": owner.account_id, "source_vm_id": vm.id}
     )
