@@ -210,6 +210,40 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     walk.assert_once_and_for_all()
 
 
+OF_PACE = [Failpoint.LEASE_COMMIT, Failpoint.COMPLETION_COMMIT, Failpoint.WAKE_PUBLISH, Failpoint.WAKE_CLEAR]
+"""Where the end of a job of an operation releases the next one, and before."""
+
+JOBS_OF_OPERATION = (
+    "SELECT j.uuid, j.instance_uuid, j.status, (SELECT count(*) FROM events e WHERE e.parent_uuid = j.uuid"
+    "   AND e.state = 'Completed') AS ends FROM async_jobs j JOIN bulk_operations o ON o.id = j.operation_id"
+    " WHERE o.request_token = :token ORDER BY j.instance_uuid"
+)
+
+
+@pytest.mark.long
+def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: Start) -> None:
+    """API processes, workers and sweepers die around an operation with a pace: each VM has one job with one end."""
+    walk.fleet.set_value("job.lost.worker.max", 1000)
+    start_reborn(start, "worker", "sweeper")
+    vms = walk.vm_ids(walk.bulk(str(uuid4())))
+    wait_for(lambda: all_done(walk.fleet))
+    commands = cycle(["bulkStopVirtualMachine", "bulkStartVirtualMachine"])
+    for point, place in places([*OF_CALLS, *OF_PACE, Failpoint.SWEEP_THROTTLED]):
+        walk.arm(place)
+        token = str(uuid4())
+        call = {"ids": ",".join(vms), "maxparallel": 2, "maxfailures": "0", "requesttoken": token}
+        command = next(commands)
+        made = insist(lambda command=command, call=call: walk.client.call(command, **call))
+        again = insist(lambda command=command, call=call: walk.client.call(command, **call))
+        assert {job["jobid"] for job in again["asyncjobs"]} == {job["jobid"] for job in made["asyncjobs"]}
+        wait_for(lambda: all_done(walk.fleet))
+        jobs = walk.fleet.zone.rows(JOBS_OF_OPERATION, token=token)
+        assert [str(job.instance_uuid) for job in jobs] == sorted(vms), f"after {place}"
+        assert {(job.status, job.ends) for job in jobs} == {(1, 1)}, f"after {place}"
+        assert walk.worker_died(place, ROUND_S), f"nobody passed {point}"
+    walk.assert_once_and_for_all()
+
+
 def make_faults(walk: Walk, point: str) -> None:
     """Let a few of the next starts fail, and one hang where leases are renewed.
 

@@ -36,6 +36,7 @@ _RELEASE_DUE = _release(
     "     WHERE j.operation_id = o.id AND j.status = 0 AND j.phase <> 'held'))) END AS jobs"
     " FROM bulk_operations o"
     " WHERE o.id IN (SELECT operation_id FROM async_jobs WHERE status = 0 AND phase = 'held')"
+    " ORDER BY o.id FOR UPDATE OF o SKIP LOCKED"
 )
 
 _LOCK = text(
