@@ -88,6 +88,8 @@ class Failpoint(StrEnum):
     SWEEP_SCHEDULES = "sweep.schedules"
     SWEEP_SCHEDULE_FAILED = "sweep.schedule_failed"
     SWEEP_BALANCE = "sweep.balance"
+    SWEEP_MANAGED = "sweep.managed"
+    SWEEP_MANAGED_FAILED = "sweep.managed_failed"
     SWEEP_RETENTION = "sweep.retention"
     SWEEP_UNMANAGED = "sweep.unmanaged"
     SWEEP_EXPIRED = "sweep.expired"

@@ -41,6 +41,7 @@ FOLLOW_HOST_HA_EVERY_S = 1.0
 TAKE_SNAPSHOTS_EVERY_S = 10.0
 RUN_SCHEDULES_EVERY_S = 2.0
 BALANCE_EVERY_S = 60.0
+RECONCILE_EVERY_S = 5.0
 
 LATE_S = 300.0
 """A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
@@ -80,6 +81,7 @@ def run(settings: Settings, ended: Event) -> None:
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     policies, schedules, drs = worker.snapshot_policies(), worker.vm_schedules(), worker.cluster_drs()
     power = worker.power_watch()
+    managed = worker.managed_deployments()
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
@@ -89,6 +91,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(policies.delete_surplus, TAKE_SNAPSHOTS_EVERY_S),
         _Pass(schedules.run_schedules, RUN_SCHEDULES_EVERY_S),
         _Pass(drs.balance_clusters, BALANCE_EVERY_S),
+        _Pass(managed.reconcile_deployments, RECONCILE_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
         _Pass(sweeper.requeue_throttled, 0.0),

@@ -6,6 +6,7 @@ that broke no rule, in the sizes and ids that are written. Units: MHz, MiB, byte
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -165,6 +166,31 @@ class DeployRequest:
         return self.uuids.get(parameter, {}).get(row_id, str(row_id))
 
 
+class ScaleInPolicy(StrEnum):
+    """How a managed deployment chooses the VMs that it removes."""
+
+    BALANCED = "Balanced"
+    """The VMs that stay are spread as evenly as possible over clusters and hosts; then the newest go first."""
+
+    NEWEST_FIRST = "NewestFirst"
+    OLDEST_FIRST = "OldestFirst"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A deploy call of a managed deployment, by which more VMs are deployed later.
+
+    Attributes:
+        command: its command.
+        parameters: its parameters as texts, without those that only mean the one call.
+        scale_in_policy: how VMs are chosen that are removed.
+    """
+
+    command: str
+    parameters: Mapping[str, str]
+    scale_in_policy: ScaleInPolicy = ScaleInPolicy.BALANCED
+
+
 @dataclass(frozen=True, slots=True)
 class DeployCall:
     """One deploy call: a request for each configuration, all of one owner in one zone.
@@ -177,6 +203,8 @@ class DeployCall:
         partial: VMs that do not fit are left out, and the others are deployed.
         request_id: the API request that the jobs belong to.
         traceparent: the trace that the jobs belong to.
+        recorded: the call itself, if its deployment is to be managed.
+        grown_from: the managed deployment, by id, that gets the VMs.
     """
 
     caller: Caller
@@ -185,6 +213,8 @@ class DeployCall:
     partial: bool = False
     request_id: str | None = None
     traceparent: str | None = None
+    recorded: RecordedCall | None = None
+    grown_from: int | None = None
 
     @property
     def shared(self) -> DeployRequest:

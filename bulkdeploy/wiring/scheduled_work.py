@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
+from bulkdeploy.commands.deployments import managed_deployments
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.infrastructure import cluster_drs
@@ -18,6 +19,7 @@ from bulkdeploy.services.virtual_machines import scheduled_operations
 from bulkdeploy.services.volumes import snapshot_policies
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.virtual_machines.vm_schedules import due_schedules
+from bulkdeploy.store.deployments.managed_deployments import due_deployments
 from bulkdeploy.store.volumes.snapshot_policies import due_policies, surplus_snapshots
 
 log = structlog.get_logger(__name__)
@@ -88,6 +90,24 @@ class VmSchedules:
             [{"schedule_id": schedule_id, "vm_id": vm_id} for schedule_id, vm_id in due],
             (scheduled_operations.run_schedule, Failpoint.SWEEP_SCHEDULES),
             (scheduled_operations.skip_occurrence, Failpoint.SWEEP_SCHEDULE_FAILED),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedDeployments:
+    """Adds and removes VMs of deployments that do not have their desired size."""
+
+    system: System
+
+    def reconcile_deployments(self) -> None:
+        """Begin to give all deployments that are due their desired size, each in a transaction of its own."""
+        with read_only(self.system.engine) as connection:
+            due = due_deployments(connection, AT_ONCE)
+        _handle_due(
+            self.system,
+            [{"deployment_id": deployment_id, "user_id": user_id} for deployment_id, user_id in due],
+            (managed_deployments.reconcile_if_due, Failpoint.SWEEP_MANAGED),
+            (managed_deployments.put_off_resizing, Failpoint.SWEEP_MANAGED_FAILED),
         )
 
 

@@ -17,7 +17,7 @@ from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
-from bulkdeploy.wiring.scheduled_work import ClusterDrs, SnapshotPolicies, VmSchedules
+from bulkdeploy.wiring.scheduled_work import ClusterDrs, ManagedDeployments, SnapshotPolicies, VmSchedules
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
 
@@ -58,6 +58,10 @@ class Worker:
     def vm_schedules(self) -> VmSchedules:
         """Return the sweeper's work on schedules of virtual machines."""
         return VmSchedules(self.system())
+
+    def managed_deployments(self) -> ManagedDeployments:
+        """Return the sweeper's work on deployments with a desired size."""
+        return ManagedDeployments(self.system())
 
     def cluster_drs(self) -> ClusterDrs:
         """Return the sweeper's work on clusters that are balanced automatically."""

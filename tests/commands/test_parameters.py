@@ -34,6 +34,7 @@ OURS = {
     "cancelBulkDeployment",
     "cancelBulkOperation",
     "configureSimulatorHAProviderState",  # of CloudStack's simulator, and not in its description
+    "updateBulkDeployment",
     "evacuateHost",
     "repairVirtualMachine",
     "getHealth",

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,9 @@ OF_CLUSTERS = {Failpoint.SWEEP_BALANCE}
 OF_AVAILABILITY = {Failpoint.SWEEP_POWER, Failpoint.SWEEP_HOST_HA}
 """Passed when hosts have management controllers or host HA: ``tests/commands/availability``."""
 
+OF_MANAGED = {Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED}
+"""Passed when a managed deployment is resized: ``tests/commands/virtual_machines/test_managed_deployments.py``."""
+
 OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
 """Passed by what operators run: ``tests/manage``."""
 
@@ -88,6 +92,7 @@ OF_OTHERS = {
     *OF_SCHEDULES,
     *OF_CLUSTERS,
     *OF_AVAILABILITY,
+    *OF_MANAGED,
     *OF_PROGRAMS,
 }
 OF_WORKERS = [point for point in Failpoint if point not in OF_OTHERS]
@@ -227,14 +232,17 @@ def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: St
     start_reborn(start, "worker", "sweeper")
     vms = walk.vm_ids(walk.bulk(str(uuid4())))
     wait_for(lambda: all_done(walk.fleet))
-    commands = cycle(["bulkStopVirtualMachine", "bulkStartVirtualMachine"])
-    for point, place in places([*OF_CALLS, *OF_PACE, Failpoint.SWEEP_THROTTLED]):
+    for point, place in places([*OF_CALLS, *OF_PACE, Failpoint.SWEEP_THROTTLED, Failpoint.RELEASE_COMMIT]):
+        is_release = point is Failpoint.RELEASE_COMMIT
+        if is_release and place.endswith("after"):
+            walk.client.call("bulkStartVirtualMachine", ids=",".join(vms))
+            wait_for(lambda: all_done(walk.fleet))
         walk.arm(place)
         token = str(uuid4())
         call = {"ids": ",".join(vms), "maxparallel": 2, "maxfailures": "0", "requesttoken": token}
-        command = next(commands)
-        made = insist(lambda command=command, call=call: walk.client.call(command, **call))
-        again = insist(lambda command=command, call=call: walk.client.call(command, **call))
+        command = "bulkStopVirtualMachine" if is_release else "bulkRebootVirtualMachine"
+        make = partial(walk.client.call, command, **call)
+        made, again = insist(make), insist(make)
         assert {job["jobid"] for job in again["asyncjobs"]} == {job["jobid"] for job in made["asyncjobs"]}
         wait_for(lambda: all_done(walk.fleet))
         jobs = walk.fleet.zone.rows(JOBS_OF_OPERATION, token=token)

@@ -4,6 +4,7 @@ Ours, after Ganeti's bulk creation: CloudStack has no such call. An entry of the
 deployVirtualMachine, but for those that are said once for all.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     named_nics,
     plan_row,
 )
+from bulkdeploy.commands.deployments.recorded_calls import MANAGED
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
@@ -28,7 +30,7 @@ from bulkdeploy.declare.parameters import boolean, entries, integer, string
 from bulkdeploy.declare.response_fields import number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployRequest, NamedVm
+from bulkdeploy.domain.deployment import DeployCall, DeployRequest, NamedVm
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
@@ -122,9 +124,7 @@ PLAN = Response(
 
 def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
     """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
-    token = call.text("requesttoken")
-    wanted = deploy_call_of(call, _requests(call, token), listed=True, partial=call.flag("partial"))
-    (result,) = deploy(call.connection, call.system, [wanted])
+    (result,) = deploy(call.connection, call.system, [list_call(call)])
     if isinstance(result, DryRun):
         row = plan_row(call, result)
         places = planned_places(call.connection, result.parts)
@@ -136,6 +136,41 @@ def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
         "placements": deployed_places(call.connection, result),
         "failed": result.listed["failed"],
     }
+
+
+def list_call(call: Call) -> DeployCall:
+    """Return the deploy call of a list.
+
+    Raises:
+        ParameterError: an entry breaks a rule.
+    """
+    requests = _requests(call, call.text("requesttoken"))
+    return deploy_call_of(call, requests, listed=True, partial=call.flag("partial"))
+
+
+def more_of_list(recorded: Mapping[str, str], before: int, count: int) -> dict[str, str]:
+    """Return the parameters of a call for ``count`` more VMs, which takes the list of a call again and again.
+
+    ``before``: VMs that there are. Names of single VMs are left out.
+    """
+    entries: dict[int, dict[str, str]] = {}
+    shared = {}
+    for name, value in recorded.items():
+        bare, bracket, rest = name.partition("[")
+        if bare.lower() != LIST or not bracket:
+            shared[name] = value
+            continue
+        number, _, field = rest.partition("].")
+        entries.setdefault(int(number), {})[field] = value
+    turns = [number for number, entry in entries.items() for _ in range(int(entry.get("count", 1)))]
+    wanted = Counter(turns[at % len(turns)] for at in range(before, before + count))
+    more = {
+        f"{LIST}[{number}].{field}": value
+        for number in wanted
+        for field, value in {**entries[number], "count": str(wanted[number])}.items()
+        if field.lower() not in OF_EACH
+    }
+    return {**shared, **more}
 
 
 def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
@@ -244,6 +279,7 @@ COMMANDS: tuple[Command, ...] = (
             *SHARED,
             boolean("partial", "leave out what does not fit, and deploy the rest; default false: all or none"),
             string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+            *MANAGED,
         ),
         errors=(
             PermissionDenied,

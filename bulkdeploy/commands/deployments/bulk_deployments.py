@@ -18,6 +18,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     host_ids,
     require_root_admin,
 )
+from bulkdeploy.commands.deployments.recorded_calls import MANAGED
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
@@ -65,6 +66,10 @@ BULK_DEPLOYMENT = Response(
         number("succeeded", "jobs that succeeded"),
         number("failed", "jobs that failed"),
         moment("completed", "when the latest of them ended"),
+        number("desiredcount", "of a managed deployment: the VMs that it is to have"),
+        number("actualcount", "of a managed deployment: the VMs that it has, without those being destroyed"),
+        text("scaleinpolicy", "of a managed deployment: the VMs that are removed first"),
+        text("lasterror", "of a managed deployment: why VMs could not be added or removed at the last try"),
         *PLAN_FIELDS,
         objects(
             "slowest",
@@ -91,7 +96,13 @@ BULK_DEPLOYMENT = Response(
 )
 
 
-def _request(call: Call) -> DeployCall:
+def bulk_call(call: Call) -> DeployCall:
+    """Return the deploy call of a bulk deployment.
+
+    Raises:
+        PermissionDenied: parameters that only root admins may give.
+        InvalidCombination: see ``recorded_call``.
+    """
     return deploy_call(
         call,
         bulk=True,
@@ -107,7 +118,7 @@ def _answer(call: Call, deployed: DeployedVms) -> Page:
     return Page(rows_of(range(count), partial(job_rows, call.caller, deployed)), count)
 
 
-DEPLOYING = deploying(_request, _answer)
+DEPLOYING = deploying(bulk_call, _answer)
 """Deploys many alike VMs; answers their jobs in creation order, or the plan of a dry run."""
 
 
@@ -145,6 +156,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             integer("minimumcount", "accept fewer VMs, as many as fit, but at least so many"),
             string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+            *MANAGED,
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,
         rules=(Exclusive(("podid", "clusterid")), *RULES),

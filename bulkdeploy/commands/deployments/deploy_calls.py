@@ -7,6 +7,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
 from bulkdeploy.commands.deployments.disk_parameters import data_disks, merge_details, read_root_disk_gib
+from bulkdeploy.commands.deployments.recorded_calls import recorded_call
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
@@ -123,7 +124,11 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
 def deploy_call_of(
     call: Call, requests: Sequence[DeployRequest], *, listed: bool = False, partial: bool = False
 ) -> DeployCall:
-    """Return these requests as one deploy call; its jobs belong to this thread's API request and trace."""
+    """Return these requests as one deploy call; its jobs belong to this thread's API request and trace.
+
+    Raises:
+        InvalidCombination: see ``recorded_call``.
+    """
     return DeployCall(
         caller=call.caller,
         requests=tuple(requests),
@@ -131,6 +136,7 @@ def deploy_call_of(
         partial=partial,
         request_id=current_request(),
         traceparent=current_traceparent(),
+        recorded=recorded_call(call),
     )
 
 

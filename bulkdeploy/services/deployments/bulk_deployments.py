@@ -16,6 +16,7 @@ from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
 from bulkdeploy.services.jobs.bulk_jobs import failure_row, new_job_fields, operation_state
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
+from bulkdeploy.store.deployments.managed_deployments import read_managed
 from bulkdeploy.store.deployments.new_vms import CallPart
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import request_cancel
@@ -39,6 +40,7 @@ def list_bulk_deployments(
     jobs = count_jobs(connection, JobGroup.DEPLOYMENT, ids)
     failures = failures_of(connection, JobGroup.DEPLOYMENT, ids, MOST_FAILURES)
     spreads = spread_rows(connection, [row["plan"] for row in page.rows])
+    managed = read_managed(connection, ids)
     if "id" in arguments and len(ids) == 1:
         spreads = [spreads[0] | _as_it_is_now(connection, ids[0], page.rows[0]["plan"], spreads[0]["clusters"])]
     rows = [
@@ -46,6 +48,7 @@ def list_bulk_deployments(
             **{key: row[key] for key in row if key not in ("_id", "plan", "cancel_requested")},
             **jobs.get(row["_id"], dict.fromkeys(JOB_COUNTS, 0)),
             **spread,
+            **managed.get(row["_id"], {}),
             "state": operation_state(row, jobs.get(row["_id"], {})),
             "failures": [failure_row(failure) for failure in failures.get(row["_id"], [])],
         }

@@ -184,6 +184,12 @@ def default_admin(connection: Connection) -> Caller:
     return caller_of(connection.execute(callers().where(users.c.id == ADMIN_USER_ID)).mappings().one())
 
 
+def caller_by_id(connection: Connection, user_id: int) -> Caller | None:
+    """Return the enabled user with this id; None if the user or the account is disabled or was deleted."""
+    row = connection.execute(callers().where(users.c.id == user_id)).mappings().first()
+    return caller_of(row) if row is not None and is_enabled(row) else None
+
+
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:
     """The user of this name, in any case, in a domain (not in those below it), or None."""
     row = connection.execute(BY_USERNAME, {"username": username, "domain": domain_id}).mappings().first()

@@ -98,6 +98,7 @@ def _deployment(call: DeployCall, part: CallPart, batch_id: int | None) -> dict[
         "user_id": call.caller.user_id,
         "zone_id": part.spec.zone.id,
         "batch_id": batch_id,
+        "grown_from": call.grown_from,
         "request_token": token,
         "request_fingerprint": request.fingerprint if token is not None else None,
         **part.record,

@@ -15,6 +15,7 @@ from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.store.database.arrays import int_array, is_live
+from bulkdeploy.store.deployments.managed_deployments import parts_of_deployment
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -217,10 +218,7 @@ def select_vms(
 
 
 def _of_deployment(deployment: EntityRef) -> Condition:
-    parts = select(deployments.c.id).where(
-        or_(deployments.c.id == deployment.id, deployments.c.batch_id == deployment.id)
-    )
-    return virtual_machines.c.deployment_id.in_(parts)
+    return virtual_machines.c.deployment_id.in_(parts_of_deployment(deployment.id))
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:

@@ -21,6 +21,7 @@ from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments.deployment_rows import JobsOfCalls, write_deployments
 from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.store.deployments.managed_deployments import insert_managed
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,8 @@ def write(
     rows = write_deployments(connection, calls, queues, JOBS)
     deployed = []
     for each, row in zip(calls, rows, strict=True):
+        if each.call.recorded is not None:
+            insert_managed(connection, row.id, each.call.recorded, each.count)
         listed = list_config(each) if each.call.listed else {}
         deployed.append(DeployedVms(row.uuid, row.created, each.job_uuids, each.uuids, listed))
         after_commit(connection, partial(_log, each.call.request_id, str(row.uuid), each.count))

@@ -1,0 +1,97 @@
+"""Deploy calls that managed deployments keep, and that are made again to add VMs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.binding import Binder
+from bulkdeploy.declare.parameters import boolean, string
+from bulkdeploy.domain.deployment import DeployCall, RecordedCall, ScaleInPolicy
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination
+from bulkdeploy.store.entities import resolve_known
+
+MANAGED = (
+    boolean(
+        "managed", "keep the number of VMs: updateBulkDeployment changes it, and VMs that are gone are replaced"
+    ),
+    string(
+        "scaleinpolicy",
+        "with managed, the VMs that are removed first; Balanced (default) keeps the spread even, newest first",
+        choices=tuple(ScaleInPolicy),
+    ),
+)
+
+OF_ONE_CALL = frozenset(
+    {
+        *("managed", "scaleinpolicy", "virtualmachinecount", "minimumcount", "partial", "requesttoken"),
+        *("dryrun", "planindex", "hostids"),
+    }
+)
+"""Parameters that only mean the call itself."""
+
+ADDRESSES = ("ipaddress", "macaddress")
+
+
+def recorded_call(call: Call) -> RecordedCall | None:
+    """Return the record of a call whose deployment is to be managed; None if it is not to be, or a dry run.
+
+    Raises:
+        InvalidCombination: ``scaleinpolicy`` without ``managed``, or a list that gives addresses.
+    """
+    arguments = call.arguments
+    if not call.flag("managed"):
+        if "scaleinpolicy" in arguments:
+            raise InvalidCombination(("scaleinpolicy", "managed"), "scaleinpolicy must be given with managed=true")
+        return None
+    given = dict(_wire(name, value) for name, value in _flat(arguments) if name not in OF_ONE_CALL)
+    if any(name.lower().rpartition(".")[2] in (*ADDRESSES, "ip", "mac") for name in given):
+        rule = "addresses of single VMs cannot be given with managed=true: VMs that are added would have the same"
+        raise InvalidCombination(("managed", *ADDRESSES), rule)
+    if not {"account", "projectid"} & given.keys():
+        owner = call.caller.owner
+        given |= {"account": owner.account_name, "domainid": str(owner.domain_uuid)}
+    policy = ScaleInPolicy(arguments.get("scaleinpolicy", ScaleInPolicy.BALANCED))
+    return None if call.flag("dryrun") else RecordedCall(call.command.name, given, policy)
+
+
+def repeated_call(
+    call: Call, binder: Binder, recorded: Mapping[str, str], make: Callable[[Call], DeployCall], deployment_id: int
+) -> DeployCall:
+    """Return the deploy call that adds VMs to a managed deployment.
+
+    Args:
+        call: the call that adds them; its caller deploys.
+        binder: binds the parameters of the recorded command.
+        recorded: the parameters, with those that the new call adds.
+        make: makes the deploy call of the bound one.
+        deployment_id: the managed deployment.
+    """
+    lookup = partial(resolve_known, call.connection, call.caller)
+    arguments = binder.bind(recorded, call.caller.role_type, lookup)
+    return replace(make(replace(call, arguments=arguments, method="POST")), grown_from=deployment_id)
+
+
+def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments with entries of maps and lists one by one, under the names that a request gives them."""
+    for name, value in arguments.items():
+        entries: Mapping[int, Mapping[str, Any]] = {}
+        if isinstance(value, Mapping):
+            entries = value
+        elif isinstance(value, tuple) and value and isinstance(value[0], Mapping):
+            entries = dict(enumerate(value))
+        else:
+            yield name, value
+        for number, entry in entries.items():
+            for field, part in entry.items():
+                yield f"{name}[{number}].{field}", part
+
+
+def _wire(name: str, value: Any) -> tuple[str, str]:
+    if isinstance(value, tuple):
+        return name, ",".join(_wire(name, part)[1] for part in value)
+    if isinstance(value, EntityRef):
+        return name, str(value.uuid)
+    return name, str(value).lower() if isinstance(value, bool) else str(value)

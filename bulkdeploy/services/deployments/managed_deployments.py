@@ -1,0 +1,97 @@
+"""Managed deployments: the choice and the removal of VMs when there are too many."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.bulk_operations import (
+    BulkDryRun,
+    BulkOperation,
+    BulkRequest,
+    VmSelection,
+    jobs_of_kind,
+    run_bulk_operation,
+)
+from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable
+from bulkdeploy.store.visibility import Visibility
+
+UPDATE_COMMAND = "updateBulkDeployment"
+
+
+def scale_in(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    members: Sequence[Row[Any]],
+    count: int,
+    policy: ScaleInPolicy,
+    *,
+    dry_run: bool = False,
+    partial: bool = False,
+) -> BulkOperation | BulkDryRun:
+    """Destroy so many of these VMs by one bulk operation. VMs with delete protection are never chosen.
+
+    ``partial`` leaves out VMs that cannot be destroyed, and accepts fewer than ``count``.
+
+    Raises:
+        InvalidParameter: fewer VMs than ``count`` can be destroyed.
+        PermissionDenied: the caller may not touch the VMs.
+    """
+    chosen = choose_to_remove(members, count, policy)
+    if len(chosen) < count and not (partial and chosen):
+        left = len(members) - len(chosen)
+        rule = f"{left} of its virtual machines have delete protection enabled and are not removed"
+        raise InvalidParameter("virtualmachinecount", len(members) - count, rule)
+    vms = tuple(EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in chosen)
+    request = BulkRequest(
+        command=UPDATE_COMMAND,
+        operation=jobs_of_kind(DESTROY, {"expunge": False}, find_undestroyable),
+        selection=VmSelection(filters={"ids": vms}, visible=Visibility()),
+        partial=partial,
+        dry_run=dry_run,
+    )
+    return run_bulk_operation(connection, system, caller, request)
+
+
+def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy) -> list[Row[Any]]:
+    """Return the VMs to remove, at most ``count``, in the order of the policy. VMs in state Error go first.
+
+    ``members``: all VMs, the oldest first.
+    """
+    removable = [vm for vm in members if not vm.delete_protection]
+    broken = [vm for vm in removable if vm.state == VmState.ERROR]
+    whole = [vm for vm in removable if vm.state != VmState.ERROR]
+    if policy is ScaleInPolicy.BALANCED:
+        turns = _turns([vm for vm in members if vm not in broken])
+        whole.sort(key=lambda vm: (-turns[vm.id], -vm.id))
+    elif policy is ScaleInPolicy.NEWEST_FIRST:
+        whole.reverse()
+    return [*broken, *whole][:count]
+
+
+def _turns(members: Sequence[Row[Any]]) -> Mapping[int, int]:
+    """Return the turn of each VM, by id, in its cluster: removing the last turns first keeps the spread even.
+
+    In a cluster VMs take turns host by host. VMs that stay in any case come first, then the oldest.
+    """
+    of_host: Counter[tuple[int | None, int | None]] = Counter()
+    on_host: dict[int, int] = {}
+    by_age = sorted(members, key=lambda vm: (not vm.delete_protection, vm.id))
+    for vm in by_age:
+        on_host[vm.id] = of_host[vm.cluster_id, vm.host_id]
+        of_host[vm.cluster_id, vm.host_id] += 1
+    of_cluster: Counter[int | None] = Counter()
+    turns: dict[int, int] = {}
+    for vm in sorted(by_age, key=lambda vm: (not vm.delete_protection, on_host[vm.id], vm.id)):
+        turns[vm.id] = of_cluster[vm.cluster_id]
+        of_cluster[vm.cluster_id] += 1
+    return turns

@@ -1,0 +1,203 @@
+"""Deployments with a desired size: grown, shrunk, and kept at their size whoever dies and whatever users do."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from bulkdeploy.failpoints import Failpoint, arm
+from bulkdeploy.wiring.scheduled_work import ManagedDeployments
+from tests.support.api.api_client import ApiClient
+from tests.support.api.callers import refused
+from tests.support.zones.fleet import Fleet
+
+UPDATE = "updateBulkDeployment"
+
+
+class Died(BaseException):
+    """A process that ends at a failpoint."""
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    arm(None)
+
+
+@pytest.fixture
+def web(fleet: Fleet, client: ApiClient) -> str:
+    """A managed deployment of four running VMs named web-1 to web-4; its id. Two more VMs run beside it."""
+    fleet.deploy(2)
+    call = fleet.zone.bulk_parameters(4, nameprefix="web", managed=True)
+    job = client.call("bulkDeployVirtualMachine", **call)["asyncjobs"][0]
+    fleet.run()
+    return str(job["deploymentid"])
+
+
+def _members(client: ApiClient, web: str) -> list[dict[str, str]]:
+    """The VMs of the deployment that bulk operations select."""
+    plan = client.call("bulkUpdateVirtualMachine", deploymentid=web, displayname="{name}", dryrun=True)
+    return list(plan["bulkoperation"]["virtualmachines"])
+
+
+def _sizes(client: ApiClient, web: str) -> tuple[int, int]:
+    (row,) = client.call("listBulkDeployments", id=web)["bulkdeployment"]
+    return row["desiredcount"], row["actualcount"]
+
+
+def _sweep(fleet: Fleet) -> None:
+    fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
+    ManagedDeployments(fleet.system).reconcile_deployments()
+
+
+def test_a_deployment_grows_and_shrinks_by_its_record(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """More VMs have the same owner, sizes and naming; too many are destroyed, so that the spread stays even."""
+    shown = client.call(UPDATE, id=web, virtualmachinecount=9, dryrun=True)["bulkdeployment"]
+    assert (shown["before"], shown["added"]) == (4, 5)
+    grown = client.call(UPDATE, id=web, virtualmachinecount=9)["bulkdeployment"]
+    assert (grown["added"], grown["removed"], len(grown["asyncjobs"])) == (5, 0, 5)
+    fleet.run()
+    assert sorted(vm["name"] for vm in _members(client, web)) == [f"web-{number}" for number in range(1, 10)]
+    assert len({(vm.account_id, vm.memory_mib, vm.service_offering_id) for vm in fleet.vms()[2:]}) == 1
+    (progress,) = client.call("listBulkDeployments", id=grown["grownby"])["bulkdeployment"]
+    assert (progress["succeeded"], _sizes(client, web)) == (5, (9, 9))
+    fleet.assert_intact()
+    plan = client.call(UPDATE, id=web, virtualmachinecount=5, dryrun=True)["bulkdeployment"]
+    assert _sizes(client, web) == (9, 9)
+    shrunk = client.call(UPDATE, id=web, virtualmachinecount=5)["bulkdeployment"]
+    removed = {job["jobinstanceid"] for job in shrunk["asyncjobs"]}
+    assert (shrunk["removed"], removed) == (4, {vm["id"] for vm in plan["virtualmachines"]})
+    assert _sizes(client, web) == (5, 5)
+    fleet.run()
+    (row,) = client.call("listBulkOperations", id=shrunk["operationid"], listall=True)["bulkoperation"]
+    assert (row["operation"], row["succeeded"]) == (UPDATE, 4)
+    left = [vm for vm in fleet.vms()[2:] if vm.state == "Running"]
+    spread = Counter(vm.cluster_id for vm in left)
+    assert max(spread.values()) - min(spread.values()) <= 1
+    assert [vm.state for vm in fleet.vms()[:2]] == ["Running"] * 2
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize(("policy", "left"), [("NewestFirst", [0, 1]), ("OldestFirst", [2, 3])])
+def test_vms_go_in_the_order_of_the_policy_but_never_protected_ones(
+    fleet: Fleet, client: ApiClient, web: str, policy: str, left: list[int]
+) -> None:
+    """Protected VMs stay. A size that would need them is refused, and nothing changes."""
+    ids = [vm["id"] for vm in _members(client, web)]
+    client.call(UPDATE, id=web, virtualmachinecount=2, scaleinpolicy=policy)
+    fleet.run()
+    assert [ids.index(vm["id"]) for vm in _members(client, web)] == left
+    client.call("updateVirtualMachine", id=ids[left[0]], deleteprotection=True)
+    error = refused(client, UPDATE, id=web, virtualmachinecount=0)
+    assert "1 of its virtual machines have delete protection enabled" in error.errortext
+    assert _sizes(client, web) == (2, 2)
+    client.call(UPDATE, id=web, virtualmachinecount=1)
+    fleet.run()
+    assert [vm["id"] for vm in _members(client, web)] == [ids[left[0]]]
+    fleet.assert_intact()
+
+
+def test_what_a_call_refuses_changes_no_size(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Limits, wrong counts and a deployment that is not managed: the desired size stays."""
+    assert refused(client, UPDATE, id=web, virtualmachinecount=50_000).errorcode == 535
+    assert refused(client, UPDATE, id=web, virtualmachinecount=-1).errorcode == 431
+    other = fleet.deploy(1).uuid
+    assert "it is not managed" in refused(client, UPDATE, id=str(other), virtualmachinecount=2).errortext
+    error = refused(client, "bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1, scaleinpolicy="Balanced"))
+    assert "must be given with managed=true" in error.errortext
+    assert _sizes(client, web) == (4, 4)
+
+
+def test_a_list_of_unlike_vms_grows_by_its_entries_in_turn(fleet: Fleet, client: ApiClient) -> None:
+    """Names of single VMs are not used again; addresses of single VMs cannot be given."""
+    parameters = fleet.zone.bulk_parameters(1)
+    shared = {name: parameters.pop(name) for name in ("zoneid", "account", "domainid")}
+    del parameters["virtualmachinecount"]
+    entries = {
+        **{f"virtualmachines[0].{name}": value for name, value in {**parameters, "name": "db"}.items()},
+        **{f"virtualmachines[1].{name}": value for name, value in {**parameters, "rootdisksize": 7}.items()},
+    }
+    made = client.call("bulkCreateVirtualMachines", **shared, **entries, managed=True)
+    fleet.run()
+    deployment = made["asyncjobs"][0]["deploymentid"]
+    client.call(UPDATE, id=deployment, virtualmachinecount=5)
+    fleet.run()
+    assert _sizes(client, deployment) == (5, 5)
+    sizes = fleet.zone.rows("SELECT size_bytes / 1073741824 AS gib FROM volumes ORDER BY id")
+    assert Counter(row.gib == 7 for row in sizes) == {False: 3, True: 2}
+    fleet.assert_intact()
+    address = {"virtualmachines[0].ipaddress": "10.0.0.9"}
+    error = refused(client, "bulkCreateVirtualMachines", **shared, **entries, **address, managed=True)
+    assert "addresses of single VMs" in error.errortext
+
+
+def test_the_sweeper_keeps_the_size(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """VMs that users destroy are replaced, VMs that they recover go; what fails is tried again later, and shown."""
+    gone, *_ = (vm["id"] for vm in _members(client, web))
+    client.call("destroyVirtualMachine", id=gone)
+    _sweep(fleet)
+    ManagedDeployments(fleet.system).reconcile_deployments()
+    fleet.run()
+    assert len(_members(client, web)) == 4
+    client.call("recoverVirtualMachine", id=gone)
+    assert _sizes(client, web) == (4, 5)
+    _sweep(fleet)
+    fleet.run()
+    assert _sizes(client, web) == (4, 4)
+    fleet.assert_intact()
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
+    client.call("destroyVirtualMachine", id=_members(client, web)[0]["id"])
+    fleet.run()
+    for failures in (1, 2):
+        _sweep(fleet)
+        assert fleet.zone.scalar("SELECT failures FROM managed_deployments") == failures
+    (row,) = client.call("listBulkDeployments", id=web)["bulkdeployment"]
+    assert "none would fit" in row["lasterror"]
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    _sweep(fleet)
+    fleet.run()
+    (row,) = client.call("listBulkDeployments", id=web)["bulkdeployment"]
+    assert (row["desiredcount"], row["actualcount"], row.get("lasterror")) == (4, 4, None)
+    client.call(UPDATE, id=web, managed=False)
+    client.call("destroyVirtualMachine", id=_members(client, web)[0]["id"])
+    fleet.run()
+    ManagedDeployments(fleet.system).reconcile_deployments()
+    assert len(_members(client, web)) == 3
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize("point", [Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED])
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("change", ["few", "many"])
+def test_a_sweeper_that_dies_leaves_the_size_to_the_next(
+    fleet: Fleet, client: ApiClient, web: str, point: Failpoint, place: str, change: str
+) -> None:
+    """Each of the commits of a comparison is reached by a death; another sweeper ends with the desired size."""
+    first = _members(client, web)[0]["id"]
+    if change == "few":
+        client.call("destroyVirtualMachine", id=first)
+    else:
+        fleet.zone.change("UPDATE managed_deployments SET desired_count = 2")
+    fails = point is Failpoint.SWEEP_MANAGED_FAILED
+    if fails:
+        fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
+        fleet.zone.change("UPDATE virtual_machines SET delete_protection = true")
+
+    def die(at: str) -> None:
+        if at == f"{point}.{place}":
+            arm(None)
+            raise Died
+
+    arm(die)
+    with pytest.raises(Died):
+        _sweep(fleet)
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    fleet.zone.change("UPDATE virtual_machines SET delete_protection = false")
+    fleet.run()
+    for _ in range(2):
+        _sweep(fleet)
+        fleet.run()
+    desired = 4 if change == "few" else 2
+    assert _sizes(client, web) == (desired, desired)
+    assert len(_members(client, web)) == desired
+    fleet.assert_intact()
