@@ -25,6 +25,7 @@ class Options:
     no_wait: bool = False
     dry_run: bool = False
     partial: bool = False
+    yes: bool = False
     machine_readable: bool = False
     all_pages: bool = False
     full: bool = False
@@ -48,6 +49,7 @@ OPTIONS: tuple[click.Option, ...] = (
     click.Option(["--no-wait"], is_flag=True, help="do not wait for jobs"),
     click.Option(["--dry-run"], is_flag=True, help="answer the plan and change nothing: dryrun=true"),
     click.Option(["--partial"], is_flag=True, help="leave out what does not fit: partial=true"),
+    click.Option(["--yes"], is_flag=True, help="of bulk: do it without asking"),
     click.Option(["--machine-readable"], is_flag=True, help="of capacity: hspace's keys, for programs"),
     click.Option(["--timeout"], type=click.FloatRange(min=0), metavar="SECONDS", help="wait so long; 0: no end"),
     click.Option(["--all", "all_pages"], is_flag=True, help="read every page of a list"),

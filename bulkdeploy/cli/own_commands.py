@@ -128,6 +128,17 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             ),
         ),
         OwnCommand(
+            "bulk",
+            "bulk VERB virtualmachines [NAME=VALUE ...]",
+            "Stops, starts, destroys ... many VMs with one call: shows them, asks, and waits for all jobs",
+            _of("bulk", "bulk"),
+            (
+                "bulk stop virtualmachines deployment=9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1 state=Running",
+                "bulk reboot virtualmachines group=web maxparallel=5 maxfailures=1 --yes",
+                "bulk destroy virtualmachines zone=z1 keyword=test --dry-run",
+            ),
+        ),
+        OwnCommand(
             "follow",
             "follow [DEPLOYMENT | VM | JOB ...]",
             "Shows a deployment, jobs or a VM's newest job until they end; alone: the newest deployment",

@@ -1,4 +1,4 @@
-"""Clients that deploy, stop, start, move and destroy VMs, empty hosts and balance clusters (one file: the load)."""
+"""Clients that deploy, stop, start, move and destroy VMs, one or many at once, and empty hosts (one file: the load)."""
 
 import http.client
 import json
@@ -26,6 +26,16 @@ HOSTS_HAVE_URLS = (
     "UPDATE hosts SET url = format('http://rack/%s?cpu_cores=%s&cpu_mhz=%s&memory_mib=%s&cpu_sockets=%s',"
     " name, cpu_cores, cpu_mhz, memory_mib, cpu_sockets)"
 )
+OPERATIONS = {
+    "bulkStopVirtualMachine": "stopVirtualMachine",
+    "bulkStartVirtualMachine": "startVirtualMachine",
+    "bulkRebootVirtualMachine": "rebootVirtualMachine",
+    "bulkRestoreVirtualMachine": "restoreVirtualMachine",
+    "bulkMigrateVirtualMachine": "migrateVirtualMachine",
+    "bulkUpdateVirtualMachine": "updateVirtualMachine",
+}
+"""Operations on many VMs, and the commands whose jobs they make."""
+
 UNEXPECTED = (503, 530)
 """Statuses of errors that say nothing of the call: here, a database that cannot be reached."""
 
@@ -100,6 +110,7 @@ class Client(Thread):
             (self._refused, 4),
             (self._destroy_some, 18),
             (self._change_vm, 20),
+            (self._operate, 8),
             (self._cancel, 4),
             (self._poll, 14),
             (self._migrate, 5),
@@ -205,6 +216,36 @@ class Client(Thread):
             commands.reverse()
         for command in commands[: self._dice.randint(1, 2)]:
             self._request(command, vm, id=vm)
+
+    def _operate(self) -> None:
+        """One operation on several VMs, sometimes with a pace; made again with its token while nobody answers."""
+        vms = {self._journal.some_vm(self._dice) for _ in range(self._dice.randint(2, 40))} - {None}
+        if not vms:
+            return
+        command, single = self._dice.choice(list(OPERATIONS.items()))
+        token = str(UUID(int=self._dice.getrandbits(128)))
+        call: dict[str, object] = {"ids": ",".join(sorted(map(str, vms))), "partial": True, "requesttoken": token}
+        if command == "bulkUpdateVirtualMachine":
+            call["displayname"] = "{name} {n}"
+        if self._dice.random() < 0.5:
+            call |= {"maxparallel": self._dice.randint(1, 8), "maxfailures": "50%"}
+        answer = None
+        for _ in range(ATTEMPTS):
+            answer = self._try(command, **call)
+            if answer is not None and not leaves_open(answer) and answer.status not in UNEXPECTED:
+                break
+            self._ended.wait(self._dice.uniform(0.1, 1.5))
+        is_open = answer is None or leaves_open(answer) or answer.status in UNEXPECTED
+        made = answer.body["asyncjobs"] if answer is not None and answer.status == 200 else []
+        with self._journal.lock:
+            for vm in vms if is_open else ():
+                self._journal.requested[str(vm), single].broken += 1
+            for job in made:
+                requested = self._journal.requested[job["jobinstanceid"], single]
+                requested.answered += 1
+                requested.jobs.append(job["jobid"])
+            if answer is not None and not is_open and answer.status != 200:
+                self._journal.refusals[reason(answer)] += 1
 
     def _migrate(self) -> None:
         vm = self._journal.some_vm(self._dice)

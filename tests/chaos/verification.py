@@ -23,6 +23,8 @@ KINDS = {
     "startVirtualMachine": "start_virtual_machine",
     "migrateVirtualMachine": "migrate_virtual_machine",
     "repairVirtualMachine": "repair_virtual_machine",
+    "rebootVirtualMachine": "reboot_virtual_machine",
+    "restoreVirtualMachine": "restore_virtual_machine",
 }
 """Commands whose calls make one job each, and the job's kind."""
 
