@@ -1,4 +1,4 @@
-"""Clients that deploy, stop, start, move and destroy VMs, one or many at once, and empty hosts (one file: the load)."""
+"""Clients that deploy, stop, start, move and destroy VMs, one or many at once (one file: the load)."""
 
 import http.client
 import json

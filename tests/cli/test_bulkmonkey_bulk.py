@@ -24,7 +24,7 @@ def test_many_vms_are_stopped_started_and_destroyed(admin_monkey: Monkey, fleet:
     assert stopped.status == 0
     assert "4 of 4 jobs succeeded" in stopped.out
     assert {vm.state for vm in fleet.vms()} == {"Stopped"}
-    assert admin_monkey("bulk", "stop", *chosen).status == 1
+    assert admin_monkey("bulk", "recover", *chosen).status == 1
     fleet.fault(Step.BOOT, FaultKind.PERMANENT)
     assert admin_monkey("bulk", "start", *chosen, "maxparallel=2").status == 3
     fleet.clear_faults()
