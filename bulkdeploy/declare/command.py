@@ -70,6 +70,9 @@ class Command:
         find_with_caller: for what is wanted thousands of times a second: takes a connection, an API key and the
             parameters, not checked yet, by name in any case, and looks up together the key's holder and, by
             parameters, what the handler will look for (``Call.found``). None: it can not tell from these.
+        repeat: of deploy calls that managed deployments record. It takes a ``Call`` of the command, the recorded
+            parameters, the number of VMs that there are and of those that are missing, and returns the
+            ``DeployCall`` that adds them.
     """
 
     name: str
@@ -95,6 +98,8 @@ class Command:
     find_with_caller: (
         Callable[[Any, str, Callable[[str], str | None]], tuple[Any, Mapping[str, Any]] | None] | None
     ) = None
+
+    repeat: Callable[[Any, Mapping[str, str], int, int], Any] | None = None
 
     @property
     def is_async(self) -> bool:

@@ -63,6 +63,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
         "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
         "importRole": {"rules[0].rule": "listZones", "rules[0].permission": "allow"},
+        "bulkUpdateVirtualMachine": {"displayname": "web"},
         "createAffinityGroup": {"type": "host anti-affinity"},
         "createDiskOffering": {"disksize": "1"},
         "createNetwork": {

@@ -161,6 +161,8 @@ EARLIER_ROLES = """
     DROP TABLE host_usage;
     DROP TABLE pool_usage;
     DROP TABLE bulk_operations;
+    DROP TABLE managed_deployments;
+    ALTER TABLE deployments DROP COLUMN grown_from;
     DROP TABLE project_invitations;
     DROP TABLE snapshot_policies;
     DROP TABLE vm_schedules;

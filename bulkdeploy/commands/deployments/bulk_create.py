@@ -20,7 +20,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     named_nics,
     plan_row,
 )
-from bulkdeploy.commands.deployments.recorded_calls import MANAGED
+from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
@@ -124,7 +124,7 @@ PLAN = Response(
 
 def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
     """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
-    (result,) = deploy(call.connection, call.system, [list_call(call)])
+    (result,) = deploy(call.connection, call.system, [_list_call(call)])
     if isinstance(result, DryRun):
         row = plan_row(call, result)
         places = planned_places(call.connection, result.parts)
@@ -138,21 +138,13 @@ def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
     }
 
 
-def list_call(call: Call) -> DeployCall:
-    """Return the deploy call of a list.
-
-    Raises:
-        ParameterError: an entry breaks a rule.
-    """
+def _list_call(call: Call) -> DeployCall:
     requests = _requests(call, call.text("requesttoken"))
     return deploy_call_of(call, requests, listed=True, partial=call.flag("partial"))
 
 
-def more_of_list(recorded: Mapping[str, str], before: int, count: int) -> dict[str, str]:
-    """Return the parameters of a call for ``count`` more VMs, which takes the list of a call again and again.
-
-    ``before``: VMs that there are. Names of single VMs are left out.
-    """
+def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> DeployCall:
+    """Return a deploy call for more VMs, which takes the entries of the list in turn; names are generated."""
     entries: dict[int, dict[str, str]] = {}
     shared = {}
     for name, value in recorded.items():
@@ -163,14 +155,14 @@ def more_of_list(recorded: Mapping[str, str], before: int, count: int) -> dict[s
         number, _, field = rest.partition("].")
         entries.setdefault(int(number), {})[field] = value
     turns = [number for number, entry in entries.items() for _ in range(int(entry.get("count", 1)))]
-    wanted = Counter(turns[at % len(turns)] for at in range(before, before + count))
-    more = {
+    wanted = Counter(turns[at % len(turns)] for at in range(before, before + more))
+    listed = {
         f"{LIST}[{number}].{field}": value
         for number in wanted
         for field, value in {**entries[number], "count": str(wanted[number])}.items()
         if field.lower() not in OF_EACH
     }
-    return {**shared, **more}
+    return _list_call(bound_call(call, {**shared, **listed}))
 
 
 def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
@@ -291,5 +283,6 @@ COMMANDS: tuple[Command, ...] = (
             PlanStale,
         ),
         handler=bulk_create_virtual_machines,
+        repeat=_repeat,
     ),
 )

@@ -18,7 +18,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     host_ids,
     require_root_admin,
 )
-from bulkdeploy.commands.deployments.recorded_calls import MANAGED
+from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
@@ -96,13 +96,7 @@ BULK_DEPLOYMENT = Response(
 )
 
 
-def bulk_call(call: Call) -> DeployCall:
-    """Return the deploy call of a bulk deployment.
-
-    Raises:
-        PermissionDenied: parameters that only root admins may give.
-        InvalidCombination: see ``recorded_call``.
-    """
+def _request(call: Call) -> DeployCall:
     return deploy_call(
         call,
         bulk=True,
@@ -118,7 +112,12 @@ def _answer(call: Call, deployed: DeployedVms) -> Page:
     return Page(rows_of(range(count), partial(job_rows, call.caller, deployed)), count)
 
 
-DEPLOYING = deploying(bulk_call, _answer)
+def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> DeployCall:
+    del before
+    return _request(bound_call(call, {**recorded, "virtualmachinecount": str(more)}))
+
+
+DEPLOYING = deploying(_request, _answer)
 """Deploys many alike VMs; answers their jobs in creation order, or the plan of a dry run."""
 
 
@@ -171,6 +170,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
         handler=DEPLOYING.handle,
         sharing=DEPLOYING,
+        repeat=_repeat,
     ),
     Command(
         name="listBulkDeployments",

@@ -8,13 +8,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deployments.bulk_create import COMMANDS as LISTED
-from bulkdeploy.commands.deployments.bulk_create import list_call, more_of_list
-from bulkdeploy.commands.deployments.bulk_deployments import COMMANDS as BULK
-from bulkdeploy.commands.deployments.bulk_deployments import bulk_call
-from bulkdeploy.commands.deployments.recorded_calls import MANAGED, repeated_call
+from bulkdeploy.commands.deployments.recorded_calls import MANAGED
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
-from bulkdeploy.declare.binding import Binder
+from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, integer, uuid
 from bulkdeploy.declare.response_fields import number, objects, text
@@ -65,9 +61,6 @@ UPDATED = Response(
     ),
 )
 
-RECORDED = {command.name: command for command in (*BULK, *LISTED) if set(MANAGED) <= set(command.parameters)}
-"""The deploy commands whose calls are recorded."""
-
 
 @dataclass(frozen=True, slots=True)
 class Resized:
@@ -84,19 +77,22 @@ class Resized:
 def _update(call: Call) -> Mapping[str, Any]:
     """Change the desired size of a managed deployment, and begin to add or remove VMs in the same transaction."""
     ref, connection = call.arguments["id"], call.connection
+    given = call.arguments
+    count, policy_name = given.get("virtualmachinecount"), given.get("scaleinpolicy")
+    is_kept, is_dry = call.flag("managed", default=True), call.flag("dryrun")
     require_access(connection, call.caller, deployment_owner(connection, ref.id), f"deployment {ref.uuid}")
     managed = store.lock_managed(connection, ref.id)
     if managed is None:
         raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
     members = store.members_of(connection, ref.id)
-    policy = ScaleInPolicy(call.arguments.get("scaleinpolicy", managed.scale_in_policy))
-    desired = call.arguments.get("virtualmachinecount", managed.desired_count)
+    policy = ScaleInPolicy(policy_name or managed.scale_in_policy)
+    desired = managed.desired_count if count is None else count
     answer = {"id": ref.uuid, "virtualmachinecount": desired, "before": len(members)}
-    if not call.flag("managed", default=True):
-        if not call.flag("dryrun"):
+    if not is_kept:
+        if not is_dry:
             store.delete_managed(connection, ref.id)
         return {**answer, "added": 0, "removed": 0, "asyncjobs": []}
-    if call.flag("dryrun"):
+    if is_dry:
         return {**answer, **_dry_run(call, managed, members, desired, policy)}
     store.update_managed(connection, ref.id, {"desired_count": desired, "scale_in_policy": policy.value})
     resized = _resize(call, managed, members, desired, policy)
@@ -159,17 +155,12 @@ def _deploy_more(
     call: Call, managed: Row[Any], before: int, count: int, *, dry_run: bool = False
 ) -> DeployedVms | DryRun:
     """Make the recorded call again for ``count`` VMs, by the same rules and limits."""
-    command = RECORDED[managed.command]
-    parameters = dict(managed.parameters)
-    if command in LISTED:
-        parameters, make = more_of_list(parameters, before, count), list_call
-    else:
-        parameters, make = {**parameters, "virtualmachinecount": str(count)}, bulk_call
-    if dry_run:
-        parameters["dryrun"] = "true"
-    of_command = replace(call, command=command)
-    wanted = repeated_call(of_command, Binder(command), parameters, make, managed.deployment_id)
-    (result,) = deploy(call.connection, call.system, [wanted])
+    command = find_commands()[managed.command]
+    if command.repeat is None:
+        raise AssertionError(f"calls of {command.name} are not recorded")
+    parameters = {**managed.parameters, **({"dryrun": "true"} if dry_run else {})}
+    wanted = command.repeat(replace(call, command=command), parameters, before, count)
+    (result,) = deploy(call.connection, call.system, [replace(wanted, grown_from=managed.deployment_id)])
     return result
 
 
@@ -185,7 +176,7 @@ def reconcile_if_due(connection: Connection, *, system: System, deployment_id: i
     if managed is None:
         return False
     caller = _caller(connection, user_id)
-    command = RECORDED[managed.command]
+    command = find_commands()[managed.command]
     call = Call(command=command, caller=caller, arguments={}, system=system, connection=connection, method="POST")
     members = store.members_of(connection, deployment_id)
     policy = ScaleInPolicy(managed.scale_in_policy)

@@ -1,6 +1,6 @@
 """Deploy calls that managed deployments keep, and that are made again to add VMs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.parameters import boolean, string
-from bulkdeploy.domain.deployment import DeployCall, RecordedCall, ScaleInPolicy
+from bulkdeploy.domain.deployment import RecordedCall, ScaleInPolicy
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.store.entities import resolve_known
@@ -57,21 +57,15 @@ def recorded_call(call: Call) -> RecordedCall | None:
     return None if call.flag("dryrun") else RecordedCall(call.command.name, given, policy)
 
 
-def repeated_call(
-    call: Call, binder: Binder, recorded: Mapping[str, str], make: Callable[[Call], DeployCall], deployment_id: int
-) -> DeployCall:
-    """Return the deploy call that adds VMs to a managed deployment.
+def bound_call(call: Call, parameters: Mapping[str, str]) -> Call:
+    """Return the call with these parameters, bound as a request's; its caller calls.
 
-    Args:
-        call: the call that adds them; its caller deploys.
-        binder: binds the parameters of the recorded command.
-        recorded: the parameters, with those that the new call adds.
-        make: makes the deploy call of the bound one.
-        deployment_id: the managed deployment.
+    Raises:
+        ParameterError: a rule of the command is broken, or an entity does not exist.
     """
     lookup = partial(resolve_known, call.connection, call.caller)
-    arguments = binder.bind(recorded, call.caller.role_type, lookup)
-    return replace(make(replace(call, arguments=arguments, method="POST")), grown_from=deployment_id)
+    arguments = Binder(call.command).bind(parameters, call.caller.role_type, lookup)
+    return replace(call, arguments=arguments, method="POST")
 
 
 def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
