@@ -18,8 +18,8 @@ from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines import scheduled_operations
 from bulkdeploy.services.volumes import snapshot_policies
 from bulkdeploy.store.database.engine import read_only, run_transaction
-from bulkdeploy.store.virtual_machines.vm_schedules import due_schedules
 from bulkdeploy.store.deployments.managed_deployments import due_deployments
+from bulkdeploy.store.virtual_machines.vm_schedules import due_schedules
 from bulkdeploy.store.volumes.snapshot_policies import due_policies, surplus_snapshots
 
 log = structlog.get_logger(__name__)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.commands.call import Call
@@ -36,8 +38,11 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.bulk_operations import BulkDryRun
 from bulkdeploy.store.accounts.callers import caller_by_id
+from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import managed_deployments as store
 from bulkdeploy.store.deployments.deployments import DeployedVms, deployment_owner
+
+log = structlog.get_logger(__name__)
 
 SEEN_AFTER_S = 30.0
 """Seconds after the sweeper has added or removed VMs until it compares the deployment again."""
@@ -164,8 +169,8 @@ def _deploy_more(
     return result
 
 
-def reconcile_if_due(connection: Connection, *, system: System, deployment_id: int, user_id: int) -> bool:
-    """Give a managed deployment its desired size, in the name of the user who made it. Return whether it changed.
+def reconcile_if_due(connection: Connection, *, system: System, deployment_id: int, user_id: int) -> None:
+    """Give a managed deployment its desired size, in the name of the user who made it.
 
     Another transaction that works on the deployment, or has just done so, is left alone.
 
@@ -174,7 +179,7 @@ def reconcile_if_due(connection: Connection, *, system: System, deployment_id: i
     """
     managed = store.lock_if_due(connection, deployment_id)
     if managed is None:
-        return False
+        return
     caller = _caller(connection, user_id)
     command = find_commands()[managed.command]
     call = Call(command=command, caller=caller, arguments={}, system=system, connection=connection, method="POST")
@@ -182,7 +187,22 @@ def reconcile_if_due(connection: Connection, *, system: System, deployment_id: i
     policy = ScaleInPolicy(managed.scale_in_policy)
     resized = _resize(call, managed, members, managed.desired_count, policy, partial=True)
     store.put_off(connection, deployment_id, SEEN_AFTER_S)
-    return bool(resized.added or resized.removed)
+    after_commit(connection, partial(_log_resized, deployment_id, resized))
+
+
+def put_off_resizing(connection: Connection, *, system: System, deployment_id: int, user_id: int, why: str) -> None:
+    """Keep why a managed deployment did not get its desired size; the next try is due after a longer pause."""
+    del system, user_id
+    store.note_failure(connection, deployment_id, why)
+    after_commit(connection, partial(_log_failure, deployment_id, why))
+
+
+def _log_resized(deployment_id: int, resized: Resized, _: object) -> None:
+    log.info("deployment_resized", deployment=deployment_id, added=len(resized.added), removed=len(resized.removed))
+
+
+def _log_failure(deployment_id: int, why: str, _: object) -> None:
+    log.warning("deployment_not_resized", deployment=deployment_id, why=why)
 
 
 def _caller(connection: Connection, user_id: int) -> Caller:

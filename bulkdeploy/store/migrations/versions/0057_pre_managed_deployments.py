@@ -1,9 +1,9 @@
-"""Deployments with a desired size: 0051_pre_managed_deployments.sql."""
+"""Deployments with a desired size: 0057_pre_managed_deployments.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0051_pre_managed_deployments"
-down_revision = "0050_pre_network_offering_places"
+revision = "0057_pre_managed_deployments"
+down_revision = "0056_pre_host_ha"
 
 
 def upgrade() -> None:
