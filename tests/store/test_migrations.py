@@ -167,6 +167,9 @@ EARLIER_ROLES = """
     DROP TABLE snapshot_policies;
     DROP TABLE vm_schedules;
     DROP TABLE network_permissions;
+    DROP TABLE bmcs, host_ha, host_ha_transitions;
+    ALTER TABLE zones DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
+    ALTER TABLE clusters DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
     ALTER TABLE templates DROP COLUMN source_vm_id;
     ALTER TABLE network_offerings DROP COLUMN tags;
     DROP TABLE guest_usage_samples;
