@@ -138,6 +138,7 @@ def cloud(
             sweep_interval_seconds=0.5,
             lease_seconds=5,
             drivers={"KVM": "libvirt"},
+            power={"redfish": {"https": False, "tries": 1}},
             driver={"libvirt": {**made_hosts.driver_options, "shutdown_seconds": 20}},
             fetch=FetchRules.model_validate({"directories": [folder], "allowed_networks": ["127.0.0.1/32"]}),
         )

@@ -482,6 +482,13 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver."""
         self._volumes.ensure_resized(host, guest_uuid, volume, fence=fence, timeout_s=timeout_s)
 
+    def activity_mark(
+        self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
+    ) -> str | None:
+        """See HypervisorDriver: the times of the last writes to the volumes' files."""
+        del host
+        return self._volumes.last_writes(other, volumes, timeout_s=timeout_s) if volumes else None
+
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
         """See HypervisorDriver."""
         return self._volumes.size_of(guest_uuid, volume, fence=fence, timeout_s=timeout_s)

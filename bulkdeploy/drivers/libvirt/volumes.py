@@ -81,6 +81,20 @@ class Volumes:
 
         in_time("resize", ANY_HOST, deadline, resize_file)
 
+    def last_writes(self, host: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float) -> str:
+        """Return when volumes were written to last, as the daemon of a host sees their files in its pools.
+
+        Raises:
+            DriverError: the daemon does not answer.
+        """
+        deadline = Deadline(timeout_s)
+
+        def look(call: HostCall) -> str:
+            seen = {pool: self._calls.pool(call, pool) for pool in {pool for pool, _ in volumes}}
+            return " ".join(seen[pool].last_write(volume) for pool, volume in volumes)
+
+        return in_time("look", host.name, deadline, lambda: self._calls.links.call("look", host, deadline, look))
+
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
         """See HypervisorDriver."""
         self._calls.raise_fence("look", ANY_HOST, guest_uuid, fence)

@@ -1,0 +1,169 @@
+"""Host HA on real guests: a server loses its daemon and its guests, and its controller switches it off for certain.
+
+Each libvirt daemon is a server behind a Redfish controller, sushy-tools' emulator: OFF kills the daemon and all its
+QEMU processes, ON starts the daemon again.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.kvm.test_bulk_call import Cloud, cloud, cloud_host_state, nothing_left, wait_until
+from tests.support.hypervisors.libvirt_hosts import LibvirtHost
+from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
+
+__all__ = ["cloud", "nothing_left"]
+
+VMS = 6
+QUICK = {
+    "host.down.wait": 5,
+    "host.up.wait": 1,
+    "kvm.ha.activity.check.interval": 1,
+    "kvm.ha.activity.check.max.attempts": 2,
+    "kvm.ha.activity.check.timeout": 30,
+    "kvm.ha.recover.failure.threshold": 0,
+    "kvm.ha.fence.timeout": 10,
+    "outofbandmanagement.action.timeout": 5,
+}
+
+
+def switch(host: LibvirtHost, on: bool) -> None:
+    """Cut a server's power, or switch it on."""
+    if on:
+        host.start()
+        host.wait()
+        return
+    with suppress(AssertionError, ProcessLookupError):
+        host.signal(signal.SIGKILL)
+    for pid in host.guest_pids().values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class DoubleRuns:
+    """Samples the processes of all guests every 50 ms, and keeps guests that run twice at once."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud, self._over = cloud, threading.Event()
+        self.found: set[UUID] = set()
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> "DoubleRuns":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._over.wait(0.05):
+            guests: set[UUID] = set()
+            for host in self._cloud.hosts.hosts:
+                alive = {guest for guest, pid in host.guest_pids().items() if is_alive(pid)}
+                self.found |= guests & alive
+                guests |= alive
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs and is no zombie."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+@contextmanager
+def controlled(cloud: Cloud) -> Iterator[tuple[dict[str, Server], int]]:
+    """All servers behind one controller, each with host HA."""
+    servers = {host.name: Server(switch=partial(switch, host)) for host in cloud.hosts.hosts}
+    for name, value in QUICK.items():
+        cloud.client.call("updateConfiguration", name=name, value=value)
+    with redfish(servers) as port:
+        for host in cloud.client.call("listHosts", type="Routing")["host"]:
+            login = {"driver": "redfish", "username": USER, "password": PASSWORD}
+            where = {"address": f"127.0.0.1/{host['name']}", "port": port}
+            cloud.client.call("configureOutOfBandManagement", hostid=host["id"], **login, **where)
+            cloud.job("enableOutOfBandManagementForHost", hostid=host["id"])
+            cloud.job("configureHAForHost", hostid=host["id"], provider="kvmhaprovider")
+            cloud.job("enableHAForHost", hostid=host["id"])
+        wait_until(lambda: {ha_state(cloud, name) for name in servers} == {"Available"}, "host HA does not begin")
+        yield servers, port
+        for host in cloud.client.call("listHosts", type="Routing")["host"]:
+            cloud.job("disableHAForHost", hostid=host["id"])
+
+
+def ha_state(cloud: Cloud, host: str) -> str:
+    """A host's state of HA."""
+    (row,) = cloud.client.call("listHosts", name=host, type="Routing")["host"]
+    return str(row["hostha"]["hastate"])
+
+
+def take_back(cloud: Cloud, host: LibvirtHost) -> None:
+    """Switch the server on by its controller, and take it back."""
+    (row,) = cloud.client.call("listHosts", name=host.name, type="Routing")["host"]
+    cloud.job("issueOutOfBandManagementPowerAction", hostid=row["id"], action="ON")
+    cloud.client.call("reconnectHost", id=row["id"])
+    cloud.job("cancelHostMaintenance", id=row["id"])
+    wait_until(lambda: cloud_host_state(cloud, host.name) == "Up", "the host is not taken back")
+
+
+@pytest.mark.parametrize("kill_worker", [False, True])
+def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(cloud: Cloud, kill_worker: bool) -> None:
+    """Nobody calls anything: the server is fenced and verified to be off, and its guests run elsewhere."""
+    vms = cloud.deploy(VMS)
+    for vm in vms:
+        cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+    dead = cloud.hosts.hosts[0]
+    lost = {str(uuid) for uuid, name in cloud.hosts.running().items() if name == dead.name}
+    assert lost
+    with controlled(cloud) as (servers, _), DoubleRuns(cloud) as doubles:
+        began = time.monotonic()
+        switch(dead, on=False)  # its controller goes on, and still reports On
+        if kill_worker:
+            wait_until(lambda: ha_state(cloud, dead.name) == "Fencing", "the server is not fenced")
+            cloud.workers.pop().kill()
+        wait_until(lambda: ha_state(cloud, dead.name) == "Fenced", "the server is not fenced")
+        wait_until(lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(vms), "guests do not run elsewhere")
+        sys.stdout.write(
+            f"{len(lost)} guests of a dead server ran elsewhere after {time.monotonic() - began:.0f} s\n"
+        )
+        assert servers[dead.name].requests == ["ForceOff"]
+        assert {cloud.host_of(vm) for vm in lost}.isdisjoint({dead.name})
+        take_back(cloud, dead)
+    assert doubles.found == set()
+    cloud.assert_intact()
+
+
+def test_nothing_starts_while_the_controller_does_not_answer(cloud: Cloud) -> None:
+    """The server may run its guests on for all that anybody knows: an alert says what an operator may do."""
+    vms = cloud.deploy(VMS)
+    for vm in vms:
+        cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+    dead = cloud.hosts.hosts[0]
+    lost = {str(uuid) for uuid, name in cloud.hosts.running().items() if name == dead.name}
+    with controlled(cloud) as (_, port):
+        (row,) = cloud.client.call("listHosts", name=dead.name, type="Routing")["host"]
+        login = {"driver": "redfish", "username": USER, "password": PASSWORD, "address": f"127.0.0.1/{dead.name}"}
+        cloud.client.call("configureOutOfBandManagement", hostid=row["id"], port=1, **login)
+        switch(dead, on=False)
+        wait_until(lambda: ha_state(cloud, dead.name) == "Fencing", "the server is not fenced")
+        wait_until(
+            lambda: "could not be fenced" in str(cloud.client.call("listAlerts")),
+            "no alert says that it is not off",
+        )
+        time.sleep(5)
+        assert ha_state(cloud, dead.name) == "Fencing"
+        assert {str(uuid) for uuid in cloud.hosts.running()} == set(vms) - lost
+        cloud.client.call("configureOutOfBandManagement", hostid=row["id"], port=port, **login)
+        wait_until(lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(vms), "guests do not run elsewhere")
+        take_back(cloud, dead)
+    cloud.assert_intact()
