@@ -106,7 +106,7 @@ def test_search_finds_by_name_and_by_id(admin: Visitor, zone_ids: Zone) -> None:
 def test_the_plan_tells_what_remains_of_limits(admin: Visitor, zone_ids: Zone) -> None:
     """Of an account with a limit of cores the plan says what the deployment takes and leaves."""
     acme, domain = "acme", zone_ids.id_of("domains", "acme")
-    for limit in ("1000", "-1"):
+    for limit in ("777", "-1"):
         account = zone_ids.scalar("SELECT uuid FROM accounts WHERE name = :name", name=acme)
         changed = admin.send(
             f"act?of=accounts&command=updateResourceLimit&id={account}",
@@ -115,4 +115,4 @@ def test_the_plan_tells_what_remains_of_limits(admin: Visitor, zone_ids: Zone) -
         assert changed.status_code == 303, changed.text
         form = {**{name: str(value) for name, value in zone_ids.bulk_parameters(2).items()}}
         plan = admin.send("deploy-plan", {**form, "owner": f"account:{domain}:{acme}"}).text
-        assert ("What it takes of limits" in plan) == (limit == "1000")
+        assert ('<td class="number">775</td>' in plan) == (limit == "777")

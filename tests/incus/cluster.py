@@ -98,11 +98,12 @@ class Member:
         return True
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it answers, and then until it takes requests about instances, which it does later."""
         ends = time.monotonic() + PATIENCE_S
         while not self.answers():
             assert time.monotonic() < ends, f"{self.name} does not come back"
             time.sleep(0.5)
+        self.incus("admin", "waitready", f"--timeout={PATIENCE_S:.0f}", timeout_s=PATIENCE_S + 30)
 
     def guests(self) -> dict[UUID, int]:
         """First processes of the containers that run there, by guest."""
