@@ -64,6 +64,8 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
         "assignVirtualMachine": acme,
         "importRole": {"rules[0].rule": "listZones", "rules[0].permission": "allow"},
         "bulkUpdateVirtualMachine": {"displayname": "web"},
+        "configureHAForHost": {"provider": "kvmhaprovider"},
+        "configureOutOfBandManagement": {"driver": "simulator"},
         "createAffinityGroup": {"type": "host anti-affinity"},
         "createDiskOffering": {"disksize": "1"},
         "createNetwork": {

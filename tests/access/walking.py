@@ -58,6 +58,7 @@ BY_RULE = {
     value_rules.NETMASK: "255.255.255.0",
     value_rules.TIME_ZONE: "UTC",
     value_rules.URL: "http://images.example/walker",
+    value_rules.PORT: "623",
 }
 """Texts that keep the rules that "x" breaks."""
 

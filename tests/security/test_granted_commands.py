@@ -27,7 +27,7 @@ OF_PLACES = frozenset(
 ABOUT_PLACES = (
     *("Cluster", "Host", "Pod", "StoragePool", "StorageMaintenance", "StorageUnit", "Capacity", "Allocations"),
     *("Zone", "PhysicalNetwork", "VlanIpRange", "TrafficType", "NetworkServiceProvider", "Infrastructure"),
-    *("Unmanaged", "unmanage"),
+    *("Unmanaged", "unmanage", "OutOfBandManagement"),
 )
 """Parts of the names of commands that exist to show or change places: who allows them allows to see places."""
 
