@@ -77,13 +77,13 @@ def actions_of(noun: Noun, visit: Visit) -> list[tuple[str, bool]]:
 
 def show_form(visit: Visit) -> Response:
     """Show the form of a command."""
-    noun, command, row = _asked(visit)
+    noun, command, row = _form_subject(visit)
     return _form(noun, command, row, visit)
 
 
 def act(visit: Visit) -> Response:
     """Make the call that a form asks for; the API's refusal stands beside the field that it is about."""
-    noun, command, row = _asked(visit)
+    noun, command, row = _form_subject(visit)
     try:
         answer = visit.calls(command, call_of_form(visit.may[command], noun, row, visit.request.form))
     except ApiRefused as error:
@@ -105,7 +105,7 @@ def find_row(noun: Noun, key: str, visit: Visit) -> dict[str, Any]:
     raise ApiRefused(NOT_FOUND, visit.pages.texts.things.gone)
 
 
-def _asked(visit: Visit) -> tuple[Noun, str, Row]:
+def _form_subject(visit: Visit) -> tuple[Noun, str, Row]:
     """Return what a form is about: the noun, the command, and the thing, if there is one already."""
     noun, command = BY_PAGE.get(visit.given.get("of", "")), visit.given.get("command", "")
     if noun is None or command not in (*noun.creates, *noun.actions) or command not in visit.may:
