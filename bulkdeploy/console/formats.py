@@ -16,10 +16,28 @@ MOST_CACHED = 4096
 """Values whose HTML is kept: the rows of a table have few different ones."""
 
 STATES = {
-    "good": ("Running", "Up", "Enabled", "Completed", "succeeded"),
-    "busy": ("Starting", "Stopping", "Migrating", "InProgress", "in progress", "Expunging"),
-    "warn": ("Unknown", "WARN", "Cancelled", "Maintenance", "PrepareForMaintenance", "Disabled"),
-    "bad": ("Error", "failed", "ERROR", "Down", "Alert", "ErrorInMaintenance"),
+    "good": ("Running", "Up", "Enabled", "Completed", "succeeded", "On", "Available"),
+    "busy": (
+        "Starting",
+        "Stopping",
+        "Migrating",
+        "InProgress",
+        "in progress",
+        "Expunging",
+        "Checking",
+        "Recovering",
+    ),
+    "warn": (
+        "Unknown",
+        "WARN",
+        "Cancelled",
+        "Maintenance",
+        "PrepareForMaintenance",
+        "Disabled",
+        "Suspect",
+        "Degraded",
+    ),
+    "bad": ("Error", "failed", "ERROR", "Down", "Alert", "ErrorInMaintenance", "Off", "Fencing", "Fenced"),
 }
 """What states mean, by their class in the style sheet; all others mean nothing."""
 KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in states}

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from bulkdeploy.cli.connection.catalogue import Api, ApiParameter
+from bulkdeploy.console.calls import Row
 from bulkdeploy.console.nouns import PAGE_OF_ID, Noun
 from bulkdeploy.console.table_declarations import Column, Filter, Table
 
-STATES = ("state", "resourcestate", "allocationstate", "status", "vmstate")
+STATES = ("state", "resourcestate", "allocationstate", "status", "vmstate", "powerstate", "hastate")
 LONG_TEXTS = ("description", "displaytext", "userdata")
 FEW = ("listZones", "listPods", "listClusters")
 """Commands whose rows a filter offers; of other things there may be too many to choose from."""
@@ -25,7 +26,7 @@ def kind_of(name: str, type_: str, description: str) -> str:
         return "moment"
     if type_ == "boolean":
         return "flag"
-    if name in STATES:
+    if name.rpartition(".")[2] in STATES:
         return "state"
     if name in LONG_TEXTS:
         return "long"
@@ -50,13 +51,27 @@ def table_of(noun: Noun, api: Api) -> Table:
         tuple(_columns(noun, api)),
         tuple(_filters(noun, api)),
         {word: word for word in orders if not word.startswith("-")},
+        read=flat,
         fixed=noun.given,
     )
+
+
+def flat(row: Row) -> Row:
+    """Return a row with the fields of its objects beside its own, as ``object.field``."""
+    inner = {
+        f"{name}.{key}": value
+        for name, held in row.items()
+        if isinstance(held, dict)
+        for key, value in held.items()
+    }
+    return {**row, **inner}
 
 
 def _columns(noun: Noun, api: Api) -> Iterator[Column]:
     """Yield the columns that are shown at first, in their order, and then the others."""
     fields = {name: (type_, text) for name, type_, text in api.fields if type_ not in NESTED}
+    objects = {name for name, type_, _ in api.fields if type_ == "responseobject"}
+    fields |= {name: ("string", "") for name in noun.shown if name.partition(".")[0] in objects and "." in name}
     names = frozenset(fields)
     shown = [name for name in noun.shown if name in fields]
     for name in (*shown, *(name for name in fields if name not in shown)):

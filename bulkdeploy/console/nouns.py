@@ -17,7 +17,7 @@ class Noun:
         one: the address of an item's page; empty: items have none.
         group: the part of the menu that has it, by its name in the texts.
         lists: the command that lists the things.
-        shown: fields that the list shows; the first leads to the item's page.
+        shown: fields that the list shows, ``a.b`` of fields within objects; the first leads to the item's page.
         filters: parameters of the list command that its form has; the others work in addresses.
         creates: commands that make such a thing.
         actions: commands about one such thing.
@@ -64,8 +64,42 @@ VMS = Noun(
     given=ALL_PROJECTS,
 )
 """VMs; their list and their page are written by hand, the forms about one VM are not."""
+DEPLOYMENTS = Noun(
+    "deployments",
+    "deployment",
+    "compute",
+    "listBulkDeployments",
+    (
+        "id",
+        "state",
+        "count",
+        "succeeded",
+        "failed",
+        "desiredcount",
+        "actualcount",
+        "account",
+        "zonename",
+        "created",
+    ),
+    ("zoneid",),
+    actions=("updateBulkDeployment",),
+    given=ALL_PROJECTS,
+)
+"""Deployments; their list and their page are written by hand, too."""
 NOUNS: tuple[Noun, ...] = (
     VMS,
+    DEPLOYMENTS,
+    Noun(
+        "schedules",
+        "schedule",
+        "compute",
+        "listVMSchedule",
+        ("description", "action", "schedule", "timezone", "enabled", "nextrun", "account"),
+        ("action", "enabled"),
+        creates=("createVMSchedule",),
+        actions=("updateVMSchedule", "deleteVMSchedule"),
+        given=ALL_PROJECTS,
+    ),
     Noun(
         "bulk-operations",
         "bulk-operation",
@@ -151,7 +185,7 @@ NOUNS: tuple[Noun, ...] = (
         creates=("createVolume",),
         actions=(
             *("attachVolume", "detachVolume", "resizeVolume", "createSnapshot", "createSnapshotPolicy"),
-            *("updateVolume", "deleteVolume"),
+            *("createTemplate", "updateVolume", "deleteVolume"),
         ),
         related=(("snapshots", "volumeid"), ("snapshot-policies", "volumeid")),
         given=ALL_PROJECTS,
@@ -210,7 +244,7 @@ NOUNS: tuple[Noun, ...] = (
         "listTemplates",
         ("name", "status", "size", "hypervisor", "ostypename", "ispublic", "isfeatured", "account", "zonename"),
         ("templatefilter", "zoneid"),
-        creates=("registerTemplate",),
+        creates=("registerTemplate", "createTemplate"),
         actions=("updateTemplate", "updateTemplatePermissions", "deleteTemplate"),
         related=(("virtual-machines", "templateid"),),
         given={"templatefilter": "executable", **ALL_PROJECTS},
@@ -370,11 +404,17 @@ NOUNS: tuple[Noun, ...] = (
         "listHostsMetrics",
         (
             *("name", "state", "resourcestate", "clustername", "podname", "instances", "cpuallocated", "cpuused"),
-            *("memoryallocatedpercentage", "memoryused", "hosttags"),
+            *("memoryallocatedpercentage", "memoryused", "outofbandmanagement.powerstate", "hostha.hastate"),
+            "hosttags",
         ),
         ("state", "resourcestate", "zoneid", "clusterid"),
         creates=("addHost",),
-        actions=("updateHost", "reconnectHost", "deleteHost"),
+        actions=(
+            *("updateHost", "reconnectHost", "evacuateHost", "configureOutOfBandManagement"),
+            *("enableOutOfBandManagementForHost", "disableOutOfBandManagementForHost"),
+            *("issueOutOfBandManagementPowerAction", "configureHAForHost", "enableHAForHost", "disableHAForHost"),
+            "deleteHost",
+        ),
         given={"type": "Routing"},
         named_by="listHosts",
     ),

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+HA_PRIORITY = "ha.priority"
+"""The detail of a VM or of its service offering with the priority by which it is started on another host."""
+HIGHEST_PRIORITY = 1000
+
 
 class HaState(StrEnum):
     """``hastate`` of a host."""

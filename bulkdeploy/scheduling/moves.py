@@ -21,6 +21,7 @@ from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.place import BOUND, NoPlace, needs_in_order, no_place
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.hypervisors.watching import ha_priorities
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 
 
@@ -106,7 +107,7 @@ def _count_failed(moves: Sequence[VmMove]) -> int:
 
 
 def _restart_attempts(rows: "_Rows", moves: Sequence[VmMove]) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """The orders, and whether VMs are packed; VMs whose host is chosen already come first."""
+    """Yield the orders, and whether VMs are packed; VMs whose host is chosen come first, then those of priority."""
     vms = [rows.vm(move) for move in moves]
     bound = tuple(at for at, vm in enumerate(vms) if vm is None or moves[at].to_host_id is not None)
     free = [(at, vm) for at, vm in enumerate(vms) if vm is not None and at not in bound]
@@ -116,7 +117,11 @@ def _restart_attempts(rows: "_Rows", moves: Sequence[VmMove]) -> Iterator[tuple[
     lost = next(move.from_host_id for move in moves if move.from_host_id is not None)
     requests = [rows.request(vm.need, moves[at], vm.id) for at, vm in free]
     seen = rows.zone(free[0][1])
-    orders = [(*bound, *(free[turn][0] for turn in order)) for order in restart_orders(seen, lost, requests)]
+    priorities = rows.priorities([vm.id for _, vm in free])
+    orders = [
+        (*bound, *(free[turn][0] for turn in sorted(order, key=lambda turn: -priorities.get(free[turn][1].id, 0))))
+        for order in restart_orders(seen, lost, requests)
+    ]
     yield orders[0], False
     for order in orders:
         yield order, True
@@ -133,6 +138,10 @@ class _Rows:
         self._vms: dict[tuple[object, ...], VmToPlace | None] = {}
         self._zones: dict[int, ZoneSnapshot] = {}
         self._requests: dict[tuple[object, ...], PlacementRequest] = {}
+
+    def priorities(self, vm_ids: Sequence[int]) -> dict[int, int]:
+        """Return the priorities of high availability; see ``ha_priorities``."""
+        return ha_priorities(self._connection, vm_ids)
 
     def vm(self, move: VmMove, *, pod_id: int | None = None, cluster_id: int | None = None) -> VmToPlace | None:
         """Return the VM of a move as ``read_vm_to_place`` does, pinned to the host of the move."""

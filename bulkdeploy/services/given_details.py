@@ -6,6 +6,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.device_parameters import VARIANT, is_device_parameter
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.firmware import UEFI
+from bulkdeploy.domain.host_ha import HA_PRIORITY, HIGHEST_PRIORITY
 
 EXTRA_CONFIG = "extraconfig"
 _PARAMETERS_OF_DEPLOYMENT = {UEFI: "boottype and bootmode", VARIANT: VARIANT}
@@ -24,16 +25,35 @@ def check_no_extra_config(details: Mapping[str, str], parameter: str) -> None:
             raise InvalidParameter(f"{parameter}[0].{name}", details[name], rule)
 
 
+def check_ha_priority(caller: Caller, details: Mapping[str, str], parameter: str) -> None:
+    """Check the priority by which VMs of a dead host are started elsewhere, if it is among these details.
+
+    Raises:
+        InvalidParameter: it is no whole number from 0 to HIGHEST_PRIORITY.
+        PermissionDenied: the caller is not a root admin; else each owner would be first.
+    """
+    value = details.get(HA_PRIORITY)
+    if value is None:
+        return
+    if not caller.is_root_admin:
+        raise PermissionDenied(f"Only root admins may give {parameter}[0].{HA_PRIORITY}")
+    if not (value.isascii() and value.isdigit() and int(value) <= HIGHEST_PRIORITY):
+        rule = f"it must be a whole number from 0 to {HIGHEST_PRIORITY}"
+        raise InvalidParameter(f"{parameter}[0].{HA_PRIORITY}", value, rule)
+
+
 def check_given_details(caller: Caller, details: Mapping[str, str], parameter: str) -> None:
     """Check that a caller may give a VM or an offering these details; ``parameter`` has them.
 
     Those of disks and nics are for root admins: a nic's may name any bridge of a host.
 
     Raises:
-        InvalidParameter: one is said by parameters of deploy calls, or is extra configuration.
-        PermissionDenied: one is of disks or nics, and the caller is not a root admin.
+        InvalidParameter: one is said by parameters of deploy calls, or is extra configuration; or the priority
+            of high availability is no number that it may be.
+        PermissionDenied: one is of disks or nics, or that priority, and the caller is not a root admin.
     """
     check_no_extra_config(details, parameter)
+    check_ha_priority(caller, details, parameter)
     for name, parameters in _PARAMETERS_OF_DEPLOYMENT.items():
         if name in details:
             rule = f"it must be given to deploy calls as {parameters}, not as a detail"

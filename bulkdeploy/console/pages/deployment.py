@@ -11,6 +11,8 @@ from bulkdeploy.cli.deployments.batch_report import grouped
 from bulkdeploy.cli.deployments.jobs import Failure
 from bulkdeploy.console.calls import ApiRefused
 from bulkdeploy.console.formats import seconds_between
+from bulkdeploy.console.nouns import DEPLOYMENTS
+from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
 from bulkdeploy.console.visit import Visit
@@ -99,6 +101,7 @@ def _values(visit: Visit) -> dict[str, Any]:
     return {
         "deployment": row,
         "progress": progress_of(row),
+        "more": actions_of(DEPLOYMENTS, visit),
         "spread": spread_of(row),
         "failures": [group.as_row() for group in grouped(failures)],
         "failures_read": len(failures),

@@ -18,7 +18,7 @@ from bulkdeploy.console.table_declarations import Table
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
-OWN_PAGES = ("virtual-machine", "host", "cluster")
+OWN_PAGES = ("virtual-machine", "deployment", "host", "cluster")
 """Pages of single things that are written by hand."""
 
 

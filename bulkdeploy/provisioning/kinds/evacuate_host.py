@@ -49,7 +49,7 @@ from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.guest_fences import release_host
-from bulkdeploy.store.hypervisors.watching import highly_available
+from bulkdeploy.store.hypervisors.watching import ha_priorities, highly_available
 from bulkdeploy.store.infrastructure.host_maintenance import (
     count_moves,
     lock_vms_to_move,
@@ -171,7 +171,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:
             return self._not_done(work, len(left) + moving + waiting)
-        return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, involved, left))
+        return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, involved, left, moving))
 
     def _declare_off(self, connection: Connection, *, work: PlaceWork) -> None:
         """Record that nothing runs on the host, and wake the jobs of VMs that hold something there.
@@ -254,9 +254,17 @@ def _is_to_start(vm: Row[Any], host_id: int, start: Start) -> bool:
 
 
 def _start_elsewhere(
-    connection: Connection, work: PlaceWork, involved: Mapping[str, Sequence[Any]], vm_ids: list[int]
+    connection: Connection,
+    work: PlaceWork,
+    involved: Mapping[str, Sequence[Any]],
+    vm_ids: list[int],
+    moving: int,
 ) -> list[JobMessage]:
-    """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later."""
+    """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later.
+
+    VMs for which the plan finds no host wait until the others have started, so that they take no host that the plan
+    gives to a VM of a higher priority. ``moving`` is the number of VMs whose start is under way.
+    """
     locked = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
     left = _to_start(connection, work.job, involved) if locked else []
     vms = [vm for vm in locked if vm.id in left]  # not one that was stopped meanwhile
@@ -266,10 +274,17 @@ def _start_elsewhere(
     hosts = _hosts_for(connection, work, stopped)
     release_hosts(connection, stopped)
     move_states(connection, stopped, frozenset({VmState.RUNNING, VmState.UNKNOWN}), VmState.STOPPED)
+    priorities = ha_priorities(connection, stopped)
+    vms.sort(key=lambda vm: (-priorities.get(vm.id, 0), vm.id))
     account_id = submitter_of(connection, work.job.id)
+    ended: list[Row[Any]] = []
     if work.job.params.get(ONLY_HA):
         available = highly_available(connection, stopped)
         ended, vms = ([vm for vm in vms if (vm.id in available) is wanted] for wanted in (False, True))
+    placed = [vm for vm in vms if hosts[vm.id]]
+    if placed or moving:
+        vms = placed
+    if work.job.params.get(ONLY_HA):
         record_alerts(connection, _alerts(work.name, ended, vms))
     jobs = [
         START.new_job(

@@ -61,7 +61,7 @@ def update_operation(given: FleetUpdate) -> VmOperation:
 def _prepare_update(
     connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]], *, given: FleetUpdate
 ) -> PreparedVms:
-    del connection, system, caller
+    del connection, system
     number_of = {vm.id: number for number, vm in enumerate(vms, start=1)}
 
     def work_of(vm: Row[Any]) -> VmChange:
@@ -73,7 +73,7 @@ def _prepare_update(
                 rule = f"the display name of {vm.name} would have {len(name)} characters; at most {LONGEST_NAME}"
                 raise InvalidParameter("displayname", name, rule)
             columns["display_name"] = name
-        details = new_details(vm, VmUpdate(details=given.details))
+        details = new_details(caller, vm, VmUpdate(details=given.details))
         if details is not None:
             columns["details"] = details
         return VmChange(UPDATE.event_type, columns)

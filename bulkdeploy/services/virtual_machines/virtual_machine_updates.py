@@ -22,7 +22,7 @@ from bulkdeploy.services.deployments.deployment_names import require_host_name
 from bulkdeploy.services.deployments.deployment_networks import requested_security_groups
 from bulkdeploy.services.deployments.registered_user_data import registered_content
 from bulkdeploy.services.deployments.user_data import check_user_data
-from bulkdeploy.services.given_details import check_no_extra_config
+from bulkdeploy.services.given_details import check_ha_priority, check_no_extra_config
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
 from bulkdeploy.services.system import System
@@ -115,7 +115,7 @@ def update_virtual_machine(
             values["display_name"] = given.display_name
         if given.group is not None:
             values["group_id"] = ensure_instance_group(connection, owner, given.group or None)
-        details = new_details(row, given)
+        details = new_details(caller, row, given)
         if details is not None:
             values["details"] = details
         content = None if given.user_data is None else given.user_data.content(connection, caller)
@@ -137,13 +137,14 @@ def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
         hold_name(connection, row.id, name)
 
 
-def new_details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
+def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
     """Return all details of a VM from now on, or None if nothing changes.
 
     Details that are given replace those of the VM, except for details that deploy calls set.
 
     Raises:
         InvalidCombination, InvalidParameter: the details break a rule.
+        PermissionDenied: one of them is for root admins.
     """
     if given.details is None and not given.forget_details:
         return None
@@ -152,6 +153,7 @@ def new_details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
             ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
         )
     check_no_extra_config(given.details or {}, "details")
+    check_ha_priority(caller, given.details or {}, "details")
     kept = {name: value for name, value in row.details.items() if _is_of_deployment(name)}
     for name, value in (given.details or {}).items():
         if name in SIZE_DETAILS and kept.get(name) != value:

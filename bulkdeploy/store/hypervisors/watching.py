@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.host_ha import HA_PRIORITY
 from bulkdeploy.store.database.arrays import int_array
 
 _WATCHED = text(
@@ -149,3 +150,19 @@ def highly_available(connection: Connection, vm_ids: Collection[int]) -> set[int
     """Those of these VMs that are to be started elsewhere when their host fails."""
     query = text("$vms AND v.id = ANY(CAST(:vms AS bigint[]))".replace("$vms", _HIGHLY_AVAILABLE))
     return set(connection.execute(query, {"vms": int_array(sorted(vm_ids))}).scalars())
+
+
+_HA_PRIORITIES = text(
+    "SELECT v.id, coalesce(v.details->>:name, o.details->>:name) AS priority FROM virtual_machines v"
+    " JOIN service_offerings o ON o.id = v.service_offering_id"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND coalesce(v.details->>:name, o.details->>:name) ~ '^[0-9]{1,9}$'"
+)
+
+
+def ha_priorities(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
+    """Return the priorities of VMs whose own details, or else those of their service offering, say one.
+
+    VMs of the highest priority are planned and started first where the host of several fails; others have 0.
+    """
+    rows = connection.execute(_HA_PRIORITIES, {"name": HA_PRIORITY, "vms": int_array(sorted(vm_ids))})
+    return {row.id: int(row.priority) for row in rows}

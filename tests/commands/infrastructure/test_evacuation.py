@@ -116,6 +116,26 @@ def test_what_finds_no_room_is_stopped_and_named(fleet: Fleet, client: ApiClient
     fleet.assert_intact()
 
 
+def test_vms_of_the_highest_priority_start_first_and_get_the_room(
+    fleet: Fleet, client: ApiClient, api_url: str, dead: str
+) -> None:
+    """With room for one VM the one runs whose detail ``ha.priority`` is highest; only root admins give it."""
+    first = str(fleet.vms()[-1].uuid)
+    assert refused(client, "updateVirtualMachine", id=first, **{"details[0].ha.priority": "much"}).status == 431
+    client.call("updateVirtualMachine", id=first, **{"details[0].ha.priority": "7"})
+    assert refused(
+        ApiClient(api_url, *ACME), "updateVirtualMachine", id=first, **{"details[0].ha.priority": "9"}
+    ).status in (431, 531)
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name = 'a-1-3'")
+    fleet.zone.change(
+        "UPDATE host_capacity SET vms_limit = vms_used + 1 WHERE host_id = (SELECT id FROM hosts WHERE name = 'a-1-2')"
+    )
+    job = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
+    moved = job["jobresult"]["hostmigration"]["moved"]
+    assert [row["virtualmachineid"] for row in moved] == [first]
+    fleet.assert_intact()
+
+
 def test_what_is_on_the_dead_hosts_own_disks_is_named_as_lost(fleet: Fleet, client: ApiClient, dead: str) -> None:
     """What ran there is not started elsewhere without its disk; with ``mode=all`` what is Stopped is named, too."""
     ran, stopped, *others = (vm for vm in fleet.vms() if vm.host_id == fleet.id_of("hosts", "a-1-1"))
