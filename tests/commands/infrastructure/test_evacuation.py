@@ -128,7 +128,8 @@ def test_vms_of_the_highest_priority_start_first_and_get_the_room(
     ).status in (431, 531)
     fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name = 'a-1-3'")
     fleet.zone.change(
-        "UPDATE host_capacity SET vms_limit = vms_used + 1 WHERE host_id = (SELECT id FROM hosts WHERE name = 'a-1-2')"
+        "UPDATE host_capacity SET vms_limit = vms_used + 1"
+        " WHERE host_id = (SELECT id FROM hosts WHERE name = 'a-1-2')"
     )
     job = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
     moved = job["jobresult"]["hostmigration"]["moved"]
