@@ -11,13 +11,12 @@ from bulkdeploy.cli.connection.catalogue import Api
 from bulkdeploy.cli.connection.naming import resolve_names
 from bulkdeploy.cli.failures import UsageError
 
-NOUNS = ("virtualmachine", "virtualmachines", "vm", "vms")
 MOST_NAMES = 5
 EXPECTED = "expectedcount"
 
 
 def bulk(context: CommandContext, words: Sequence[str]) -> None:
-    """Do the operation of the first word on the VMs that the other words select.
+    """Do the operation of the first word on the VMs that the words after the noun select.
 
     The VMs are confirmed at a terminal, unless ``--yes`` is given. The call is rejected if the selection has
     another size by then. ``--dry-run`` only shows the VMs.
@@ -27,14 +26,10 @@ def bulk(context: CommandContext, words: Sequence[str]) -> None:
         ApiRefused: the call was rejected; nothing was done.
         JobsFailed, TimedOut: some jobs failed, or did not end in time.
     """
-    if not words:
-        raise UsageError("do what?", hint="bulkmonkey bulk stop virtualmachines NAME=VALUE ...")
-    verb, rest = words[0], list(words[1:])
+    verb, rest = words[0], list(words[2:])
     api = context.catalogue.get(f"bulk{verb}VirtualMachine")
     if api is None:
         raise UsageError(f"this API has no operation {verb!r} on many virtual machines")
-    if rest and rest[0].lower() in NOUNS:
-        rest = rest[1:]
     if context.options.partial:
         rest.append("partial=true")
     arguments = read_arguments(api, rest)

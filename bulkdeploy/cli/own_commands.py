@@ -206,3 +206,17 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
     )
 }
 """All of them by name. ``help``, ``exit`` and the like belong to the runner and the shell."""
+
+
+BULK, MANY_VMS = "bulk", ("virtualmachines", "vms")
+"""The own command whose name APIs begin with, too, and the nouns that tell it from these."""
+
+
+def own_command(words: Sequence[str]) -> OwnCommand | None:
+    """Return bulkmonkey's own command that a line calls, such as ``bulk stop virtualmachines``.
+
+    None: the line calls an API, such as ``bulk deployvirtualmachine``, or nothing that there is.
+    """
+    if words[0] == BULK and (len(words) < 3 or words[2].lower() not in MANY_VMS):
+        return None
+    return OWN_COMMANDS.get(words[0])

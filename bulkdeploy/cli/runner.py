@@ -11,7 +11,7 @@ from bulkdeploy.cli.connection.catalogue import Catalogue
 from bulkdeploy.cli.failures import CommandFailed, ExitStatus, Interrupted, UsageError
 from bulkdeploy.cli.help_pages import api_help, overview, own_help, verb_help
 from bulkdeploy.cli.output.screen import Screen
-from bulkdeploy.cli.own_commands import OWN_COMMANDS
+from bulkdeploy.cli.own_commands import OWN_COMMANDS, own_command
 from bulkdeploy.cli.workspace import Workspace
 
 OLD_API_WORD = "api"
@@ -65,7 +65,7 @@ def _dispatch(context: CommandContext) -> None:
         print(f"bulkmonkey {version('bulkdeploy')}")  # noqa: T201 - the version is the answer
     elif not words:
         context.screen.render(*overview(_kept_catalogue(context)))
-    elif words[0] in OWN_COMMANDS:
+    elif own_command(words) is not None or (wants_help and len(words) == 1 and words[0] in OWN_COMMANDS):
         _own(context, words, wants_help)
     else:
         _api(context, words, wants_help)

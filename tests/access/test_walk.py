@@ -32,6 +32,19 @@ NEVER_GOOD = {
     # A walker's only user is the caller, which moves neither itself nor without naming an account.
     "moveUser id=Users",
     "moveUser accountid=Accounts",
+    # The first volume of a tenant is attached to no VM, and its first schedule is of another VM than the first.
+    "createTemplate domainid=Domains",
+    "createTemplate projectid=Projects",
+    *(
+        f"deleteResourceSchedule {what}"
+        for what in ("resourceid=VirtualMachines", "id=VMSchedule", "ids=VMSchedule")
+    ),
+    "deleteVMSchedule virtualmachineid=VirtualMachines",
+    *(f"listResourceSchedule {what}" for what in ("id=VMSchedule", "ids=VMSchedule")),
+    # The schedules of tenants are of VMs, and nobody else may use their networks.
+    "listVMSchedule groupid=InstanceGroups",
+    "listVMSchedule deploymentid=BulkDeployments",
+    "listNetworkPermissions networkid=Networks",
 }
 
 

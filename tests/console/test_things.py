@@ -115,4 +115,4 @@ def test_the_plan_tells_what_remains_of_limits(admin: Visitor, zone_ids: Zone) -
         assert changed.status_code == 303, changed.text
         form = {**{name: str(value) for name, value in zone_ids.bulk_parameters(2).items()}}
         plan = admin.send("deploy-plan", {**form, "owner": f"account:{domain}:{acme}"}).text
-        assert ('<td class="number">775</td>' in plan) == (limit == "777")
+        assert ('<td class="number">777</td>' in plan) == (limit == "777")

@@ -30,6 +30,11 @@ ELSEWHERE = {
     ("listHosts", "virtualmachineid"),
     ("listHostsMetrics", "virtualmachineid"),
     *(
+        (name, f"outofbandmanagement{what}")
+        for name in ("listHosts", "listHostsMetrics")
+        for what in ("enabled", "powerstate")
+    ),
+    *(
         ("listAllocations", name)
         for name in ("consumerid", "consumertype", "hostid", "storageid", "clusterid", "podid", "zoneid")
     ),

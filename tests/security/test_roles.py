@@ -46,6 +46,16 @@ FOR_ADMINS = frozenset(
         *("importUnmanagedInstance", "listUnmanagedInstances", "unmanageVirtualMachine", "listInfrastructure"),
         *("listClustersMetrics", "listHostsMetrics", "listManagementServersMetrics", "listStoragePoolsMetrics"),
         *("listZonesMetrics", "listExtensions", "addCustomAction", "deleteCustomAction"),
+        *("configureHAForHost", "enableHAForHost", "disableHAForHost", "enableHAForCluster", "disableHAForCluster"),
+        *("enableHAForZone", "disableHAForZone", "listHostHAProviders", "listHostHAResources"),
+        *("configureSimulatorHAProviderState", "listSimulatorHAStateTransitions"),
+        *("configureOutOfBandManagement", "changeOutOfBandManagementPassword"),
+        *(
+            f"{verb}OutOfBandManagementFor{place}"
+            for verb in ("enable", "disable")
+            for place in ("Host", "Cluster", "Zone")
+        ),
+        "issueOutOfBandManagementPowerAction",
     }
 )
 ANNOTATED: Mapping[str, frozenset[str]] = {

@@ -15,7 +15,7 @@ from bulkdeploy.cli.connection.entities import PAGE, Entity, Source, fetch, sour
 from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, FORMATS, SETTINGS, Connection, Kind
 from bulkdeploy.cli.failures import UsageError
 from bulkdeploy.cli.output.formats import printable
-from bulkdeploy.cli.own_commands import OWN_COMMANDS, SHELLS
+from bulkdeploy.cli.own_commands import OWN_COMMANDS, SHELLS, own_command
 from bulkdeploy.cli.workspace import Workspace
 
 REQUEST_TIMEOUT = 4.0  # seconds; who waits for a Tab does not wait longer
@@ -52,7 +52,7 @@ class Completer:
         words = [word for word in _options(before).words if word != "help"]
         if not words:
             return _starting(self._first_words(before, partial), partial)
-        if words[0] in OWN_COMMANDS:
+        if own_command(words) is not None:
             return _starting(self._own(words[0], words[1:], before), partial)
         catalogue = self._catalogue(before)
         found = catalogue.find(words)

@@ -79,7 +79,7 @@ COMMANDS: tuple[Command, ...] = (
             description=f"{verb.capitalize()}s host HA for {what}",
             since="4.11",
             handler=_switch(parameter, enabled=verb == "enable"),
-            shape=Shape.JOB,
+            shape=Shape.JOB if entity is Entity.HOST else Shape.JOB_SUCCESS,
             response=HOST_HA if entity is Entity.HOST else None,
             roles=ROOT_ADMIN_ONLY,
             authorized=ROOT_ADMIN_ONLY,

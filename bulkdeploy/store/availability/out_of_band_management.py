@@ -181,7 +181,7 @@ def count_power_states(connection: Connection) -> dict[str, int]:
     """Return how many live hosts with a controller are in each power state; all states are in the result."""
     query = (
         select(bmcs.c.power_state, func.count())
-        .select_from(_JOINED)
+        .select_from(bmcs.join(hosts, hosts.c.id == bmcs.c.host_id))
         .where(hosts.c.removed.is_(None))
         .group_by(bmcs.c.power_state)
     )
