@@ -38,10 +38,8 @@ LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 MEASURE_USAGE_EVERY_S = 1.0
 READ_POWER_EVERY_S = 1.0
 FOLLOW_HOST_HA_EVERY_S = 1.0
-TAKE_SNAPSHOTS_EVERY_S = 10.0
-RUN_SCHEDULES_EVERY_S = 2.0
+DELETE_SNAPSHOTS_EVERY_S = 10.0
 BALANCE_EVERY_S = 60.0
-RECONCILE_EVERY_S = 5.0
 
 LATE_S = 300.0
 """A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
@@ -79,19 +77,15 @@ def run(settings: Settings, ended: Event) -> None:
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
-    policies, schedules, drs = worker.snapshot_policies(), worker.vm_schedules(), worker.cluster_drs()
     power = worker.power_watch()
-    managed = worker.managed_deployments()
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
         _Pass(volumes.destroy_ownerless, TIDY_EVERY_S),
         _Pass(sweeper.expire, TIDY_EVERY_S),
-        _Pass(policies.take_snapshots, TAKE_SNAPSHOTS_EVERY_S),
-        _Pass(policies.delete_surplus, TAKE_SNAPSHOTS_EVERY_S),
-        _Pass(schedules.run_schedules, RUN_SCHEDULES_EVERY_S),
-        _Pass(drs.balance_clusters, BALANCE_EVERY_S),
-        _Pass(managed.reconcile_deployments, RECONCILE_EVERY_S),
+        *(_Pass(rows.handle, rows.every_s, rows.name) for rows in worker.due_rows()),
+        _Pass(worker.snapshot_retention().delete_surplus, DELETE_SNAPSHOTS_EVERY_S),
+        _Pass(worker.cluster_drs().balance_clusters, BALANCE_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
         _Pass(sweeper.requeue_throttled, 0.0),
@@ -139,10 +133,11 @@ class _Rounds:
 
 
 class _Pass:
-    """One pass of the sweeper and when it is due."""
+    """One pass of the sweeper and when it is due; logs and metrics have its name, or else that of its work."""
 
-    def __init__(self, work: Callable[[], None], every_s: float) -> None:
+    def __init__(self, work: Callable[[], None], every_s: float, name: str = "") -> None:
         self._work, self._every_s, self._due = work, every_s, 0.0
+        self._name = name or work.__name__
 
     def run_when_due(self) -> None:
         """Run it if it is due; services that are away are waited for, defects are logged."""
@@ -153,7 +148,7 @@ class _Pass:
 
     def run(self) -> None:
         """Run it now."""
-        name = self._work.__name__
+        name = self._name
         try:
             self._work()
         except QueueUnavailable as error:
@@ -176,7 +171,7 @@ class _PassBeside(_Pass):
     def run(self) -> None:
         """Begin to run it, unless it still runs."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = Thread(target=super().run, name=self._work.__name__, daemon=True)
+            self._thread = Thread(target=super().run, name=self._name, daemon=True)
             self._thread.start()
 
 

@@ -16,7 +16,7 @@ EXPECTED = "expectedcount"
 
 
 def bulk(context: CommandContext, words: Sequence[str]) -> None:
-    """Do the operation of the first word on the VMs that the words after the noun select.
+    """Run an operation on the VMs that filters select: ``stop virtualmachines state=Running``.
 
     The VMs are confirmed at a terminal, unless ``--yes`` is given. The call is rejected if the selection has
     another size by then. ``--dry-run`` only shows the VMs.

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from werkzeug.datastructures import MultiDict
@@ -28,7 +28,7 @@ DANGEROUS = ("delete", "destroy", "remove", "disable", "lock", "expunge", "suspe
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form.
+    """A field of a form.
 
     Attributes:
         kind: the control: text, number, secret, area, choice, many.
@@ -88,9 +88,14 @@ def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> d
     return given
 
 
-def wrong_field(text: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the error text by the name of the field that it is about: the API names the parameter."""
-    known = {name.lower(): name for name in names}
+def wrong_field(text: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the error text by the field that it is about: the API names the parameter. Empty if it names none.
+
+    Args:
+        text: the error of the API.
+        fields: the field of each parameter.
+    """
+    known = {parameter.lower(): field for parameter, field in fields.items()}
     found = next((known[word.lower()] for word in WORD.findall(text) if word.lower() in known), None)
     return {} if found is None else {found: text}
 

@@ -18,7 +18,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One graph; each line is a list of points as SVG has it.
+    """A graph; each line is a list of points as SVG has it.
 
     Attributes:
         last: the newest value, in words.

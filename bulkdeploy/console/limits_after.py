@@ -1,4 +1,4 @@
-"""What a deployment would leave of the limits of its owner and of the owner's domain."""
+"""The limits of an owner and of the owner's domain after a deployment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ UNLIMITED = "Unlimited"
 
 @dataclass(frozen=True, slots=True)
 class LimitAfter:
-    """One limit before and after a deployment; counts are of VMs, cores or MiB.
+    """A limit before and after a deployment; counts are of VMs, cores or MiB.
 
     Attributes:
         owner: whose limit it is.

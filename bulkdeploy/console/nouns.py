@@ -53,8 +53,7 @@ VMS = Noun(
     "virtual-machine",
     "compute",
     "listVirtualMachines",
-    ("name", "state", "ipaddress", "hostname", "account", "serviceofferingname", "memory", "created"),
-    ("state", "zoneid"),
+    ("name",),
     actions=(
         *("updateVirtualMachine", "migrateVirtualMachine", "scaleVirtualMachine", "createVMSnapshot"),
         *("attachVolume", "attachIso", "detachIso", "addNicToVirtualMachine", "updateVMAffinityGroup"),

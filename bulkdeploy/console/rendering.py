@@ -44,6 +44,7 @@ class Pages:
             share=formats.share,
             version=self.version,
             address=address,
+            kind_of_state=formats.KIND_OF_STATE.get,
             state_of=lru_cache(formats.MOST_CACHED)(self._state),
         )
 

@@ -63,12 +63,12 @@ class Spread:
 
     @property
     def largest_cluster(self) -> int:
-        """All that the largest cluster could hold, in VMs; at least 1: the length of a plan's bar."""
+        """The number of VMs that the largest cluster could hold, at least 1: the length of a plan's bar."""
         return max((one.whole for pod in self.pods for one in pod.clusters), default=1) or 1
 
     @property
     def fullest_cluster(self) -> int:
-        """VMs of the cluster that has most when all is done; at least 1: the length of a deployment's bar."""
+        """The number of VMs of the fullest cluster after the deployment, at least 1: the length of its bar."""
         return max((one.before + one.added for pod in self.pods for one in pod.clusters), default=1) or 1
 
 

@@ -48,6 +48,11 @@ HIDDEN_VM_FILTERS = (
 """Filters of the VM table that only addresses have: pages of other things lead to their VMs by them."""
 
 
+def bulk_command(action: str) -> str:
+    """Return the command that does on many VMs what this command does on one."""
+    return f"bulk{action[0].upper()}{action[1:]}"
+
+
 def _same(*columns: str) -> dict[str, str]:
     return {column: column for column in columns}
 

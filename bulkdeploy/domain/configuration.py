@@ -428,7 +428,7 @@ SETTINGS: tuple[Setting, ...] = (
         "schedule.missed.max",
         "600",
         N,
-        "Seconds for which a VM schedule makes up for an occurrence that passed while no sweeper ran",
+        "Seconds after which a missed occurrence of a VM schedule is skipped; until then it still runs",
         minimum=60,
         maximum=604_800,
     ),

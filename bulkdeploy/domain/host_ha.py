@@ -33,7 +33,7 @@ class HaState(StrEnum):
 
 
 class HaEvent(StrEnum):
-    """What moves a host from one state to another."""
+    """An event that moves a host from one state to another."""
 
     ELIGIBLE = "Eligible"
     INELIGIBLE = "Ineligible"
@@ -111,7 +111,7 @@ class HaSettings:
 
 @dataclass(frozen=True, slots=True)
 class HaSignals:
-    """What is known of a host when its next event is decided.
+    """The facts about a host that decide its next event.
 
     Attributes:
         is_enabled: host HA is enabled for the host, its cluster and its zone.

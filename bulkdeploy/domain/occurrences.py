@@ -1,7 +1,8 @@
 """Occurrences of schedules: which one is to be handled now, and when the next one is planned.
 
-A row has a schedule and the time of its next occurrence. Whoever handles an occurrence locks the row, does the
-work and moves the time in one transaction. Each occurrence is therefore handled once, with any number of sweepers.
+A row has a schedule and the time of its next occurrence. The process that handles an occurrence locks the row,
+does the work and moves the time in one transaction. Each occurrence is therefore handled once, with any number of
+sweepers.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
 TABLE = "driver"
-ENVIRONMENT = "BULKDEPLOY_DRIVER__"
 FILE_SUFFIX = "_file"
 
 
@@ -23,9 +22,9 @@ class DriverSettingError(Exception):
 class WrongDriverOptions(DriverSettingError):
     """Options that the driver's model refuses: one problem per option, without the values."""
 
-    def __init__(self, driver: str, problems: Mapping[str, str]) -> None:
+    def __init__(self, driver: str, problems: Mapping[str, str], table: str = TABLE) -> None:
         self.driver, self.problems = driver, dict(problems)
-        lines = [f"{option_name(driver, key)}: {problem}" for key, problem in self.problems.items()]
+        lines = [f"{option_name(driver, key, table)}: {problem}" for key, problem in self.problems.items()]
         super().__init__(f"Options of driver {driver!r} are wrong:\n  " + "\n  ".join(lines))
 
 
@@ -56,13 +55,14 @@ class DriverOptions(BaseModel):
 Options = TypeVar("Options", bound=DriverOptions)
 
 
-def read_options(driver: str, model: type[Options], given: Mapping[str, Any]) -> Options:
+def read_options(driver: str, model: type[Options], given: Mapping[str, Any], table: str = TABLE) -> Options:
     """A driver's options.
 
     Args:
         driver: the driver's name, for errors.
         model: what it declares.
         given: values as the settings have them, by option, or by option with FILE_SUFFIX.
+        table: the table of the settings that has them, for errors.
 
     Raises:
         WrongDriverOptions: an option is missing, unknown or malformed, given twice, or its file can not be read.
@@ -88,11 +88,16 @@ def read_options(driver: str, model: type[Options], given: Mapping[str, Any]) ->
         problems = {**dict(options_of), **problems}
     if problems:
         unread = {key.removesuffix(FILE_SUFFIX) for key in problems if key.endswith(FILE_SUFFIX)}
-        raise WrongDriverOptions(driver, {key: text for key, text in problems.items() if key not in unread})
+        raise WrongDriverOptions(driver, {key: text for key, text in problems.items() if key not in unread}, table)
     return options
 
 
-def option_name(driver: str, key: str) -> str:
-    """An option as operators find it: in the file, and in the environment."""
-    variable = f"{ENVIRONMENT}{driver.upper()}__{key.upper().replace('.', '__')}"
-    return f"{TABLE}.{driver}.{key} ({variable})"
+def variable_prefix(table: str) -> str:
+    """Return how the names of environment variables begin that have options of this table of the settings."""
+    return f"BULKDEPLOY_{table.upper()}__"
+
+
+def option_name(driver: str, key: str, table: str = TABLE) -> str:
+    """Return the names of an option in the file and in the environment."""
+    variable = variable_prefix(table) + f"{driver}__{key.replace('.', '__')}".upper()
+    return f"{table}.{driver}.{key} ({variable})"

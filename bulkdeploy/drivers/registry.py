@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ import bulkdeploy.drivers
 from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.installed import InstalledDrivers
 from bulkdeploy.drivers.options import TABLE, DriverOptions, DriverSettingError, read_options
 from bulkdeploy.drivers.records import MakeRecords
 
@@ -32,22 +32,6 @@ DEFAULT = "default"
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """Names of drivers: they become parts of variables, in which two underscores divide names."""
-
-
-class UnknownDriver(DriverSettingError):
-    """Settings name a driver that is not installed."""
-
-    def __init__(self, setting: str, name: str, known: list[str]) -> None:
-        self.setting, self.name, self.known = setting, name, known
-        super().__init__(f"{setting}: there is no driver named {name!r}; installed are: {', '.join(known)}")
-
-
-class UnusableDriver(DriverSettingError):
-    """A driver is installed and can not be used."""
-
-    def __init__(self, setting: str, name: str, why: str) -> None:
-        self.setting, self.name = setting, name
-        super().__init__(f"{setting}: driver {name!r} can not be used: {why}")
 
 
 class NoDriverFor(DriverSettingError):
@@ -166,7 +150,7 @@ def configure_drivers(
     settings = {f"{TABLE}.{name}": name for name in options} | {
         f"drivers.{kind}": name for kind, name in names.items()
     }
-    classes = {name: find_driver(name, setting) for setting, name in settings.items()}
+    classes = {name: INSTALLED.find(name, setting) for setting, name in settings.items()}
     configured = {}
     for name in set(names.values()):
         read = read_options(name, classes[name].options_model, options.get(name, {}))
@@ -174,37 +158,6 @@ def configure_drivers(
         known = classes[name].device_parameters
         configured[name] = ConfiguredDriver(name, classes[name].abilities, make, known)
     return Drivers({hypervisor: configured[name] for hypervisor, name in names.items()}, make_records)
-
-
-def find_driver(name: str, setting: str) -> type[HypervisorDriver]:
-    """The class of a driver; ``setting`` is what named it.
-
-    A built-in driver wins: it cannot be replaced by accident. Others are imported only when named.
-
-    Raises:
-        UnknownDriver, UnusableDriver: see ``configure_drivers``.
-    """
-    try:
-        found = _load(name)
-        if found is None:
-            raise UnknownDriver(setting, name, installed_drivers())
-    except (ImportError, AttributeError) as error:
-        raise UnusableDriver(setting, name, f"{type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, HypervisorDriver)):
-        raise UnusableDriver(setting, name, f"{found!r} is no subclass of HypervisorDriver")
-    return found
-
-
-def _load(name: str) -> Any:
-    if _is_in_tree(name):
-        return getattr(importlib.import_module(f"{__package__}.{name}.driver"), IN_TREE)
-    points = entry_points(group=ENTRY_POINT_GROUP)
-    return points[name].load() if name in points.names else None
-
-
-def installed_drivers() -> list[str]:
-    """The names of all drivers there are."""
-    return sorted({*in_tree_drivers(), *entry_points(group=ENTRY_POINT_GROUP).names})
 
 
 def in_tree_drivers() -> list[str]:
@@ -221,3 +174,12 @@ def in_tree_options(name: str) -> type[DriverOptions]:
 def _is_in_tree(name: str) -> bool:
     """Whether a package of this name has a driver; it is found, not imported."""
     return NAME.fullmatch(name) is not None and (Path(__file__).parent / name / "driver.py").is_file()
+
+
+def _load_in_tree(name: str) -> type[HypervisorDriver]:
+    driver: type[HypervisorDriver] = getattr(importlib.import_module(f"{__package__}.{name}.driver"), IN_TREE)
+    return driver
+
+
+INSTALLED = InstalledDrivers(HypervisorDriver, ENTRY_POINT_GROUP, in_tree_drivers, _load_in_tree)  # type: ignore[type-abstract]
+"""The drivers of hypervisors. Drivers from outside the tree are imported only when they are named."""

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from bulkdeploy.commands.registry import find_commands, find_nouns
 from bulkdeploy.declare.reference_page import reference_page
-from bulkdeploy.drivers.options import ENVIRONMENT, FILE_SUFFIX, TABLE
+from bulkdeploy.drivers.options import FILE_SUFFIX, TABLE, variable_prefix
 from bulkdeploy.drivers.registry import in_tree_drivers, in_tree_options
 from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage.zone_files.reference import zone_file_page
@@ -33,7 +33,7 @@ HEADER = f"""\
 
 DRIVER_HEADER = f"""\
 # Options of drivers, in a table for each driver that the setting `drivers` names. In the environment:
-# {ENVIRONMENT}NAME__OPTION. Instead of an option, OPTION{FILE_SUFFIX} may name a file that
+# {variable_prefix(TABLE)}NAME__OPTION. Instead of an option, OPTION{FILE_SUFFIX} may name a file that
 # holds its value, such as a secret. Drivers from elsewhere have options of their own: docs/drivers.md.
 """
 

@@ -40,7 +40,7 @@ NOISE = ("loading iana", "using best available", "running get", "discovered ipmb
 LONGEST_COMPLAINT = 500
 
 RAW_FAILED = "unable to send raw"
-"""What ipmitool prints of a raw request that failed; its exit code does not always say so."""
+"""A part of the output of ipmitool after a raw request that failed; its exit code may be 0 then."""
 
 
 class IpmitoolOptions(DriverOptions):

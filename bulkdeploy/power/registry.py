@@ -7,18 +7,20 @@ name is the driver's, its object the class.
 import importlib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from importlib.metadata import entry_points
 from threading import Lock, Thread
 from typing import Any, TypeVar
 from uuid import UUID
 
 from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.drivers.installed import InstalledDrivers, UnknownDriver
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
 
 T = TypeVar("T")
 
 ENTRY_POINT_GROUP = "bulkdeploy.power_drivers"
+TABLE = "power"
+"""The table of the settings that has the options of each power driver."""
 
 IN_TREE = {
     "ipmitool": ("bulkdeploy.power.ipmitool", "IpmitoolDriver"),
@@ -31,8 +33,13 @@ GRACE_S = 1.0
 """A driver should give up by itself; a call is abandoned so much later."""
 
 
-class UnknownPowerDriver(DriverSettingError):
-    """Settings have options of a power driver that is not installed."""
+def _load_in_tree(name: str) -> type[PowerDriver]:
+    module, found = IN_TREE[name]
+    driver: type[PowerDriver] = getattr(importlib.import_module(module), found)
+    return driver
+
+
+INSTALLED = InstalledDrivers(PowerDriver, ENTRY_POINT_GROUP, IN_TREE.keys, _load_in_tree)  # type: ignore[type-abstract]
 
 
 class PowerDrivers:
@@ -51,21 +58,12 @@ class PowerDrivers:
         self._lock = Lock()
         self._calling: set[UUID] = set()
         for name in self._options:
-            if name not in self.names():
-                known = ", ".join(self.names())
-                raise UnknownPowerDriver(f"power.{name}: there is no such power driver; installed are: {known}")
+            if name not in INSTALLED.names():
+                raise UnknownDriver(f"{TABLE}.{name}", name, INSTALLED.names())
 
-    def names(self) -> list[str]:
-        """Return the names of all installed power drivers."""
-        return sorted({*IN_TREE, *entry_points(group=ENTRY_POINT_GROUP).names})
-
-    def find(self, name: str) -> type[PowerDriver] | None:
-        """Return the class of a driver, or None if it is not installed."""
-        if name in IN_TREE:
-            module, found = IN_TREE[name]
-            return getattr(importlib.import_module(module), found)  # type: ignore[no-any-return]
-        points = entry_points(group=ENTRY_POINT_GROUP)
-        return points[name].load() if name in points.names else None
+    def find(self, name: str, setting: str) -> type[PowerDriver]:
+        """Return the class of a driver; see ``InstalledDrivers.find``."""
+        return INSTALLED.find(name, setting)
 
     def power_state(self, name: str, bmc: Bmc, *, timeout_s: float) -> PowerState:
         """Return the power state that a controller reports.
@@ -102,14 +100,12 @@ class PowerDrivers:
     def _driver(self, name: str, bmc: Bmc) -> PowerDriver:
         with self._lock:
             if name not in self._made:
-                found = self.find(name)
-                if found is None:
-                    raise PowerError(bmc.host_name, f"its driver {name!r} is not installed")
                 try:
-                    options = read_options(name, found.options_model, self._options.get(name, {}))
+                    found = self.find(name, "driver")
+                    options = read_options(name, found.options_model, self._options.get(name, {}), TABLE)
                     self._made[name] = found.from_options(options)
                 except DriverSettingError as error:
-                    raise PowerError(bmc.host_name, f"settings of its driver are wrong: {error}") from error
+                    raise PowerError(bmc.host_name, f"its driver cannot be used: {error}") from error
             return self._made[name]
 
     def _bounded(self, bmc: Bmc, timeout_s: float, call: Callable[[], T]) -> T:

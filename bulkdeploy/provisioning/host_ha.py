@@ -41,8 +41,7 @@ from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.host_watch import is_cut_off, new_evacuation
 from bulkdeploy.provisioning.kinds.evacuate_host import EVACUATE_HOST
-from bulkdeploy.provisioning.power_calls import PowerCalls
-from bulkdeploy.provisioning.power_watch import ACTION_TIMEOUT
+from bulkdeploy.provisioning.power_calls import PowerCalls, action_timeout_s
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.store.availability import host_ha as store
 from bulkdeploy.store.availability.host_ha import Move
@@ -165,10 +164,9 @@ class HostHa:
             bmc = read_used_bmc(connection, row.host_id)
             volumes = store.shared_volumes(connection, row.host_id, MOST_VOLUMES)
             others = store.neighbours(connection, row.host_id, MOST_NEIGHBOURS)
-        if bmc is not None:
-            timeout_s = float(configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, row.cluster_id))
-            if self._power.read_state(bmc, timeout_s) is PowerState.OFF:
-                return False, None
+        timeout_s = action_timeout_s(configuration, row.cluster_id)
+        if bmc is not None and self._power.read_state(bmc, timeout_s) is PowerState.OFF:
+            return False, None
         driver = self._drivers.driver_for(row.hypervisor)
         for other in others:
             try:

@@ -6,17 +6,36 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from sqlalchemy import Row
+from sqlalchemy import Engine, Row
 
+from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.power import PowerAction, PowerState
 from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.power.driver import Bmc, PowerError
 from bulkdeploy.power.registry import PowerDrivers
+from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.database.engine import read_only
 
 log = structlog.get_logger(__name__)
 
+ACTION_TIMEOUT = "outofbandmanagement.action.timeout"
+"""The setting with the seconds that a controller may take, by cluster."""
+
 LOOK_AGAIN_S = 0.5
 """Pause between two looks at the power state of a host that is being switched off."""
+
+
+def action_timeout_s(configuration: Configuration, cluster_id: int) -> float:
+    """Return the seconds that controllers of a cluster's hosts may take for one call."""
+    return float(configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, cluster_id))
+
+
+def read_bmc_and_timeout(engine: Engine, host_id: int) -> tuple[Row[Any] | None, float]:
+    """Return the controller of a host, or None if none is used, and the seconds that a call to it may take."""
+    with read_only(engine) as connection:
+        row = read_used_bmc(connection, host_id)
+        return row, 0.0 if row is None else action_timeout_s(read_configuration(connection), row.cluster_id)
 
 
 class PowerCalls:

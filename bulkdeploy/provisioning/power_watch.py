@@ -13,11 +13,10 @@ import structlog
 from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
-from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.power import PowerState
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.power.driver import PowerError
-from bulkdeploy.provisioning.power_calls import PowerCalls
+from bulkdeploy.provisioning.power_calls import PowerCalls, action_timeout_s
 from bulkdeploy.store.availability import out_of_band_management as store
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.database.engine import run_transaction
@@ -25,7 +24,6 @@ from bulkdeploy.store.jobs.alerts import record_alerts
 
 log = structlog.get_logger(__name__)
 
-ACTION_TIMEOUT = "outofbandmanagement.action.timeout"
 EVERY = "outofbandmanagement.background.task.execution.interval"
 AT_ONCE = "outofbandmanagement.sync.poolsize"
 
@@ -56,8 +54,7 @@ class PowerWatch:
         run_transaction(self.engine, partial(_write, rows=due, seen=seen), Failpoint.SWEEP_POWER)
 
     def _read(self, row: Row[Any], *, configuration: Configuration) -> PowerState | PowerError:
-        timeout_s = float(configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, row.cluster_id))
-        return self.calls.read_state(row, timeout_s)
+        return self.calls.read_state(row, action_timeout_s(configuration, row.cluster_id))
 
 
 def _claim(connection: Connection) -> tuple[Configuration, Sequence[Row[Any]]]:

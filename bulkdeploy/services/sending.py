@@ -1,4 +1,4 @@
-"""Sending jobs once the transaction that makes them is committed, as well as can be."""
+"""Submitting jobs: they are inserted with the caller's transaction and sent once it is committed."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,15 +6,25 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.failpoints import Failpoint, after, before
-from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import after_commit, run_transaction
+from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 from bulkdeploy.store.jobs.outbox import forget_sent
 from bulkdeploy.tracing import SpanKind, span
 
 log = structlog.get_logger(__name__)
+
+
+def submit_jobs(connection: Connection, job_queue: JobQueue, jobs: Sequence[NewJob]) -> list[JobTicket]:
+    """Insert jobs whose callers wait for them, send them after the commit, and return their tickets."""
+    made = insert_jobs(connection, jobs, INTERACTIVE)
+    messages = [JobMessage(job_id, job.kind, INTERACTIVE) for job, (job_id, _) in zip(jobs, made, strict=True)]
+    send_jobs(connection, job_queue, messages)
+    return [JobTicket(str(uuid)) for _, uuid in made]
 
 
 def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[JobMessage]) -> None:

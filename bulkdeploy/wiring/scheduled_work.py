@@ -1,21 +1,22 @@
-"""The sweeper's work that services do: snapshots of policies, schedules of VMs, balance of clusters.
+"""The sweeper's work that services do: snapshots of policies, schedules of VMs, sizes of deployments, balance.
 
 Every pass may be run by several processes at once and may die at any line: each step is one transaction.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.deployments import managed_deployments
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.services.fleets import scheduled_operations
 from bulkdeploy.services.infrastructure import cluster_drs
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines import scheduled_operations
 from bulkdeploy.services.volumes import snapshot_policies
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.deployments.managed_deployments import due_deployments
@@ -31,37 +32,96 @@ Work: TypeAlias = tuple[Callable[..., None], Failpoint]
 """What is done in a transaction, and the failpoint of its commit."""
 
 
-def _handle_due(system: System, due: Iterable[Mapping[str, Any]], handle: Work, give_up: Work) -> None:
-    """Handle each due row in a transaction; for one that fails, undo it and give up its occurrence in another.
+@dataclass(frozen=True, slots=True)
+class DueRows:
+    """Rows of one kind that are due at certain times, and what is done with each.
 
-    Both lock the row and leave it alone if it is not due any more: each occurrence is handled once, whatever
-    processes run or die.
+    Attributes:
+        name: the sweeper's pass, in logs and metrics.
+        every_s: seconds from one look for due rows to the next.
+        system: what services work with.
+        read: reads the ids of at most so many rows that are due.
+        names: the parameters of the work that take these ids.
+        work: handles a row; it locks the row and does nothing if the row is not due any more.
+        give_up: takes ``why`` as well, and is done in a transaction of its own if the work was rejected.
     """
-    work, point = handle
-    excuse, excuse_point = give_up
-    for row in due:
-        try:
-            run_transaction(system.engine, partial(work, system=system, **row), point)
-        except BulkDeployError as error:
-            run_transaction(system.engine, partial(excuse, system=system, why=str(error), **row), excuse_point)
+
+    name: str
+    every_s: float
+    system: System
+    read: Callable[[Connection, int], Iterable[tuple[Any, ...]]]
+    names: tuple[str, ...]
+    work: Work
+    give_up: Work
+
+    def handle(self) -> None:
+        """Handle each row that is due in a transaction; if one is rejected, undo it and give up its occurrence.
+
+        Each occurrence is handled once, whatever processes run or die.
+        """
+        (work, point), (give_up, give_up_point) = self.work, self.give_up
+        with read_only(self.system.engine) as connection:
+            due = list(self.read(connection, AT_ONCE))
+        for ids in due:
+            row = {"system": self.system, **dict(zip(self.names, ids, strict=True))}
+            try:
+                run_transaction(self.system.engine, partial(work, **row), point)
+            except BulkDeployError as error:
+                run_transaction(self.system.engine, partial(give_up, why=str(error), **row), give_up_point)
+
+
+def due_snapshot_policies(system: System) -> DueRows:
+    """Return the work that makes the jobs of all snapshots that are due."""
+    return DueRows(
+        "take_snapshots",
+        10.0,
+        system,
+        due_policies,
+        ("policy_id", "volume_id"),
+        (snapshot_policies.take_snapshot, Failpoint.SWEEP_POLICIES),
+        (snapshot_policies.postpone_snapshot, Failpoint.SWEEP_POLICY_FAILED),
+    )
+
+
+def due_vm_schedules(system: System) -> DueRows:
+    """Return the work that starts the bulk operations of schedules that are due."""
+    return DueRows(
+        "run_schedules",
+        2.0,
+        system,
+        due_schedules,
+        ("schedule_id", "vm_id"),
+        (scheduled_operations.run_schedule, Failpoint.SWEEP_SCHEDULES),
+        (scheduled_operations.skip_occurrence, Failpoint.SWEEP_SCHEDULE_FAILED),
+    )
+
+
+def due_managed_deployments(system: System) -> DueRows:
+    """Return the work that adds and removes VMs of deployments that do not have their desired size."""
+    return DueRows(
+        "reconcile_deployments",
+        5.0,
+        system,
+        due_deployments,
+        ("deployment_id", "user_id"),
+        (managed_deployments.reconcile_if_due, Failpoint.SWEEP_MANAGED),
+        (managed_deployments.put_off_resizing, Failpoint.SWEEP_MANAGED_FAILED),
+    )
+
+
+DUE_ROWS: tuple[Callable[[System], DueRows], ...] = (
+    due_snapshot_policies,
+    due_vm_schedules,
+    due_managed_deployments,
+)
+"""All kinds of rows that the sweeper handles when they are due."""
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotPolicies:
-    """Takes snapshots of policies that are due, and deletes those that are no longer kept."""
+class SnapshotRetention:
+    """Deletes snapshots that their policies no longer keep."""
 
     system: System
-
-    def take_snapshots(self) -> None:
-        """Make the jobs of all snapshots that are due."""
-        with read_only(self.system.engine) as connection:
-            due = due_policies(connection, AT_ONCE)
-        _handle_due(
-            self.system,
-            [{"policy_id": policy_id, "volume_id": volume_id} for policy_id, volume_id in due],
-            (snapshot_policies.take_snapshot, Failpoint.SWEEP_POLICIES),
-            (snapshot_policies.postpone_snapshot, Failpoint.SWEEP_POLICY_FAILED),
-        )
 
     def delete_surplus(self) -> None:
         """Make the jobs that delete snapshots beyond the number that their policies keep."""
@@ -73,42 +133,6 @@ class SnapshotPolicies:
                 run_transaction(self.system.engine, delete, Failpoint.SWEEP_RETENTION)
             except BulkDeployError as error:
                 log.info("snapshot_kept", snapshot=str(snapshot.uuid), why=str(error))
-
-
-@dataclass(frozen=True, slots=True)
-class VmSchedules:
-    """Starts the bulk operations of schedules that are due."""
-
-    system: System
-
-    def run_schedules(self) -> None:
-        """Make the jobs of all occurrences that are due."""
-        with read_only(self.system.engine) as connection:
-            due = due_schedules(connection, AT_ONCE)
-        _handle_due(
-            self.system,
-            [{"schedule_id": schedule_id, "vm_id": vm_id} for schedule_id, vm_id in due],
-            (scheduled_operations.run_schedule, Failpoint.SWEEP_SCHEDULES),
-            (scheduled_operations.skip_occurrence, Failpoint.SWEEP_SCHEDULE_FAILED),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedDeployments:
-    """Adds and removes VMs of deployments that do not have their desired size."""
-
-    system: System
-
-    def reconcile_deployments(self) -> None:
-        """Begin to give all deployments that are due their desired size, each in a transaction of its own."""
-        with read_only(self.system.engine) as connection:
-            due = due_deployments(connection, AT_ONCE)
-        _handle_due(
-            self.system,
-            [{"deployment_id": deployment_id, "user_id": user_id} for deployment_id, user_id in due],
-            (managed_deployments.reconcile_if_due, Failpoint.SWEEP_MANAGED),
-            (managed_deployments.put_off_resizing, Failpoint.SWEEP_MANAGED_FAILED),
-        )
 
 
 @dataclass(frozen=True, slots=True)

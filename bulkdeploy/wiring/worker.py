@@ -17,7 +17,7 @@ from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
-from bulkdeploy.wiring.scheduled_work import ClusterDrs, ManagedDeployments, SnapshotPolicies, VmSchedules
+from bulkdeploy.wiring.scheduled_work import DUE_ROWS, ClusterDrs, DueRows, SnapshotRetention
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
 
@@ -51,17 +51,14 @@ class Worker:
             power=self.power,
         )
 
-    def snapshot_policies(self) -> SnapshotPolicies:
-        """Return the sweeper's work on snapshot policies."""
-        return SnapshotPolicies(self.system())
+    def due_rows(self) -> list[DueRows]:
+        """Return the sweeper's work on rows that are due at certain times."""
+        system = self.system()
+        return [of(system) for of in DUE_ROWS]
 
-    def vm_schedules(self) -> VmSchedules:
-        """Return the sweeper's work on schedules of virtual machines."""
-        return VmSchedules(self.system())
-
-    def managed_deployments(self) -> ManagedDeployments:
-        """Return the sweeper's work on deployments with a desired size."""
-        return ManagedDeployments(self.system())
+    def snapshot_retention(self) -> SnapshotRetention:
+        """Return the sweeper's work on snapshots that policies no longer keep."""
+        return SnapshotRetention(self.system())
 
     def cluster_drs(self) -> ClusterDrs:
         """Return the sweeper's work on clusters that are balanced automatically."""

@@ -41,7 +41,7 @@ NEVER_GOOD = {
     ),
     "deleteVMSchedule virtualmachineid=VirtualMachines",
     *(f"listResourceSchedule {what}" for what in ("id=VMSchedule", "ids=VMSchedule")),
-    # The schedules of tenants are of VMs, and nobody else may use their networks.
+    # The schedules of tenants are of VMs, and no other account has a permission for their networks.
     "listVMSchedule groupid=InstanceGroups",
     "listVMSchedule deploymentid=BulkDeployments",
     "listNetworkPermissions networkid=Networks",

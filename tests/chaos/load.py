@@ -218,7 +218,7 @@ class Client(Thread):
             self._request(command, vm, id=vm)
 
     def _operate(self) -> None:
-        """One operation on several VMs, sometimes with a pace; made again with its token while nobody answers."""
+        """Make one operation on several VMs, sometimes with a pace; repeat its call until it is answered."""
         vms = {self._journal.some_vm(self._dice) for _ in range(self._dice.randint(2, 40))} - {None}
         if not vms:
             return

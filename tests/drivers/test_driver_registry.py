@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.installed import UnknownDriver, UnusableDriver
 from bulkdeploy.drivers.options import WrongDriverOptions
 from bulkdeploy.drivers.registry import (
+    INSTALLED,
     NoDriverFor,
-    UnknownDriver,
-    UnusableDriver,
     configure_drivers,
-    installed_drivers,
 )
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 
@@ -137,8 +136,8 @@ def test_an_entry_point_cannot_replace_a_driver_in_the_tree(options: dict[str, d
 @pytest.mark.usefixtures("_outsider")
 def test_an_unknown_driver_is_named_with_its_setting_and_those_there_are() -> None:
     """A wrong name in the settings is an error at the start that says what would be right."""
-    assert set(installed_drivers()) >= {"outsider", "simulator", "zealot"}
-    assert {"driver", "registry", "contract"}.isdisjoint(installed_drivers())
+    assert set(INSTALLED.names()) >= {"outsider", "simulator", "zealot"}
+    assert {"driver", "registry", "contract"}.isdisjoint(INSTALLED.names())
     with pytest.raises(UnknownDriver, match=r"drivers\.KVM: there is no driver named 'kvmm'.*outsider, simulator"):
         configure_drivers({"KVM": "kvmm"}, {})
     with pytest.raises(UnknownDriver, match=r"driver\.outsidre: there is no driver named 'outsidre'"):

@@ -118,7 +118,7 @@ def take_back(cloud: Cloud, host: LibvirtHost) -> None:
 
 @pytest.mark.parametrize("kill_worker", [False, True])
 def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(cloud: Cloud, kill_worker: bool) -> None:
-    """Nobody calls anything: the server is fenced and verified to be off, and its guests run elsewhere."""
+    """Without any call the server is fenced and verified to be off, and its guests run elsewhere."""
     vms = cloud.deploy(VMS)
     for vm in vms:
         cloud.client.call("updateVirtualMachine", id=vm, haenable=True)

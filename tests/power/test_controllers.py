@@ -1,6 +1,6 @@
 """Power drivers speak to real controllers on the loopback interface: sushy-tools' Redfish, pyghmi's IPMI.
 
-Controllers reject passwords, hang, lie about the power state and have certificates that nobody knows.
+Controllers reject passwords, hang, lie about the power state and have certificates of unknown authorities.
 """
 
 import shutil
@@ -14,8 +14,9 @@ from uuid import uuid4
 import pytest
 
 from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.drivers.installed import UnknownDriver
 from bulkdeploy.power.driver import Bmc, PowerError
-from bulkdeploy.power.registry import PowerDrivers, UnknownPowerDriver
+from bulkdeploy.power.registry import PowerDrivers
 from tests.support.power.ipmi_server import ipmi
 from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
 from tests.support.processes.certificates import self_signed
@@ -87,7 +88,7 @@ def test_wrong_passwords_are_named_as_such_and_never_shown(driver: str, tmp_path
         assert PLAIN.power_state(driver, bmc(port), timeout_s=TIMEOUT_S) is PowerState.ON
 
 
-def test_nobody_listens(driver: str) -> None:
+def test_an_address_without_a_controller_does_not_answer(driver: str) -> None:
     """Port 1 of this machine: no answer, in time."""
     with pytest.raises(PowerError) as raised:
         PLAIN.power_state(driver, bmc(1), timeout_s=3)
@@ -146,7 +147,7 @@ def test_a_controller_of_several_systems_needs_a_name() -> None:
 
 
 def test_certificates_are_checked_unless_switched_off(tmp_path: Path) -> None:
-    """A certificate that nobody vouches for is refused; the CA file of the settings makes it known."""
+    """A certificate of an unknown authority is refused; the CA file of the settings makes it known."""
     tls = self_signed(tmp_path)
     with redfish({"node1": Server()}, tls) as port:
         subject = bmc(port, address="localhost")
@@ -180,7 +181,42 @@ def test_arguments_of_ipmitool_stay_values(tmp_path: Path) -> None:
                 PLAIN.power_state("ipmitool", bmc(port, **given), timeout_s=5)
 
 
+OTHERS = "class NoDriver: ..."
+
+
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PowerDrivers:
+    """An installed package whose entry points are no power drivers, or cannot be imported."""
+    (tmp_path / "other_power.py").write_text(OTHERS)
+    info = tmp_path / "other_power-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-power\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[bulkdeploy.power_drivers]\nodd = other_power:NoDriver\nlost = other_power_that_is_gone:Driver\n"
+        "redfish = other_power:NoDriver\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return PowerDrivers({"redfish": {"tries": "many"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("odd", "no subclass of PowerDriver"),
+        ("lost", "No module named 'other_power_that_is_gone'"),
+        ("none", "installed are: ipmitool, lost, odd, redfish, simulator"),
+        ("redfish", r"power\.redfish\.tries \(BULKDEPLOY_POWER__REDFISH__TRIES\)"),
+    ],
+)
+def test_a_driver_that_cannot_be_used_fails_its_calls_with_the_reason(
+    others: PowerDrivers, name: str, why: str
+) -> None:
+    """A wrong entry point or option is a PowerError that names it; a driver of the tree cannot be replaced."""
+    with pytest.raises(PowerError, match=why):
+        others.power_state(name, bmc(1), timeout_s=1)
+
+
 def test_options_of_unknown_drivers_are_refused() -> None:
     """A typing error in the settings is found when a process starts."""
-    with pytest.raises(UnknownPowerDriver, match="installed are: ipmitool, redfish, simulator"):
+    with pytest.raises(UnknownDriver, match="installed are: ipmitool, redfish, simulator"):
         PowerDrivers({"redfsh": {}})

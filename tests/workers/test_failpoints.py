@@ -139,7 +139,7 @@ def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
     for _, place in places(OF_CALLS):
         walk.arm(place)
         walk.bulk(str(uuid4()))
-        assert walk.is_over(place), f"nobody passed {place}"
+        assert walk.is_over(place), f"no process reached {place}"
     start_reborn(start, "worker", "sweeper")
     walk.assert_once_and_for_all()
 
@@ -153,7 +153,7 @@ def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start
             jobs = walk.bulk(token)
             walk.arm(place)
             call(walk, token, jobs)
-            assert walk.is_over(place), f"nobody passed {place}"
+            assert walk.is_over(place), f"no process reached {place}"
     start_reborn(start, "worker", "sweeper")
     walk.assert_once_and_for_all()
 
@@ -211,7 +211,7 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             previous = jobs
             if walk.worker_died(place, ROUND_S):
                 break
-        assert walk.is_over(place), f"nobody passed {place}"
+        assert walk.is_over(place), f"no process reached {place}"
     walk.assert_once_and_for_all()
 
 
@@ -248,7 +248,7 @@ def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: St
         jobs = walk.fleet.zone.rows(JOBS_OF_OPERATION, token=token)
         assert [str(job.instance_uuid) for job in jobs] == sorted(vms), f"after {place}"
         assert {(job.status, job.ends) for job in jobs} == {(1, 1)}, f"after {place}"
-        assert walk.worker_died(place, ROUND_S), f"nobody passed {point}"
+        assert walk.worker_died(place, ROUND_S), f"no process reached {point}"
     walk.assert_once_and_for_all()
 
 
@@ -318,7 +318,7 @@ def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start:
         walk.arm(place)
     start_reborn(start, "sweeper")
     for _, place in places(OF_SWEEPERS):
-        assert walk.worker_died(place), f"nobody passed {place}"
+        assert walk.worker_died(place), f"no process reached {place}"
     start_reborn(start, "worker")
     walk.assert_once_and_for_all()
     assert all(vm.removed for vm in fleet.vms() if vm.id in old)

@@ -24,7 +24,7 @@ REFUSED = "not supported here: "
 
 @dataclass(frozen=True, slots=True)
 class ApiParameter:
-    """One parameter of an API.
+    """A parameter of an API.
 
     Attributes:
         related: APIs whose answers hold fitting ids.

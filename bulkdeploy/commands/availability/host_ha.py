@@ -1,9 +1,8 @@
 """configureHAForHost and the commands of host HA."""
 
-from collections.abc import Callable
-
-from bulkdeploy.commands.availability.parameters import PLACES, THE_HOST
+from bulkdeploy.commands.availability.parameters import THE_HOST
 from bulkdeploy.commands.availability.responses import HOST_HA
+from bulkdeploy.commands.availability.switches import switch_commands
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, string, uuid
@@ -53,13 +52,6 @@ def list_transitions(call: Call) -> Page:
     return Page(rows, len(rows))
 
 
-def _switch(parameter: str, *, enabled: bool) -> Callable[[Call], JobTicket]:
-    def switch(call: Call) -> JobTicket:
-        return service.set_enabled(call.connection, call.caller, call.arguments[parameter], enabled=enabled)
-
-    return switch
-
-
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="configureHAForHost",
@@ -73,22 +65,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(THE_HOST, string("provider", "the provider: see listHostHAProviders", required=True)),
     ),
-    *(
-        Command(
-            name=f"{verb}HAFor{place}",
-            description=f"{verb.capitalize()}s host HA for {what}",
-            since="4.11",
-            handler=_switch(parameter, enabled=verb == "enable"),
-            shape=Shape.JOB if entity is Entity.HOST else Shape.JOB_SUCCESS,
-            response=HOST_HA if entity is Entity.HOST else None,
-            roles=ROOT_ADMIN_ONLY,
-            authorized=ROOT_ADMIN_ONLY,
-            changes_state=True,
-            parameters=(uuid(parameter, entity, f"the {place.lower()}", required=True),),
-        )
-        for verb in ("enable", "disable")
-        for place, parameter, entity, what in PLACES
-    ),
+    *switch_commands("HA", "host HA", "4.11", service.set_enabled, HOST_HA, answers_success_of_many=True),
     Command(
         name="listHostHAResources",
         description="Lists hosts with host HA and their states",

@@ -1,13 +1,13 @@
 """configureOutOfBandManagement and the commands that use a host's management controller."""
 
-from collections.abc import Callable
 from typing import Any
 
-from bulkdeploy.commands.availability.parameters import PLACES, THE_HOST
+from bulkdeploy.commands.availability.parameters import THE_HOST
 from bulkdeploy.commands.availability.responses import OUT_OF_BAND_MANAGEMENT
+from bulkdeploy.commands.availability.switches import switch_commands
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.parameters import long, string, uuid
+from bulkdeploy.declare.parameters import long, string
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.declare.value_rules import BMC_ADDRESS, BMC_USER, PORT
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -39,13 +39,6 @@ def change_password(call: Call) -> JobTicket:
     return service.change_password(
         call.connection, call.system, call.caller, call.arguments["hostid"], call.arguments.get("password")
     )
-
-
-def _switch(parameter: str, *, enabled: bool) -> Callable[[Call], JobTicket]:
-    def switch(call: Call) -> JobTicket:
-        return service.set_enabled(call.connection, call.caller, call.arguments[parameter], enabled=enabled)
-
-    return switch
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -82,21 +75,8 @@ COMMANDS: tuple[Command, ...] = (
             string("password", "that user's password", required=True, length=128),
         ),
     ),
-    *(
-        Command(
-            name=f"{verb}OutOfBandManagementFor{place}",
-            description=f"{verb.capitalize()}s out-of-band management for {what}",
-            since="4.9.0",
-            handler=_switch(parameter, enabled=verb == "enable"),
-            shape=Shape.JOB,
-            response=OUT_OF_BAND_MANAGEMENT,
-            roles=ROOT_ADMIN_ONLY,
-            authorized=ROOT_ADMIN_ONLY,
-            changes_state=True,
-            parameters=(uuid(parameter, entity, f"the {place.lower()}", required=True),),
-        )
-        for verb in ("enable", "disable")
-        for place, parameter, entity, what in PLACES
+    *switch_commands(
+        "OutOfBandManagement", "out-of-band management", "4.9.0", service.set_enabled, OUT_OF_BAND_MANAGEMENT
     ),
     Command(
         name="issueOutOfBandManagementPowerAction",

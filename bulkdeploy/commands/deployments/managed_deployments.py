@@ -32,11 +32,11 @@ from bulkdeploy.domain.errors import (
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
+from bulkdeploy.services.fleets.bulk_operations import BulkDryRun
+from bulkdeploy.services.fleets.scale_in import UPDATE_COMMAND, scale_in
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.bulk_operations import BulkDryRun
-from bulkdeploy.services.virtual_machines.scale_in import UPDATE_COMMAND, scale_in
 from bulkdeploy.store.accounts.callers import caller_by_id
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import managed_deployments as store
@@ -69,7 +69,7 @@ UPDATED = Response(
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """What was begun to give a deployment its desired size."""
+    """The jobs, the deployment and the operation that give a deployment its desired size."""
 
     added: Sequence[tuple[str, str]] = ()
     """Pairs of a job's and its VM's uuid."""

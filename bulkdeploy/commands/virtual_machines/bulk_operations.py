@@ -26,16 +26,16 @@ from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
-from bulkdeploy.services.ownership import OwnerParameters, visibility
-from bulkdeploy.services.virtual_machines.bulk_operations import (
+from bulkdeploy.services.fleets.bulk_operations import (
     BulkDryRun,
     BulkRequest,
     VmSelection,
     jobs_of_kind,
     run_bulk_operation,
 )
-from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
+from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.services.virtual_machines.resource_tags import tag_values
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recover_operation

@@ -23,10 +23,10 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import TIME_ZONE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.fleets import vm_schedules as service
+from bulkdeploy.services.fleets.scheduled_operations import ACTIONS
+from bulkdeploy.services.fleets.vm_schedules import NewSchedule
 from bulkdeploy.services.ownership import OwnerParameters, visibility
-from bulkdeploy.services.virtual_machines import vm_schedules as service
-from bulkdeploy.services.virtual_machines.scheduled_operations import ACTIONS
-from bulkdeploy.services.virtual_machines.vm_schedules import NewSchedule
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import vm_schedules as store
 

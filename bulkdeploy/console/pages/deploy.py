@@ -1,7 +1,6 @@
 """The bulk form, its plan as one types, and the call itself."""
 
 import base64
-import re
 import secrets
 import shlex
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from urllib.parse import urlencode
 from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Calls, Row
+from bulkdeploy.console.command_forms import wrong_field
 from bulkdeploy.console.limits_after import limits_after
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
@@ -53,7 +53,6 @@ FIELD_OF: Mapping[str, str] = MappingProxyType(
 """Parameters that stand in fields of other names."""
 NEEDED = ("zoneid", "serviceofferingid", "templateid", "virtualmachinecount")
 INSUFFICIENT_CAPACITY = 533
-WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ def plan(visit: Visit) -> Response:
         spread=spread_of(shown),
         missing=missing,
         refused=refused,
-        wrong={} if shown else wrong_field(refused),
+        wrong={} if shown else wrong_fields(refused),
         fields=FIELDS,
         line=command_line(parameters),
         call=f"command={COMMAND}&{urlencode(parameters)}",
@@ -246,18 +245,15 @@ def deploy(visit: Visit) -> Response:
     except ApiRefused as error:
         text = str(error)
         return visit.page(
-            "deploy.html", 422, choices=chosen, token=secrets.token_urlsafe(16), wrong=wrong_field(text), text=text
+            "deploy.html", 422, choices=chosen, token=secrets.token_urlsafe(16), wrong=wrong_fields(text), text=text
         )
     jobs = next(value for value in answer.values() if isinstance(value, list))
     return Response(status=303, headers={"Location": address("deployment", id=jobs[0]["deploymentid"])})
 
 
-def wrong_field(text: str) -> dict[str, str]:
-    """The field that an error is about: the API names the parameter."""
-    known = {name.lower(): name for name in FIELDS} | dict(FIELD_OF)
-    found = (known[word.lower()] for word in WORD.findall(text) if word.lower() in known)
-    field = next(found, None)
-    return {} if field is None else {field: text}
+def wrong_fields(text: str) -> dict[str, str]:
+    """Return the error text by the field of the deploy form that it is about."""
+    return wrong_field(text, {**{name: name for name in FIELDS}, **FIELD_OF})
 
 
 def command_line(parameters: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 from flask import Response
 
-from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.visit import Visit
 
 LONGEST_OUTBOX_S, LONGEST_QUEUED_S = 60.0, 300.0
@@ -47,8 +46,8 @@ def _values(visit: Visit) -> dict[str, Any]:
     }
 
 
-def hosts_in_trouble(visit: Visit, wanted: Mapping[str, str]) -> list[tuple[dict[str, str], str, int, str]]:
-    """Return the filters, state and number of hosts that are not up and enabled, and what the state means.
+def hosts_in_trouble(visit: Visit, wanted: Mapping[str, str]) -> list[tuple[dict[str, str], str, int]]:
+    """Return the filters, the state and the number of hosts that are not up and enabled, by state.
 
     Args:
         visit: who asks; nothing is returned to people who may not list hosts.
@@ -61,7 +60,7 @@ def hosts_in_trouble(visit: Visit, wanted: Mapping[str, str]) -> list[tuple[dict
         filters = {**wanted, name: value}
         _, count = visit.calls.page("listHosts", {"type": "Routing", **filters, "page": 1, "pagesize": 1})
         if count:
-            found.append((filters, value, count, "bad" if KIND_OF_STATE.get(value) == "bad" else "warn"))
+            found.append((filters, value, count))
     return found
 
 

@@ -8,7 +8,6 @@ from uuid import UUID
 from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused
-from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.nouns import ALL_PROJECTS, NOUNS, Noun
 from bulkdeploy.console.pages.health import alarms_of, hosts_in_trouble
 from bulkdeploy.console.rendering import address
@@ -52,7 +51,6 @@ def _values(visit: Visit) -> dict[str, Any]:
         "health": health,
         "alarms": alarms_of(health, jobs, vms) if health else [],
         "hosts": hosts_in_trouble(visit, {}),
-        "kinds": KIND_OF_STATE,
         "zones": [
             (zone, {one["name"]: one for one in zone.get("capacity") or () if one["name"] in CAPACITIES})
             for zone in zones

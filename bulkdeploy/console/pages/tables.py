@@ -10,7 +10,7 @@ from typing import Any
 from flask import Response
 
 from bulkdeploy.console.calls import Row
-from bulkdeploy.console.table_declarations import TABLES, Column, Filter, Table
+from bulkdeploy.console.table_declarations import TABLES, Column, Filter, Table, bulk_command
 from bulkdeploy.console.visit import Visit
 
 SIZES = (50, 100, 200, 500)
@@ -45,7 +45,7 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
         options={
             one.name: visit.calls.rows(one.rows_of) for one in table.filters if one.rows_of and _may(one, visit)
         },
-        actions=[action for action in table.actions if f"bulk{action[0].upper()}{action[1:]}" in visit.may],
+        actions=[action for action in table.actions if bulk_command(action) in visit.may],
         narrowed=[one for one in table.filters if given.get(one.name)],
         creates=creates,
     )

@@ -9,7 +9,6 @@ from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.command_forms import call_of_form, fields_of_form, is_dangerous, wrong_field
-from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.noun_tables import kind_of, table_of, target_of
 from bulkdeploy.console.nouns import BY_PAGE, NOUNS, Noun
 from bulkdeploy.console.pages import tables
@@ -53,7 +52,6 @@ def _values(noun: Noun, visit: Visit) -> dict[str, Any]:
         "key": key,
         "row": row,
         "title": str(row.get(noun.shown[0]) or key),
-        "passing": KIND_OF_STATE.get(str(row.get("state"))) == "busy",
         "facts": [
             (name, text, kind_of(name, type_, text), *targets[name])
             for name, type_, text in fields
@@ -127,7 +125,7 @@ def _form(noun: Noun, command: str, row: Row, visit: Visit, text: str = "") -> R
         title=str(row.get(noun.shown[0]) or key),
         needed=[one for one in fields if one.required],
         others=[one for one in fields if not one.required],
-        wrong=wrong_field(text, [one.name for one in fields]),
+        wrong=wrong_field(text, {one.name: one.name for one in fields}),
         text=text,
         dangerous=is_dangerous(command),
         action=address("act", of=noun.page, command=command, id=key),

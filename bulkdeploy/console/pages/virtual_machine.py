@@ -19,7 +19,7 @@ from bulkdeploy.console.pages.deploy import COMMAND as DEPLOY
 from bulkdeploy.console.pages.deploy import like
 from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import PAGE_ADDRESS, address
-from bulkdeploy.console.table_declarations import TABLES
+from bulkdeploy.console.table_declarations import TABLES, bulk_command
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
@@ -38,10 +38,6 @@ ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 """What can be done to a VM, and in which states it makes sense."""
-IN_BULK: Mapping[str, str] = MappingProxyType(
-    {action: f"bulk{action[0].upper()}{action[1:]}" for action in ACTIONS}
-)
-"""The command on many VMs for each action."""
 AT_ONCE = ("startVirtualMachine", "recoverVirtualMachine")
 """What needs no second thought."""
 JOB_OF = {"resourcetype": "VirtualMachine"}
@@ -75,12 +71,12 @@ def change(visit: Visit) -> Response:
     action, back = visit.form.get("action", ""), visit.form.get("next", "")
     back = back if PAGE_ADDRESS.fullmatch(back) else "virtual-machines"
     chosen = _chosen(visit, back)
-    if action not in ACTIONS or not chosen or IN_BULK[action] not in visit.may:
+    if action not in ACTIONS or not chosen or bulk_command(action) not in visit.may:
         return Response(status=303, headers={"Location": back})
     if action not in AT_ONCE and "sure" not in visit.form:
         return _confirm(action, chosen, back, visit)
     given = {**chosen, "partial": True, "requesttoken": visit.form.get("requesttoken", "")}
-    done = visit.calls(IN_BULK[action], given)
+    done = visit.calls(bulk_command(action), given)
     left_out = _by_reason(done.get("failed") or ())
     if left_out:
         return visit.page("changed.html", 422, refused=left_out, begun=done["count"], back=back, action=action)
@@ -101,7 +97,7 @@ def _chosen(visit: Visit, back: str) -> dict[str, Any]:
 def _confirm(action: str, chosen: Mapping[str, Any], back: str, visit: Visit) -> Response:
     """Ask whether the action is meant, with what it would do."""
     texts = visit.pages.texts
-    checked = visit.calls(IN_BULK[action], {**chosen, "dryrun": True})["bulkoperation"]
+    checked = visit.calls(bulk_command(action), {**chosen, "dryrun": True})["bulkoperation"]
     count, vms = checked["count"], checked.get("virtualmachines") or []
     left_out = _by_reason(checked.get("failed") or ())
     if not count:
@@ -170,7 +166,7 @@ def _values(visit: Visit) -> dict[str, Any]:
         "actions": [
             action
             for action, states in ACTIONS.items()
-            if vm.get("state") in states and IN_BULK[action] in visit.may
+            if vm.get("state") in states and bulk_command(action) in visit.may
         ],
         "again": like(vm) if vm.get("state") in FAILED and DEPLOY in visit.may else "",
         "has_console": vm.get("state") == "Running" and "createConsoleEndpoint" in visit.may,

@@ -485,7 +485,7 @@ class LibvirtDriver(HypervisorDriver):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """See HypervisorDriver: the times of the last writes to the volumes' files."""
+        """Return the times of the last writes to the volumes' files, as ``other`` sees them."""
         del host
         return self._volumes.last_writes(other, volumes, timeout_s=timeout_s) if volumes else None
 

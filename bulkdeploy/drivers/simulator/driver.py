@@ -213,7 +213,7 @@ class SimulatorDriver(BatchDriver):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """See HypervisorDriver: guests of a host that has power write all the time."""
+        """Return a new mark on each call while the host has power and running guests, which write all the time."""
         del volumes
         query: LiteralString = (
             "SELECT CASE WHEN EXISTS (SELECT FROM simulator.guests g JOIN simulator.hosts h ON h.uuid = g.host_uuid"

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
@@ -19,10 +18,9 @@ from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.issue_power_action import DISABLED, POWER_COMMIT
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Outcome, Succeeded
-from bulkdeploy.provisioning.power_watch import ACTION_TIMEOUT
+from bulkdeploy.provisioning.power_calls import read_bmc_and_timeout
 from bulkdeploy.store.availability import out_of_band_management as store
-from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.database.engine import run_transaction
 
 
 class ChangePowerPassword(JobSteps[PlaceWork]):
@@ -30,12 +28,9 @@ class ChangePowerPassword(JobSteps[PlaceWork]):
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
-        with read_only(self.tools.engine) as connection:
-            row = store.read_used_bmc(connection, work.job.instance_id)
-            configuration = read_configuration(connection)
+        row, timeout_s = read_bmc_and_timeout(self.tools.engine, work.job.instance_id)
         if row is None:
             return self.failed(work, INTERNAL_ERROR, DISABLED)
-        timeout_s = float(configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, row.cluster_id))
         encrypted = work.job.params["password"].encode()
         password = self.tools.calls.decrypt(encrypted)
         failure = self.tools.power.change_password(row, password, timeout_s)

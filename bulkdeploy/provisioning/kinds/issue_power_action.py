@@ -8,7 +8,6 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.power import PowerAction, PowerState
@@ -18,11 +17,10 @@ from bulkdeploy.power.driver import PowerError
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Outcome, Succeeded
-from bulkdeploy.provisioning.power_watch import ACTION_TIMEOUT
+from bulkdeploy.provisioning.power_calls import read_bmc_and_timeout
 from bulkdeploy.provisioning.progress import note
 from bulkdeploy.store.availability import out_of_band_management as store
-from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.database.engine import run_transaction
 
 BEGUN = "begun"
 POWER_COMMIT = "power.commit"
@@ -38,13 +36,10 @@ class IssuePowerAction(JobSteps[PlaceWork]):
         action = PowerAction(work.job.params["action"])
         if BEGUN in work.job.progress and not action.is_repeatable:
             return self.failed(work, INTERNAL_ERROR, LOST)
-        with read_only(self.tools.engine) as connection:
-            row = store.read_used_bmc(connection, work.job.instance_id)
-            configuration = read_configuration(connection)
+        row, timeout_s = read_bmc_and_timeout(self.tools.engine, work.job.instance_id)
         if row is None:
             return self.failed(work, INTERNAL_ERROR, DISABLED)
-        given_s = work.job.params.get("timeout_s")
-        timeout_s = float(given_s or configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, row.cluster_id))
+        timeout_s = float(work.job.params.get("timeout_s") or timeout_s)
         if action is not PowerAction.STATUS:
             run_transaction(self.tools.engine, partial(self._begin, work=work), POWER_COMMIT)
             failure = self.tools.power.act(row, action, timeout_s)

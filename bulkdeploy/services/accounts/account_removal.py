@@ -10,12 +10,11 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import expunge_in_any_state
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, JobQueue
+from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.jobs.done_jobs import done_with_success
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.store.accounts.account_removal import insert_removal_job, lock_vms_of_accounts, remove_accounts
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes_of_accounts
 
 RUNNING = (VmState.RUNNING.value, VmState.STARTING.value)
@@ -43,7 +42,7 @@ def remove(
     text = "expunging a Vm whose owner was deleted"
     by = {"account_id": caller.owner.account_id, "user_id": caller.user_id}
     if vms:
-        _submit(connection, job_queue, [expunge_in_any_state(vm, text, **by) for vm in vms])
+        submit_jobs(connection, job_queue, [expunge_in_any_state(vm, text, **by) for vm in vms])
     return RemovedAccounts(account_ids, bool(vms))
 
 
@@ -73,9 +72,4 @@ def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, accoun
         for vm in lock_vms_of_accounts(connection, account_ids, RUNNING)
     ]
     if jobs:
-        _submit(connection, job_queue, jobs)
-
-
-def _submit(connection: Connection, job_queue: JobQueue, jobs: Sequence[NewJob]) -> None:
-    made = insert_jobs(connection, jobs, INTERACTIVE)
-    send_jobs(connection, job_queue, [JobMessage(job_id, jobs[0].kind, INTERACTIVE) for job_id, _ in made])
+        submit_jobs(connection, job_queue, jobs)

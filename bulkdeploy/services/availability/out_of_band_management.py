@@ -13,18 +13,18 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.power import PowerAction
+from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.power.driver import PowerDriver
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.change_power_password import CHANGE_POWER_PASSWORD
 from bulkdeploy.provisioning.kinds.issue_power_action import ISSUE_POWER_ACTION
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import hold_all, subject
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability import out_of_band_management as store
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.jobs.jobs import insert_jobs
 
 RESULT = "outofbandmanagement"
 COMMANDS = "org.apache.cloudstack.api.command.admin.outofbandmanagement"
@@ -40,12 +40,10 @@ def configure(
     """Write how the management controller of a host is reached; return it as it is shown.
 
     Raises:
-        InvalidParameter: the host was deleted, or the driver is not installed.
+        InvalidParameter: the host was deleted, or the driver is not installed or cannot be imported.
     """
     hold_all(connection, [host], "hostid")
-    if system.power.find(given["driver"]) is None:
-        names = ", ".join(system.power.names())
-        raise InvalidParameter("driver", given["driver"], f"the installed power drivers are {names}")
+    _find_driver(system, given["driver"], "driver", given["driver"])
     values = {
         **{name: given[name] for name in ("driver", "address", "username")},
         "port": int(given["port"]),
@@ -114,8 +112,7 @@ def change_password(
             driver cannot change passwords.
     """
     row = _require_used(connection, host)
-    driver = system.power.find(row.driver)
-    if driver is None or not driver.changes_passwords:
+    if not _find_driver(system, row.driver, "hostid", str(host.uuid)).changes_passwords:
         rule = (
             f"power driver {row.driver!r} cannot change passwords: change it at the controller, then configure it"
         )
@@ -124,6 +121,14 @@ def change_password(
     new = password or "".join(secrets.choice(signs) for _ in range(NEW_PASSWORD_LENGTH))
     params = {"password": system.cipher.encrypt(new).decode()}
     return _submit(connection, system, caller, host, CHANGE_POWER_PASSWORD, params)
+
+
+def _find_driver(system: System, name: str, parameter: str, value: str) -> type[PowerDriver]:
+    """Return the class of a power driver. If it cannot be used, the error is about this parameter."""
+    try:
+        return system.power.find(name, "driver")
+    except DriverSettingError as error:
+        raise InvalidParameter(parameter, value, str(error)) from error
 
 
 def _require_configured(connection: Connection, host: EntityRef) -> Row[Any]:
@@ -159,6 +164,5 @@ def _submit(
         user_id=caller.user_id,
         params=params,
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, kind.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket

@@ -14,15 +14,13 @@ from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.placement.balance import BalancePlan, Score
 from bulkdeploy.provisioning.kinds.balance_zone import BALANCE
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
 from bulkdeploy.scheduling.moves import MIGRATING, VmMove
 from bulkdeploy.services.planned_moves import PlanWanted, plan_moves
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.zones import zone_of_place
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.balance_rows import names_of
 
 NOUNS = {Entity.ZONE: "zone", Entity.POD: "pod", Entity.CLUSTER: "cluster"}
@@ -88,9 +86,8 @@ def submit_balancing(
             **({"automatic": True} if automatic else {}),
         },
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, BALANCE.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket
 
 
 def show_balance(

@@ -13,17 +13,15 @@ from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING
 from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
 from bulkdeploy.store.infrastructure.host_maintenance import lock_host
 from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 
 
 def host_answers(connection: Connection, system: System, host: EntityRef) -> bool | None:
@@ -74,8 +72,8 @@ def evacuate_host(
         )
     if not (by_driver or force):
         rule = (
-            f"driver {driver.name!r} can not fence hosts, and out-of-band management of host {row.name} is not"
-            f" enabled: it must be true, which says that host {row.name} is off"
+            f"must be true, which confirms that host {row.name} is off: driver {driver.name!r} cannot fence it, and"
+            " out-of-band management is not enabled for it"
         )
         raise InvalidParameter("force", force, rule)
     params: dict[str, Any] = {BY_DRIVER: by_driver, MODE: mode}
@@ -92,6 +90,5 @@ def evacuate_host(
         user_id=caller.user_id,
         params=params,
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, EVACUATE_HOST.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket

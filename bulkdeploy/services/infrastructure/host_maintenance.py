@@ -22,7 +22,7 @@ from bulkdeploy.scheduling.moves import MIGRATING
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import send_jobs, submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import (
     holds_vms,
@@ -34,7 +34,6 @@ from bulkdeploy.store.infrastructure.host_maintenance import (
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.jobs.jobs import insert_jobs
 
 CANCELLABLE = frozenset(
     {
@@ -74,9 +73,8 @@ def prepare_host_for_maintenance(
         user_id=caller.user_id,
         params={} if shown is None else {PLANNED: shown.hosts()},
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, PREPARE_HOST.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket
 
 
 def migrate_host(
@@ -105,9 +103,8 @@ def migrate_host(
         user_id=caller.user_id,
         params={} if shown is None else {PLANNED: shown.hosts()},
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, MIGRATE_HOST.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket
 
 
 def cancel_host_maintenance(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:

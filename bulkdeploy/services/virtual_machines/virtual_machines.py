@@ -22,16 +22,14 @@ from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_that_stay, find_spoiled_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.volume_removal import data_volumes_of, owners_of_volumes
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes.volume_changes import known_volume
@@ -194,9 +192,8 @@ def submit(
         is_root_admin=caller.is_root_admin,
         params=params,
     )
-    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
-    send_jobs(connection, system.job_queue, [JobMessage(job_id, kind.name, INTERACTIVE)])
-    return JobTicket(str(job_uuid))
+    (ticket,) = submit_jobs(connection, system.job_queue, [job])
+    return ticket
 
 
 def require_ready(

@@ -230,7 +230,7 @@ def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fle
 def test_each_vm_starts_once_wherever_fencing_is_interrupted(
     fleet: Fleet, host: str, sweeps: Sweeps, hypervisor: OneDriver, place: str
 ) -> None:
-    """Whatever dies, at each step of the fence: in the end the host is off, and each VM runs once."""
+    """After a death at each step of fencing the host ends off, and each VM runs once."""
     fleet.set_value("kvm.ha.recover.failure.threshold", 0)
     cut_off(fleet.control, HOST)
     fleet.control.execute("UPDATE simulator.guests SET power = 'Stopped' WHERE host_uuid = %s", [host])

@@ -189,7 +189,7 @@ def test_without_a_fence_guests_may_run_twice(fleet: Fleet, client: ApiClient, h
     """
     fall_silent(fleet, watch, "a-1-1")
     failure = refused(client, "evacuateHost", id=host)
-    assert (failure.status, "which says that host a-1-1 is off" in failure.errortext) == (431, True)
+    assert (failure.status, "which confirms that host a-1-1 is off" in failure.errortext) == (431, True)
     _finish(fleet, client, client.call("evacuateHost", id=host, force=True)["jobid"])
     running = sorted(guest.uuid for guest in fleet.driver.list_guests())
     vms = sorted(vm.uuid for vm in fleet.vms())

@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP as STOP_KIND
-from bulkdeploy.services.virtual_machines.bulk_operations import (
+from bulkdeploy.services.fleets.bulk_operations import (
     BulkRequest,
     VmSelection,
     jobs_of_kind,
     run_bulk_operation,
 )
-from bulkdeploy.services.virtual_machines.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recover_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation

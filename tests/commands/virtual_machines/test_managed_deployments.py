@@ -1,4 +1,4 @@
-"""Deployments with a desired size: grown, shrunk, and kept at their size whoever dies and whatever users do."""
+"""Deployments with a desired size grow, shrink and keep their size, whichever process dies and user acts."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.wiring.scheduled_work import ManagedDeployments
+from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
 from tests.support.zones.fleet import Fleet
@@ -47,7 +47,7 @@ def _sizes(client: ApiClient, web: str) -> tuple[int, int]:
 
 def _sweep(fleet: Fleet) -> None:
     fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
-    ManagedDeployments(fleet.system).reconcile_deployments()
+    due_managed_deployments(fleet.system).handle()
 
 
 def test_a_deployment_grows_and_shrinks_by_its_record(fleet: Fleet, client: ApiClient, web: str) -> None:
@@ -136,7 +136,7 @@ def test_the_sweeper_keeps_the_size(fleet: Fleet, client: ApiClient, web: str) -
     gone, *_ = (vm["id"] for vm in _members(client, web))
     client.call("destroyVirtualMachine", id=gone)
     _sweep(fleet)
-    ManagedDeployments(fleet.system).reconcile_deployments()
+    due_managed_deployments(fleet.system).handle()
     fleet.run()
     assert len(_members(client, web)) == 4
     client.call("recoverVirtualMachine", id=gone)
@@ -161,7 +161,7 @@ def test_the_sweeper_keeps_the_size(fleet: Fleet, client: ApiClient, web: str) -
     client.call(UPDATE, id=web, managed=False)
     client.call("destroyVirtualMachine", id=_members(client, web)[0]["id"])
     fleet.run()
-    ManagedDeployments(fleet.system).reconcile_deployments()
+    due_managed_deployments(fleet.system).handle()
     assert len(_members(client, web)) == 3
     fleet.assert_intact()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bulkdeploy import failpoints
 from bulkdeploy.domain.snapshot_schedules import BOUNDS, Interval, Schedule
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.wiring.scheduled_work import SnapshotPolicies
+from bulkdeploy.wiring.scheduled_work import SnapshotRetention, due_snapshot_policies
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshots import listed, root_of
 from tests.support.api.callers import refused
@@ -36,9 +36,14 @@ def alive() -> Iterator[None]:
     failpoints.arm(None)
 
 
-def sweeper(owned: Owned) -> SnapshotPolicies:
-    """Return what a sweeper process does."""
-    return SnapshotPolicies(owned.fleet.system)
+def take_snapshots(owned: Owned) -> None:
+    """Take the snapshots that are due, as a sweeper process does."""
+    due_snapshot_policies(owned.fleet.system).handle()
+
+
+def delete_surplus(owned: Owned) -> None:
+    """Delete snapshots that are no longer kept, as a sweeper process does."""
+    SnapshotRetention(owned.fleet.system).delete_surplus()
 
 
 def make(owned: Owned, **parameters: object) -> dict[str, Any]:
@@ -101,11 +106,11 @@ def test_a_policy_is_made_changed_and_deleted(owned: Owned) -> None:
 def test_any_number_of_sweepers_takes_each_snapshot_once(owned: Owned) -> None:
     """Sweepers that find a policy due at the same moment make one job; then it is due at its next time."""
     make(owned)
-    sweeper(owned).take_snapshots()
+    take_snapshots(owned)
     assert listed(owned) == []
     make_due(owned)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: sweeper(owned).take_snapshots(), range(8)))
+        list(pool.map(lambda _: take_snapshots(owned), range(8)))
     assert [row["state"] for row in listed(owned)] == ["Creating"]
     policy = due(owned)
     local = policy.next_run.astimezone(ZoneInfo("Europe/Berlin"))
@@ -130,11 +135,11 @@ def test_a_sweeper_dies(owned: Owned, place: str) -> None:
             raise ProcessEnds
 
     def sweep() -> None:
-        for work in (sweeper(owned).take_snapshots, sweeper(owned).delete_surplus):
+        for work in (take_snapshots, delete_surplus):
             try:
-                work()
+                work(owned)
             except ProcessEnds:
-                work()
+                work(owned)
         owned.run()
 
     make(owned, maxsnaps=1)
@@ -160,16 +165,16 @@ def test_only_the_newest_snapshots_are_kept(owned: Owned) -> None:
     taken = []
     for _ in range(4):
         make_due(owned)
-        sweeper(owned).take_snapshots()
-        sweeper(owned).delete_surplus()
+        take_snapshots(owned)
+        delete_surplus(owned)
         owned.run()
         taken.append(listed(owned)[0]["id"])
     for _ in range(2):
-        sweeper(owned).delete_surplus()
+        delete_surplus(owned)
         owned.run()
     assert [row["id"] for row in listed(owned)] == [taken[3], taken[2], manual]
     owned.client.call("deleteSnapshotPolicies", id=made["id"])
-    sweeper(owned).delete_surplus()
+    delete_surplus(owned)
     assert len(listed(owned)) == 3
     owned.fleet.assert_intact()
 
@@ -180,13 +185,13 @@ def test_a_snapshot_that_cannot_be_taken_is_tried_again(owned: Owned) -> None:
     owned.fleet.zone.change("UPDATE virtual_machines SET state = 'Error'")
     make_due(owned)
     for _ in range(3):
-        sweeper(owned).take_snapshots()
+        take_snapshots(owned)
     policy = due(owned)
     is_later = policy.retry_at is not None or policy.next_run > policy.now
     assert (listed(owned), is_later) == ([], True)
     owned.fleet.zone.change("UPDATE virtual_machines SET state = 'Running'")
     owned.fleet.zone.change("UPDATE snapshot_policies SET next_run = now(), retry_at = now()")
-    sweeper(owned).take_snapshots()
+    take_snapshots(owned)
     assert (len(listed(owned)), due(owned).retry_at) == (1, None)
     events = owned.client.call("listEvents", keyword="took no snapshot")["event"]
     assert len(events) == 1
@@ -197,12 +202,12 @@ def test_a_hidden_policy_and_one_of_a_deleted_volume_take_none(owned: Owned) -> 
     made = make(owned)
     owned.fleet.zone.change("UPDATE snapshot_policies SET display = false")
     make_due(owned)
-    sweeper(owned).take_snapshots()
+    take_snapshots(owned)
     assert listed(owned) == []
     owned.fleet.zone.change("UPDATE snapshot_policies SET display = true")
     owned.fleet.zone.change("UPDATE volumes SET removed = now() WHERE volume_type = 'ROOT'")
     assert policies(owned) == []
-    sweeper(owned).take_snapshots()
+    take_snapshots(owned)
     assert due(owned).removed is not None
     assert refused(owned.client, "deleteSnapshotPolicies", id=made["id"]).errorcode == 431
 

@@ -1,4 +1,4 @@
-"""Schedules of VMs: what calls make of them, and that each occurrence is one bulk operation, whoever dies."""
+"""Schedules of VMs: calls change them, and each occurrence is one bulk operation, whichever process dies."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from bulkdeploy import failpoints
 from bulkdeploy.domain.cron_schedules import CronSchedule, describe_cron
 from bulkdeploy.domain.occurrences import find_due
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.wiring.scheduled_work import VmSchedules
+from bulkdeploy.wiring.scheduled_work import due_vm_schedules
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshot_policies import ProcessEnds
 from tests.support.api.api_client import ApiClient
@@ -42,7 +42,7 @@ def alive() -> Iterator[None]:
 
 def sweep(owned: Owned) -> None:
     """Do what a sweeper process does."""
-    VmSchedules(owned.fleet.system).run_schedules()
+    due_vm_schedules(owned.fleet.system).handle()
 
 
 def make(owned: Owned, **parameters: object) -> dict[str, Any]:

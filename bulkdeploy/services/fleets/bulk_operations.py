@@ -18,9 +18,9 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidCombination, InvalidParameter
 from bulkdeploy.domain.virtual_machines import GONE
 from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.services.fleets.bulk_rows import make_changes, make_jobs
 from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.bulk_rows import make_changes, make_jobs
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready
 from bulkdeploy.services.virtual_machines.vm_work import (
     NoHostForVm,

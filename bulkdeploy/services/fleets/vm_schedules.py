@@ -13,9 +13,9 @@ from bulkdeploy.domain.cron_schedules import CronSchedule, describe_cron
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.fleets.scheduled_operations import ACTIONS, about_schedule
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.services.virtual_machines.scheduled_operations import ACTIONS, about_schedule
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
 from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.events import record_event

@@ -12,8 +12,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.bulk_operations import (
+from bulkdeploy.services.fleets.bulk_operations import (
     BulkDryRun,
     BulkOperation,
     BulkRequest,
@@ -21,6 +20,7 @@ from bulkdeploy.services.virtual_machines.bulk_operations import (
     jobs_of_kind,
     run_bulk_operation,
 )
+from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable
 from bulkdeploy.store.visibility import Visibility
 

@@ -1,0 +1,70 @@
+"""Which drivers of one kind are installed: those of the tree, and those that joined by an entry point."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from bulkdeploy.drivers.options import DriverSettingError
+
+D = TypeVar("D")
+
+
+class UnknownDriver(DriverSettingError):
+    """Settings, or a call, name a driver that is not installed."""
+
+    def __init__(self, setting: str, name: str, known: list[str]) -> None:
+        self.setting, self.name, self.known = setting, name, known
+        super().__init__(f"{setting}: there is no driver named {name!r}; installed are: {', '.join(known)}")
+
+
+class UnusableDriver(DriverSettingError):
+    """A driver is installed and can not be used."""
+
+    def __init__(self, setting: str, name: str, why: str) -> None:
+        self.setting, self.name = setting, name
+        super().__init__(f"{setting}: driver {name!r} can not be used: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledDrivers(Generic[D]):
+    """The drivers of one kind. A driver of the tree cannot be replaced by an entry point with its name.
+
+    Attributes:
+        driver: the class that each driver is a subclass of.
+        entry_point_group: the group whose entry points have drivers' names and classes.
+        names_in_tree: returns the names of the tree's drivers.
+        load_from_tree: imports the class of such a driver.
+    """
+
+    driver: type[D]
+    entry_point_group: str
+    names_in_tree: Callable[[], Iterable[str]]
+    load_from_tree: Callable[[str], Any]
+
+    def names(self) -> list[str]:
+        """Return the names of all installed drivers, in alphabetical order."""
+        return sorted({*self.names_in_tree(), *entry_points(group=self.entry_point_group).names})
+
+    def find(self, name: str, setting: str) -> type[D]:
+        """Import and return the class of a driver; ``setting`` is the setting or parameter that named it.
+
+        Raises:
+            UnknownDriver: no driver of this name is installed.
+            UnusableDriver: the object that is installed under the name is no driver, or cannot be imported.
+        """
+        try:
+            found = self._load(name)
+        except (ImportError, AttributeError) as error:
+            raise UnusableDriver(setting, name, f"{type(error).__name__}: {error}") from error
+        if found is None:
+            raise UnknownDriver(setting, name, self.names())
+        if not (isinstance(found, type) and issubclass(found, self.driver)):
+            raise UnusableDriver(setting, name, f"{found!r} is no subclass of {self.driver.__name__}")
+        return found
+
+    def _load(self, name: str) -> Any:
+        if name in self.names_in_tree():
+            return self.load_from_tree(name)
+        points = entry_points(group=self.entry_point_group)
+        return points[name].load() if name in points.names else None
