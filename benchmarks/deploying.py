@@ -153,7 +153,13 @@ class Workers:
 
     def drain(self, count: int, during: Callable[[Callable[[], bool]], None] | None = None) -> Drain:
         """Deploy and let run; all must succeed. ``during`` is called with a question: is it still going on?"""
-        made, messages = deploy_without_sending(self.bench, count)
+        _, messages = deploy_without_sending(self.bench, count)
+        return self.run_jobs(messages, during)
+
+    def run_jobs(
+        self, messages: Sequence[JobMessage], during: Callable[[Callable[[], bool]], None] | None = None
+    ) -> Drain:
+        """Send the messages of jobs that exist and wait until no job is open; all of these jobs must succeed."""
         queue = build_job_queue(self.settings)
         with self.bench.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             watcher = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
@@ -166,10 +172,10 @@ class Workers:
                 during(wait.goes_on)
             while wait.goes_on():
                 time.sleep(POLL_S)
-            drain = Drain(count, wait.last_seen - began, meter.stop())
-            failed = "SELECT count(*) FROM async_jobs WHERE status <> 1 AND id = ANY(:ids)"
-            ids = {"ids": [message.job_id for message in messages]}
-            assert connection.execute(text(failed), ids).scalar_one() == 0, made
+            drain = Drain(len(messages), wait.last_seen - began, meter.stop())
+            failed = "SELECT result FROM async_jobs WHERE status <> 1 AND id = ANY(:ids)"
+            results = connection.execute(text(failed), {"ids": [message.job_id for message in messages]}).all()
+            assert not results, (len(results), results[:3])
             return drain
 
 

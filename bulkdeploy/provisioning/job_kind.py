@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Semaphore
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from sqlalchemy import Engine
 
@@ -196,8 +197,9 @@ class JobKind:
         is_root_admin: bool = True,
         params: Mapping[str, Any] | None = None,
         parent_id: int | None = None,
+        uuid: UUID | None = None,
     ) -> NewJob:
-        """A job of this kind for ``insert_jobs``; ``description`` is its Scheduled event's."""
+        """Return a job of this kind for ``insert_jobs``; see ``NewJob``."""
         return NewJob(
             kind=self.name,
             cmd=self.cmd(is_root_admin=is_root_admin),
@@ -208,4 +210,5 @@ class JobKind:
             event_type=self.event_type,
             description=description,
             parent_id=parent_id,
+            uuid=uuid,
         )

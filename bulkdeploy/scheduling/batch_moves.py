@@ -1,12 +1,15 @@
-"""Hosts for many VMs that exist, planned together as one batch. Nothing is locked or claimed.
+"""Hosts for many VMs that exist, planned together as one batch, and claimed together.
 
-VMs with equal needs are planned as one kind, as in a bulk deployment. Each VM's job claims its host later, and the
-claim is checked then. VMs that move hold the hosts that they leave until they have arrived: the plan counts both.
+VMs with equal needs are planned as one kind, as in a bulk deployment. VMs that move hold the hosts that they leave
+until they have arrived: the plan counts both.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from uuid import UUID
 
+import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy.placement.batch import plan_batch
@@ -15,19 +18,117 @@ from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.model import Plan, Purpose, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed
-from bulkdeploy.scheduling.place import BOUND, NoPlace, zone_as_seen_by
+from bulkdeploy.scheduling.place import BOUND, NoPlace, thresholds_of, zone_as_seen_by
 from bulkdeploy.scheduling.reasons import in_words
-from bulkdeploy.scheduling.virtual_machine import read_vms_to_place
+from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vms_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.ledger.ledger import ConsumerKind, Thresholds, claim_hosts, claim_pools
+from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_places, write_pools
+from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 
 @dataclass(frozen=True, slots=True)
 class AlikeVms:
-    """VMs, by id, with one need and the same hosts that they must not get."""
+    """VMs with one need and the same hosts that they must not get."""
 
     need: PlacementNeed
     avoided: frozenset[int]
-    vm_ids: list[int]
+    vms: list[VmToPlace]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedVms:
+    """VMs with one need, the plan that places them, and the limits that their claims check again."""
+
+    need: PlacementNeed
+    vms: Sequence[VmToPlace]
+    plan: Plan
+    thresholds: Thresholds
+    pool_limits: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The hosts of many VMs.
+
+    Attributes:
+        hosts: the host of each VM, by ids, or why the VM gets none.
+        placed: the plans that say so.
+    """
+
+    hosts: dict[int, int | NoPlace] = field(default_factory=dict)
+    placed: list[PlacedVms] = field(default_factory=list)
+
+    def claim(
+        self, connection: Connection, consumers: Mapping[int, UUID], kind: ConsumerKind = ConsumerKind.VM
+    ) -> None:
+        """Claim the hosts and pools of all placed VMs. ``consumers``: who claims each VM's host, by VM id.
+
+        The rows of VMs must not be locked yet: they come after hosts and pools in the order of locks.
+
+        Raises:
+            TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
+        """
+        if not self.placed:
+            return
+        counts = [len(each.vms) for each in self.placed]
+        needs = [each.need for each in self.placed]
+        claim_hosts(
+            connection,
+            np.concatenate([each.plan.host_ids for each in self.placed]),
+            [consumers[vm.id] for each in self.placed for vm in each.vms],
+            account_id=np.repeat([need.owner.account_id for need in needs], counts),
+            cpu_mhz=np.repeat([need.cpu_number * need.cpu_mhz for need in needs], counts),
+            memory_mib=np.repeat([need.memory_mib for need in needs], counts),
+            thresholds=reduce(Thresholds.joined, (each.thresholds for each in self.placed)),
+            kind=kind,
+        )
+        limits = {pool: limit for each in self.placed for pool, limit in each.pool_limits.items()}
+        pools = self._pools()
+        if pools:
+            claim_pools(
+                connection,
+                limits,
+                [pool for _, _, pool in pools],
+                [size for _, size, _ in pools],
+                [volume for volume, _, _ in pools],
+            )
+
+    def require_unchanged(self, connection: Connection) -> None:
+        """Compare the placed VMs, whose rows are locked by now, with those that were planned.
+
+        Raises:
+            TransactionConflict: a VM has another need by now; repeat the whole transaction.
+        """
+        planned = {vm.id: vm for each in self.placed for vm in each.vms}
+        if read_vms_to_place(connection, read_configuration(connection), list(planned)) != planned:
+            raise TransactionConflict
+
+    def write(self, connection: Connection) -> None:
+        """Write the claimed places into the rows of the VMs and of their volumes without a pool."""
+        if not self.placed:
+            return
+        plans = [each.plan for each in self.placed]
+        write_places(
+            connection,
+            [vm.id for each in self.placed for vm in each.vms],
+            host_ids=np.concatenate([plan.host_ids for plan in plans]).tolist(),
+            cluster_ids=np.concatenate([plan.cluster_ids for plan in plans]).tolist(),
+            pod_ids=np.concatenate([plan.pod_ids for plan in plans]).tolist(),
+        )
+        pools = self._pools()
+        if pools:
+            write_pools(connection, [volume for volume, _, _ in pools], [pool for _, _, pool in pools])
+
+    def _pools(self) -> list[tuple[UUID, int, int]]:
+        """Return the volumes that get a pool: their uuids, bytes and pools."""
+        return [
+            (volume, disk.size_bytes, pool)
+            for each in self.placed
+            for vm, row in zip(each.vms, each.plan.pool_ids.tolist(), strict=True)
+            for volume, disk, pool in zip(vm.unplaced_volumes, each.need.disks, row, strict=True)
+        ]
 
 
 def plan_together(
@@ -35,40 +136,59 @@ def plan_together(
     vms: Mapping[int, int | None],
     purpose: Purpose,
     forbidden: frozenset[int] = frozenset(),
-) -> dict[int, int | NoPlace]:
-    """Return the host that each VM gets, by ids, or why it gets none.
+    *,
+    to_claim: bool = False,
+) -> BatchPlan:
+    """Return the host that each VM gets, or why it gets none.
 
     Args:
         connection: in a transaction.
         vms: the host that each VM leaves, which it does not get; None if it leaves none.
         purpose: START or MOVE.
         forbidden: hosts that no VM gets.
+        to_claim: the plan will be claimed: take the locks of planning until the end of the transaction.
     """
     configuration = read_configuration(connection)
-    found: dict[int, int | NoPlace] = {}
+    made = BatchPlan()
     kinds: dict[tuple[PlacementNeed, frozenset[int]], AlikeVms] = {}
     groups: dict[int, Sequence[int]] = {}
     for vm_id, vm in read_vms_to_place(connection, configuration, list(vms)).items():
         if vm is None:
-            found[vm_id] = BOUND
+            made.hosts[vm_id] = BOUND
             continue
         groups[vm_id] = vm.need.affinity_group_ids
         need = replace(vm.need, purpose=purpose, vm_id=vm_id if vm.need.affinity_group_ids else None)
         left = vms[vm_id]
         avoided = forbidden if left is None or left in forbidden else forbidden | {left}
-        kinds.setdefault((need, avoided), AlikeVms(need, avoided, [])).vm_ids.append(vm_id)
+        kinds.setdefault((need, avoided), AlikeVms(need, avoided, [])).vms.append(vm)
+    zone_ids = sorted({kind.need.zone_id for kind in kinds.values()})
+    if to_claim:
+        _lock(connection, zone_ids, groups)
     members = AffinityMembers(connection, configuration, groups)
-    for zone_id in sorted({kind.need.zone_id for kind in kinds.values()}):
+    for zone_id in zone_ids:
         of_zone = [kind for kind in kinds.values() if kind.need.zone_id == zone_id]
-        found |= _plan_zone(connection, configuration, of_zone, members)
-    return found
+        _plan_zone(connection, configuration, of_zone, members, made)
+    return made
+
+
+def _lock(connection: Connection, zone_ids: Sequence[int], groups: Mapping[int, Sequence[int]]) -> None:
+    for zone_id in zone_ids:
+        keep_zone_rules(connection, zone_id)
+    for zone_id in zone_ids:
+        lock_plans(connection, zone_id)
+    group_ids = sorted({group_id for of_vm in groups.values() for group_id in of_vm})
+    if group_ids:
+        lock_affinity_groups(connection, group_ids)
 
 
 def _plan_zone(
-    connection: Connection, configuration: Configuration, kinds: Sequence[AlikeVms], members: AffinityMembers
-) -> dict[int, int | NoPlace]:
-    """Plan the VMs of a zone owner by owner, each owner's on what those before leave."""
-    found: dict[int, int | NoPlace] = {}
+    connection: Connection,
+    configuration: Configuration,
+    kinds: Sequence[AlikeVms],
+    members: AffinityMembers,
+    made: BatchPlan,
+) -> None:
+    """Plan the VMs of a zone owner by owner, each owner's on what those before leave, and add them to ``made``."""
     left: ZoneSnapshot | None = None
     placed: dict[int, Mapping[int, int]] = {}
     catalog = placement_catalog()
@@ -77,7 +197,7 @@ def _plan_zone(
         snapshot, requests = zone_as_seen_by(
             connection,
             configuration,
-            [(kind.need, len(kind.vm_ids)) for kind in of_owner],
+            [(kind.need, len(kind.vms)) for kind in of_owner],
             seed=None,
             lock=False,
             beside=[kind.need for kind in kinds if kind.need.owner.account_id != account_id],
@@ -92,21 +212,25 @@ def _plan_zone(
         try:
             plans = plan_batch(snapshot, requests, catalog).plans
         except PlannerNotInstalled as missing:
-            found |= {vm_id: NoPlace(str(missing)) for kind in of_owner for vm_id in kind.vm_ids}
+            made.hosts.update((vm.id, NoPlace(str(missing))) for kind in of_owner for vm in kind.vms)
             continue
+        limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
         for kind, request, plan in zip(of_owner, requests, plans, strict=True):
-            found |= _hosts(kind, plan)
+            made.hosts.update(_hosts(kind, plan))
+            if plan.placed:
+                thresholds = thresholds_of(snapshot, request, plan)
+                made.placed.append(PlacedVms(kind.need, kind.vms[: plan.placed], plan, thresholds, limits))
             left = after(left, request, plan)
             add_members(request, plan, placed)
-    return found
 
 
 def _hosts(kind: AlikeVms, plan: Plan) -> dict[int, int | NoPlace]:
     hosts: list[int] = plan.host_ids.tolist()
-    found: dict[int, int | NoPlace] = dict(zip(kind.vm_ids, hosts, strict=False))
-    if len(hosts) < len(kind.vm_ids):
+    vm_ids = [vm.id for vm in kind.vms]
+    found: dict[int, int | NoPlace] = dict(zip(vm_ids, hosts, strict=False))
+    if len(hosts) < len(vm_ids):
         excluded = plan.limiting
         words = ("no host has capacity for it", in_words(excluded))
         no_place = NoPlace("; ".join(word for word in words if word), excluded)
-        found |= dict.fromkeys(kind.vm_ids[len(hosts) :], no_place)
+        found |= dict.fromkeys(vm_ids[len(hosts) :], no_place)
     return found

@@ -28,7 +28,7 @@ from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_hosts, claim_pools
-from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_place, write_pools
+from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_places, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot, seen_by_another
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
 from bulkdeploy.tracing import span
@@ -178,7 +178,7 @@ def _planned(
             part,
             request,
             limits,
-            _thresholds(snapshot, request, part),
+            thresholds_of(snapshot, request, part),
             HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
             shortage(made.left, request, catalog) if part.refused and by_planner else None,
             chosen.allocator,
@@ -207,13 +207,13 @@ def apply_in_zone(
         made = stands(snapshot, request, places, placement_catalog())
         if isinstance(made, list):
             return made
-        planned.append(Planned(made, request, limits, _thresholds(snapshot, request, made)))
+        planned.append(Planned(made, request, limits, thresholds_of(snapshot, request, made)))
         snapshot = after(snapshot, request, made)
     return planned
 
 
-def _thresholds(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Thresholds:
-    """Those of the plan's clusters, where they bind what is placed."""
+def thresholds_of(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Thresholds:
+    """Return the thresholds of the plan's clusters, if they bind what is placed."""
     if request.purpose not in cluster_threshold.RULE.purposes:
         return NO_THRESHOLDS
     clusters = snapshot.clusters
@@ -388,12 +388,12 @@ def claim_place(connection: Connection, place: Place) -> None:
     if pool_ids:
         sizes = [disk.size_bytes for disk in need.disks]
         claim_pools(connection, planned.pool_limits, pool_ids, sizes, vm.unplaced_volumes)
-    write_place(
+    write_places(
         connection,
-        vm.id,
-        host_id=int(placed.host_ids[0]),
-        cluster_id=int(placed.cluster_ids[0]),
-        pod_id=int(placed.pod_ids[0]),
+        [vm.id],
+        host_ids=placed.host_ids.tolist(),
+        cluster_ids=placed.cluster_ids.tolist(),
+        pod_ids=placed.pod_ids.tolist(),
     )
     if vm.unplaced_volumes:
         write_pools(connection, vm.unplaced_volumes, pool_ids)

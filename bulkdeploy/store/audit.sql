@@ -50,6 +50,25 @@ WITH wrong AS (SELECT x.consumer
   SELECT count(*) FROM healed;
 -- by hand: stop the virtual machine with stopVirtualMachine and forced=true: a migration without a job ends there
 
+-- invariant: reservations_have_jobs
+-- promise: every host that is reserved for a migration which has not begun belongs to its unfinished job
+-- compared:
+SELECT count(*) FROM host_claims WHERE consumer_kind = 2;
+-- breaches:
+SELECT format('job %s reserves host %s: %s', x.consumer, x.host_id, coalesce('it has status ' || j.status, 'there is no such job'))
+  FROM host_claims x
+  LEFT JOIN async_jobs j ON j.uuid = x.consumer
+  WHERE x.consumer_kind = 2 AND (j.id IS NULL OR j.status <> 0);
+-- heal:
+WITH wrong AS (SELECT x.consumer
+  FROM host_claims x
+  LEFT JOIN async_jobs j ON j.uuid = x.consumer
+  LEFT JOIN virtual_machines v ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'
+  WHERE x.consumer_kind = 2 AND (j.id IS NULL OR j.status <> 0) AND (CAST(:vm AS uuid) IS NULL OR v.uuid = CAST(:vm AS uuid)) AND (CAST(:host AS bigint) IS NULL OR x.host_id = CAST(:host AS bigint))
+  ORDER BY x.consumer LIMIT :batch), healed AS (DELETE FROM host_claims
+  WHERE consumer IN (SELECT consumer FROM wrong) RETURNING 1)
+  SELECT count(*) FROM healed;
+
 -- invariant: nothing_is_stuck
 -- promise: a VM that is being removed, or whose state is unknown, has a job, or had one within the last hour; so are destroyed volumes seen to
 -- compared:

@@ -65,6 +65,11 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         "no such job",
         ["UPDATE host_claims SET consumer_kind = 1, consumer = gen_random_uuid()"],
     ),
+    (
+        "reservations_have_jobs",
+        "there is no such job",
+        ["UPDATE host_claims SET consumer_kind = 2, consumer = gen_random_uuid()"],
+    ),
     *(
         (
             "nothing_is_stuck",

@@ -30,7 +30,6 @@ from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
     INTERNAL_ERROR,
     RESOURCE_UNAVAILABLE,
-    UNCHANGED,
     Failed,
     FinalState,
     Outcome,
@@ -46,12 +45,15 @@ from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
+    begin_reserved,
     read_source,
     release_both_hosts,
     release_destinations,
+    release_reservations,
     release_sources,
 )
 
+NOT_BEGUN = FinalState(release=release_reservations)
 ARRIVED = FinalState(VmState.RUNNING, release_sources)
 STAYED = FinalState(VmState.RUNNING, release_destinations)
 ENDED = FinalState(VmState.STOPPED, release_both_hosts)
@@ -79,8 +81,9 @@ class MigrateVirtualMachine(VmSteps):
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. A VM that is to leave a host and holds none has left it."""
         if FROM_HOST in work.job.params and work.host_id is None and work.state is not VmState.MIGRATING:
-            return Succeeded(UNCHANGED)
-        return super().at_once(work)
+            return Succeeded(NOT_BEGUN)
+        outcome = super().at_once(work)
+        return replace(outcome, final=NOT_BEGUN) if isinstance(outcome, Failed) else outcome
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
@@ -140,13 +143,15 @@ class MigrateVirtualMachine(VmSteps):
             return begun
         params, here = work.job.params, work.host_id
         if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
-            return Succeeded(FinalState(VmState.RUNNING))
+            return Succeeded(FinalState(VmState.RUNNING, release_reservations))
         if work.host_is_off:
             return self.failed(work, RESOURCE_UNAVAILABLE, DECLARED_OFF, ENDED)
         if params.get(FOR_MAINTENANCE) and is_enabled(connection, here):
             return self.failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled", STAYED)
         if OVERDUE in work.job.progress:
             return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), STAYED)
+        if begin_reserved(connection, work.guest.uuid, work.job.uuid):
+            return self._claimed(connection, work.job)
         place = find_destination(connection, work.vm_id, host_id=params.get(HOST), avoid_host_ids=frozenset({here}))
         if isinstance(place, NoPlace):
             return self.failed(work, INSUFFICIENT_CAPACITY, place.why, STAYED, place.excluded)
@@ -231,7 +236,7 @@ MIGRATE = JobKind(
     ability=Ability.LIVE_MIGRATION,
     spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN, release_destinations),
-    if_never_begun=UNCHANGED,
+    if_never_begun=NOT_BEGUN,
     result=JobResult.VIRTUAL_MACHINE,
     failpoints=frozenset({MIGRATE_COMMIT, Failpoint.DRIVER_MIGRATE, Failpoint.KEEP_COMMIT, Failpoint.DRIVER_LOOK}),
     steps=MigrateVirtualMachine,

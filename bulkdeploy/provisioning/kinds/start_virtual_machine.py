@@ -1,4 +1,6 @@
-"""Starting a stopped VM: a host is claimed in the job, then the guest is made to run there.
+"""Starting a stopped VM: the call or the job claims a host, then the guest is made to run there.
+
+An operation on many VMs plans and claims the hosts of all of them; other calls leave that to the job.
 
 A start that fails in the end leaves the VM Stopped, without a host; its volumes stay.
 """
@@ -34,6 +36,7 @@ from bulkdeploy.scheduling.place import NoPlace, claim_place
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.job_leases import DriverLimits
+from bulkdeploy.store.ledger.release import release_planned_hosts
 
 PLACE_COMMIT = "place.commit"
 
@@ -86,7 +89,7 @@ START = JobKind(
     ability=None,
     spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN),
-    if_never_begun=UNCHANGED,
+    if_never_begun=FinalState(release=release_planned_hosts),
     result=JobResult.VIRTUAL_MACHINE,
     failpoints=STARTER_FAILPOINTS | {PLACE_COMMIT},
     steps=StartVirtualMachine,

@@ -1,7 +1,8 @@
 """One operation on many VMs: selected, checked together, and done by one job per VM.
 
-All checks come first. A call that passes them writes the operation, its jobs, their events and their outbox rows in
-the transaction of the call, with a constant number of statements. The jobs are those of the single calls.
+All checks come first. A call that passes them claims the hosts that its VMs get, and writes the operation, its
+jobs, their events and their outbox rows in the transaction of the call, with a constant number of statements. The
+jobs are those of the single calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ from bulkdeploy.services.virtual_machines.vm_work import (
 )
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import find_operation_by_token, insert_operation
-from bulkdeploy.store.virtual_machines.guests import lock_vms
+from bulkdeploy.store.virtual_machines.guests import lock_vms, read_pending_vms
 from bulkdeploy.store.virtual_machines.virtual_machines import select_vms
 from bulkdeploy.store.visibility import Visibility
 
@@ -124,7 +125,8 @@ def run_bulk_operation(
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
     _most_failures(request.max_failures, 0)
-    vms = lock_vms(connection, _select(connection, request))
+    vm_ids, claims_hosts = _select(connection, request), request.operation.claims_hosts
+    vms = read_pending_vms(connection, vm_ids) if claims_hosts else lock_vms(connection, vm_ids)
     of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
     require_all_access(connection, caller, of_account)
     prepared = request.operation.prepare(connection, system, caller, vms)
@@ -139,6 +141,9 @@ def run_bulk_operation(
         return BulkDryRun(ready, failed)
     if failed and not (request.partial and ready):
         raise _rejection(request, failed, len(vms))
+    if prepared.hosts is not None:
+        prepared.hosts.claim(connection)
+        prepared.hosts.keep(connection, vms, lock_vms(connection, [vm.id for vm, _ in ready]))
     return _write(connection, system, caller, request, prepared, ready, failed)
 
 

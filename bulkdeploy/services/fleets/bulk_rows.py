@@ -82,6 +82,7 @@ def make_jobs(
                 user_id=caller.user_id,
                 is_root_admin=caller.is_root_admin,
                 params=work.params,
+                uuid=work.uuid,
             )
             for vm, work in in_turn
         ],

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, Row
 
@@ -22,9 +23,10 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, require_ready, submit
-from bulkdeploy.services.virtual_machines.vm_work import NoHostForVm, PreparedVms, VmJob, VmOperation
+from bulkdeploy.services.virtual_machines.vm_work import ClaimedHosts, NoHostForVm, PreparedVms, VmJob, VmOperation
 from bulkdeploy.store.deployments.deployment_facts import host_problem
 from bulkdeploy.store.infrastructure.hosts import Places, Reach, hosts_outside, list_destinations
+from bulkdeploy.store.ledger.ledger import ConsumerKind
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
@@ -74,8 +76,12 @@ def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> Non
 
 
 def migrate_operation(onto: Places, off: Places) -> VmOperation:
-    """Return the operation that moves many running VMs, planned together: onto these places, and off those."""
-    return VmOperation.of_kind(MIGRATE, partial(_prepare_migration, onto=onto, off=off))
+    """Return the operation that moves many running VMs, planned together: onto these places, and off those.
+
+    The jobs reserve their hosts with the call. Jobs of VMs with an unfinished job reserve nothing, because only the
+    end of that job decides where the VM is.
+    """
+    return VmOperation.of_kind(MIGRATE, partial(_prepare_migration, onto=onto, off=off), claims_hosts=True)
 
 
 def _prepare_migration(
@@ -84,17 +90,28 @@ def _prepare_migration(
     del caller
     unready = find_unready(connection, system, vms, MIGRATE)
     leaving = {vm.id: vm.host_id for vm in vms if vm.id not in unready}
-    found = plan_together(connection, leaving, Purpose.MOVE, hosts_outside(connection, onto, off))
+    forbidden = hosts_outside(connection, onto, off)
+    free = {vm.id for vm in vms if not vm.has_job}
+    plan = plan_together(
+        connection,
+        {vm_id: leaving[vm_id] for vm_id in leaving if vm_id in free},
+        Purpose.MOVE,
+        forbidden,
+        to_claim=True,
+    )
+    busy = {vm_id: host_id for vm_id, host_id in leaving.items() if vm_id not in free}
+    hosts = plan.hosts | plan_together(connection, busy, Purpose.MOVE, forbidden).hosts
+    jobs = {vm_id: uuid4() for vm_id, host in plan.hosts.items() if isinstance(host, int)}
 
     def work_of(vm: Row[Any]) -> VmJob:
         if vm.id in unready:
             raise InvalidParameter(OF_VM, str(vm.uuid), unready[vm.id])
-        place = found[vm.id]
-        if isinstance(place, NoPlace):
-            raise NoHostForVm(place.why)
-        return VmJob(MIGRATE, {HOST: place}, place)
+        host = hosts[vm.id]
+        if isinstance(host, NoPlace):
+            raise NoHostForVm(host.why)
+        return VmJob(MIGRATE, {HOST: host}, host, jobs.get(vm.id))
 
-    return PreparedVms(work_of)
+    return PreparedVms(work_of, hosts=ClaimedHosts(plan, jobs, ConsumerKind.RESERVATION))
 
 
 def find_hosts_for_migration(

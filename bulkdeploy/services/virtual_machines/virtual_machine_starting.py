@@ -9,7 +9,6 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.jobs import FIRST_HOST
 from bulkdeploy.placement.model import Purpose
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.scheduling.batch_moves import plan_together
@@ -18,7 +17,14 @@ from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, require_ready, submit
-from bulkdeploy.services.virtual_machines.vm_work import NO_HOST, NoHostForVm, PreparedVms, VmJob, VmOperation
+from bulkdeploy.services.virtual_machines.vm_work import (
+    NO_HOST,
+    ClaimedHosts,
+    NoHostForVm,
+    PreparedVms,
+    VmJob,
+    VmOperation,
+)
 
 
 def start_virtual_machine(
@@ -65,23 +71,24 @@ def start_virtual_machine(
 def start_operation() -> VmOperation:
     """Return the operation that starts many VMs on hosts that are planned together.
 
-    Each job tries the host of the plan first, and then others. Jobs of VMs with an unfinished job plan for
-    themselves, because only the end of that job decides what they need.
+    The VMs claim these hosts with the call; a VM that does not start there is tried on others by its job. Jobs of
+    VMs with an unfinished job plan for themselves, because only the end of that job decides what they need.
     """
-    return VmOperation.of_kind(START, _prepare_start)
+    return VmOperation.of_kind(START, _prepare_start, claims_hosts=True)
 
 
 def _prepare_start(connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]]) -> PreparedVms:
     unready = find_unready(connection, system, vms, START)
     stopped = {vm.id: None for vm in vms if vm.id not in unready and not vm.has_job}
-    found = plan_together(connection, stopped, Purpose.START)
+    plan = plan_together(connection, stopped, Purpose.START, to_claim=True)
 
     def work_of(vm: Row[Any]) -> VmJob:
         if vm.id in unready:
             raise InvalidParameter("id", str(vm.uuid), unready[vm.id])
-        place = found.get(vm.id)
+        place = plan.hosts.get(vm.id)
         if isinstance(place, NoPlace):
             raise NoHostForVm(place.why if caller.is_root_admin else NO_HOST)
-        return VmJob(START, {} if place is None else {FIRST_HOST: place}, place)
+        return VmJob(START, host_id=place)
 
-    return PreparedVms(work_of)
+    placed = {vm.id: vm.uuid for vm in vms if isinstance(plan.hosts.get(vm.id), int)}
+    return PreparedVms(work_of, hosts=ClaimedHosts(plan, placed))

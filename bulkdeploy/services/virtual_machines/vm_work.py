@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
@@ -11,7 +12,10 @@ from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter, Paramete
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import NOTHING, ResourceAmounts
 from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.scheduling.batch_moves import BatchPlan
 from bulkdeploy.services.system import System
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.ledger.ledger import ConsumerKind
 
 INVALID_PARAMETER, PERMISSION_DENIED, INSUFFICIENT_CAPACITY = 431, 531, 533
 """The codes with which a single call, or the job of one, answers these errors."""
@@ -19,11 +23,19 @@ INVALID_PARAMETER, PERMISSION_DENIED, INSUFFICIENT_CAPACITY = 431, 531, 533
 
 @dataclass(frozen=True, slots=True)
 class VmJob:
-    """A job for the VM; ``host_id``: the host that the plan of the operation chose for it."""
+    """A job for the VM.
+
+    Attributes:
+        kind: the kind of the job.
+        params: the params of the job.
+        host_id: the host that the plan of the operation chose for the VM.
+        uuid: the job's uuid, if the host was claimed in the job's name.
+    """
 
     kind: JobKind
     params: Mapping[str, Any] = field(default_factory=dict)
     host_id: int | None = None
+    uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,44 @@ class NoHostForVm(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedHosts:
+    """The hosts that the VMs of an operation get, which are claimed in the transaction of the call.
+
+    Attributes:
+        plan: the plan of all VMs.
+        consumers: who claims the host of each VM, by VM id: the VM itself, or its job.
+        kind: of the claims.
+    """
+
+    plan: BatchPlan
+    consumers: Mapping[int, UUID]
+    kind: ConsumerKind = ConsumerKind.VM
+
+    def claim(self, connection: Connection) -> None:
+        """Claim the hosts, before the rows of the VMs are locked.
+
+        Raises:
+            TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
+        """
+        self.plan.claim(connection, self.consumers, self.kind)
+
+    def keep(self, connection: Connection, seen: Sequence[Row[Any]], locked: Sequence[Row[Any]]) -> None:
+        """Write the hosts into the rows of the VMs, which are locked by now, unless the VMs changed since the plan.
+
+        VMs that move keep the hosts that they leave until their jobs begin.
+
+        Raises:
+            TransactionConflict: a VM changed; repeat the whole transaction.
+        """
+        before, now = ({vm.id: (vm.state, vm.has_job, vm.host_id) for vm in vms} for vms in (seen, locked))
+        if any(before[vm_id] != now.get(vm_id) for vm_id in self.consumers):
+            raise TransactionConflict
+        self.plan.require_unchanged(connection)
+        if self.kind is ConsumerKind.VM:
+            self.plan.write(connection)
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedVms:
     """An operation that has read what it needs of all its VMs.
 
@@ -54,14 +104,19 @@ class PreparedVms:
         work_of: checks one locked VM as the single call does and returns its work. Raises NoHostForVm,
             ParameterError or PermissionDenied. It takes no statement of its own for each VM.
         write_more: writes what a change of the VMs is besides their columns.
+        hosts: the hosts that the VMs get; None: they get none.
     """
 
     work_of: Callable[[Row[Any]], VmWork]
     write_more: Callable[[Connection, Sequence[Row[Any]]], None] | None = None
+    hosts: ClaimedHosts | None = None
 
 
 PrepareVms: TypeAlias = Callable[[Connection, System, Caller, Sequence[Row[Any]]], PreparedVms]
-"""Reads what an operation needs of these locked VMs, with a constant number of statements."""
+"""Reads what an operation needs of these VMs, with a constant number of statements.
+
+The rows of the VMs are locked, unless the operation claims hosts: VMs come after hosts in the order of locks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +128,19 @@ class VmOperation:
         states: the states in which VMs are selected by filters although they are gone.
         command_class: ``cmd`` of its jobs as a root admin's call shows it.
         prepare: see PrepareVms.
+        claims_hosts: its VMs get hosts.
     """
 
     verb: str
     states: frozenset[Any]
     command_class: str
     prepare: PrepareVms
+    claims_hosts: bool = False
 
     @classmethod
-    def of_kind(cls, kind: JobKind, prepare: PrepareVms) -> "VmOperation":
+    def of_kind(cls, kind: JobKind, prepare: PrepareVms, *, claims_hosts: bool = False) -> "VmOperation":
         """Return the operation whose jobs are of this kind."""
-        return cls(kind.verb, kind.states, kind.command_class, prepare)
+        return cls(kind.verb, kind.states, kind.command_class, prepare, claims_hosts)
 
 
 def refusal(error: NoHostForVm | BulkDeployError) -> tuple[int, str]:

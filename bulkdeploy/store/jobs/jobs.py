@@ -222,7 +222,10 @@ def write_progress(
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job for an instance whose row the writer has locked; ``description`` is that of its Scheduled event."""
+    """A job for an instance whose row the writer has locked; ``description`` is that of its Scheduled event.
+
+    ``uuid``: the job's uuid, if it claimed something before; None: the database chooses one.
+    """
 
     kind: str
     cmd: str
@@ -233,22 +236,23 @@ class NewJob:
     event_type: EventType
     description: str
     parent_id: int | None = None
+    uuid: UUID | None = None
 
 
 _INSERT = text(
-    "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
+    "WITH made AS (INSERT INTO async_jobs (uuid, kind, cmd, account_id, user_id, instance_type, instance_id,"
     "     instance_uuid, params, parent_id, operation_id, request_id, traceparent, phase)"
-    "   SELECT kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params, parent_id,"
-    "     CAST(:operation AS bigint), :request, :traceparent,"
+    "   SELECT coalesce(uuid, gen_random_uuid()), kind, cmd, account_id, user_id, instance_type, instance_id,"
+    "     instance_uuid, params, parent_id, CAST(:operation AS bigint), :request, :traceparent,"
     "     CASE WHEN place <= :most THEN 'queued' ELSE 'held' END"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
     "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
     "     unnest(CAST(:uuids AS uuid[])) AS instance_uuid, unnest(CAST(:parents AS bigint[])) AS parent_id,"
-    "     unnest(:params) AS params, generate_series(1, cardinality(CAST(:kinds AS text[]))) AS place) AS new"
-    "   ORDER BY place RETURNING id, uuid, kind, phase),"
-    " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made WHERE phase = 'queued')"
-    " SELECT id, uuid FROM made ORDER BY id"
+    "     unnest(CAST(:own_uuids AS uuid[])) AS uuid, unnest(:params) AS params,"
+    "     generate_series(1, cardinality(CAST(:kinds AS text[]))) AS place) AS new"
+    "   ORDER BY place RETURNING id, uuid, kind, phase), sent AS (INSERT INTO outbox (job_id, queue, kind)"
+    "   SELECT id, :queue, kind FROM made WHERE phase = 'queued') SELECT id, uuid FROM made ORDER BY id"
 ).bindparams(bindparam("params", type_=ARRAY(JSONB)))
 
 
@@ -275,6 +279,7 @@ def insert_jobs(
             "types": [job.instance.type for job in jobs],
             "instances": [job.instance.id for job in jobs],
             "uuids": [job.instance.uuid for job in jobs],
+            "own_uuids": [job.uuid for job in jobs],
             "parents": [job.parent_id for job in jobs],
             "params": [dict(job.params) for job in jobs],
             "operation": operation_id,

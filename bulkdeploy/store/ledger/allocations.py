@@ -22,7 +22,7 @@ _moving = virtual_machines.alias()
 
 _OF_HOSTS = select(
     host_claims.c.consumer.label("consumerid"),
-    case((host_claims.c.consumer_kind == ConsumerKind.MIGRATION.value, MIGRATION), else_=VIRTUAL_MACHINE).label(
+    case((host_claims.c.consumer_kind != ConsumerKind.VM.value, MIGRATION), else_=VIRTUAL_MACHINE).label(
         "consumertype"
     ),
     func.coalesce(virtual_machines.c.name, _moving.c.name).label("consumername"),

@@ -23,10 +23,15 @@ from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 
 class ConsumerKind(IntEnum):
-    """Who holds a host claim."""
+    """Who holds a host claim.
+
+    A MIGRATION is a job that holds the host which its VM leaves. A RESERVATION is a job that has not begun and
+    holds the host which its VM will move to.
+    """
 
     VM = 0
     MIGRATION = 1
+    RESERVATION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +99,11 @@ def claim_hosts(
     cpu_mhz: int | Ints,
     memory_mib: int | Ints,
     thresholds: Thresholds = NO_THRESHOLDS,
+    kind: ConsumerKind = ConsumerKind.VM,
 ) -> None:
     """Claim one host per VM, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+
+    ``kind``: who the consumers are.
 
     ``account_id``, ``cpu_mhz``, ``memory_mib``: whose each VM is and what it claims, an entry per VM where they
     differ.
@@ -137,7 +145,7 @@ def claim_hosts(
         {
             "consumer": PerRow(consumers),
             "host_id": PerRow(host_ids.tolist()),
-            "consumer_kind": ConsumerKind.VM.value,
+            "consumer_kind": kind.value,
             "account_id": _column(account_id),
             "cpu_mhz": _column(cpu_mhz),
             "memory_mib": _column(memory_mib),

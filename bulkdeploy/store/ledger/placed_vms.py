@@ -109,11 +109,11 @@ _MEMBERS = (
     "   AND v.updated > now() - make_interval(secs => :seconds)))"
     " UNION ALL SELECT g.affinity_group_id, g.vm_id, x.host_id FROM host_claims x"
     " JOIN async_jobs j ON j.uuid = x.consumer JOIN vm_affinity_groups g ON g.vm_id = j.instance_id"
-    " WHERE x.consumer_kind = 1 AND $members"
+    " WHERE x.consumer_kind <> 0 AND $members"
 )
 """Each member of a group on each host that it counts on.
 
-A VM stopped less than ``seconds`` seconds ago counts on its last host, one that migrates on both.
+A VM stopped less than ``seconds`` seconds ago counts on its last host, one that migrates, or is about to, on both.
 """
 
 _COUNT_MEMBERS = text(
@@ -147,14 +147,30 @@ def read_memberships(
     return found
 
 
-def write_place(connection: Connection, vm_id: int, *, host_id: int, cluster_id: int, pod_id: int) -> None:
-    """Write the claimed place into the VM's row."""
+_WRITE_PLACES = text(
+    "UPDATE virtual_machines v SET host_id = w.host, cluster_id = w.cluster, pod_id = w.pod, updated = now()"
+    " FROM unnest(CAST(:vms AS bigint[]), CAST(:hosts AS bigint[]), CAST(:clusters AS bigint[]),"
+    "   CAST(:pods AS bigint[])) AS w(id, host, cluster, pod) WHERE v.id = w.id"
+)
+
+
+def write_places(
+    connection: Connection,
+    vm_ids: Sequence[int],
+    *,
+    host_ids: Sequence[int],
+    cluster_ids: Sequence[int],
+    pod_ids: Sequence[int],
+) -> None:
+    """Write the claimed places into the rows of VMs; entry i of each list belongs to VM i."""
     connection.execute(
-        text(
-            "UPDATE virtual_machines SET host_id = :host, cluster_id = :cluster, pod_id = :pod, updated = now()"
-            " WHERE id = :vm"
-        ),
-        {"vm": vm_id, "host": host_id, "cluster": cluster_id, "pod": pod_id},
+        _WRITE_PLACES,
+        {
+            "vms": int_array(vm_ids),
+            "hosts": int_array(host_ids),
+            "clusters": int_array(cluster_ids),
+            "pods": int_array(pod_ids),
+        },
     )
 
 

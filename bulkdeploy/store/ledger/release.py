@@ -31,6 +31,22 @@ def release_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
     )
 
 
+def release_planned_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """Give back the hosts that Stopped VMs were to start on; the VMs never ran there. Other VMs keep theirs."""
+    never_ran = connection.execute(
+        text(
+            "SELECT id, uuid FROM virtual_machines"
+            " WHERE id = ANY(:vms) AND state = 'Stopped' AND host_id IS NOT NULL"
+        ),
+        {"vms": list(vm_ids)},
+    ).all()
+    release_hosts_of(connection, [vm.uuid for vm in never_ran])
+    connection.execute(
+        text("UPDATE virtual_machines SET host_id = NULL, updated = now() WHERE id = ANY(:vms)"),
+        {"vms": [vm.id for vm in never_ran]},
+    )
+
+
 def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
     """What destroying gives back at once: the host, and the user_vm, cpu and memory counts.
 

@@ -38,15 +38,17 @@ host_capacity = Table(
 host_claims = Table(
     "host_claims",
     metadata,
-    Column("consumer", Uuid, nullable=False, comment="a VM's or a migration's uuid"),
+    Column("consumer", Uuid, nullable=False, comment="a VM's or a job's uuid"),
     parent_id("host_id", index=True),
-    Column("consumer_kind", SmallInteger, nullable=False, comment="0 VM, 1 migration"),
+    Column(
+        "consumer_kind", SmallInteger, nullable=False, comment="0 VM, 1 migration, 2 reservation of a migration"
+    ),
     parent_id("account_id"),
     Column("cpu_mhz", BigInteger, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
     created(),
     Index("uq_host_claims_consumer", "consumer", unique=True),
-    Index("ix_host_claims_migrations", "consumer", postgresql_where=text("consumer_kind = 1")),
+    Index("ix_host_claims_of_jobs", "consumer", postgresql_where=text("consumer_kind <> 0")),
 )
 
 account_clusters = Table(

@@ -178,8 +178,14 @@ def encrypted_passwords(connection: Connection, vm_ids: Collection[int]) -> dict
 _PENDING = text(
     "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
     "   AND j.status + 0 = 0) AS has_job"
-    " FROM virtual_machines v WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id FOR UPDATE OF v"
+    " FROM virtual_machines v WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id"
 )
+_LOCK_PENDING = text(f"{_PENDING} FOR UPDATE OF v")
+
+
+def read_pending_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """Return the rows of VMs by id, as ``lock_vms``, without a lock."""
+    return connection.execute(_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
@@ -187,7 +193,7 @@ def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[An
 
     The column ``has_job`` says whether an unfinished job works on the VM.
     """
-    return connection.execute(_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
+    return connection.execute(_LOCK_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:

@@ -402,6 +402,74 @@ def test_stopped_vms_start_on_hosts_that_are_planned_together(fleet: Fleet, clie
     assert "no host has capacity for it" in error.errortext
 
 
+def _claims(fleet: Fleet) -> Counter[int]:
+    """The host claims by kind: 0 of VMs, 1 of migrations, 2 of migrations that have not begun."""
+    return Counter(row.consumer_kind for row in fleet.zone.rows("SELECT consumer_kind FROM host_claims"))
+
+
+def test_hosts_are_claimed_with_the_call_and_given_back_by_jobs_that_never_begin(
+    fleet: Fleet, client: ApiClient, web: str
+) -> None:
+    """Nobody else gets the hosts of queued starts and moves; a cancelled operation leaves nothing claimed.
+
+    A move whose host is disabled before it begins fails, and one whose VM stops meanwhile, and both give it back.
+    """
+    moving = client.call("bulkMigrateVirtualMachine", deploymentid=web)
+    assert _claims(fleet) == {0: 5, 2: 4}
+    fleet.assert_intact()
+    client.call("cancelBulkOperation", id=moving["operationid"])
+    fleet.run()
+    assert (_claims(fleet), _states(fleet)) == ({0: 5}, {"Running": 5})
+    fleet.assert_intact()
+    client.call("bulkMigrateVirtualMachine", deploymentid=web)
+    fleet.zone.change(
+        "UPDATE hosts SET resource_state = 'Disabled' WHERE id IN (SELECT host_id FROM host_claims WHERE"
+        " consumer_kind = 2 ORDER BY host_id LIMIT 1)"
+    )
+    stopped = fleet.zone.scalar(
+        "SELECT j.instance_id FROM host_claims x JOIN async_jobs j ON j.uuid = x.consumer"
+        " ORDER BY x.host_id DESC LIMIT 1"
+    )
+    fleet.zone.change(f"UPDATE virtual_machines SET state = 'Unknown' WHERE id = {stopped}")
+    fleet.run()
+    assert (_claims(fleet), _states(fleet)) == ({0: 5}, {"Running": 4, "Unknown": 1})
+    fleet.zone.change("UPDATE virtual_machines SET state = 'Running'")
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    fleet.assert_intact()
+    client.call(STOP, deploymentid=web)
+    fleet.run()
+    starting = client.call("bulkStartVirtualMachine", deploymentid=web, maxparallel=1)
+    assert _claims(fleet) == {0: 5}
+    fleet.assert_intact()
+    client.call("cancelBulkOperation", id=starting["operationid"])
+    fleet.run()
+    assert (_claims(fleet), _states(fleet)) == ({0: 1}, {"Running": 1, "Stopped": 4})
+    fleet.assert_intact()
+
+
+def test_a_partial_start_without_room_for_all_names_the_rest(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Those that fit start, and the others are named with the reason; without partial, the call changes nothing."""
+    client.call(STOP, deploymentid=web)
+    fleet.run()
+    fleet.zone.change("UPDATE host_capacity SET vms_limit = vms_used")
+    few = "SELECT id FROM hosts ORDER BY id LIMIT 3"
+    fleet.zone.change(f"UPDATE host_capacity SET vms_limit = vms_used + 1 WHERE host_id IN ({few})")
+    plan = client.call("bulkStartVirtualMachine", deploymentid=web, dryrun=True)["bulkoperation"]
+    fits, left = plan["count"], len(plan["failed"])
+    assert 0 < fits < fits + left == 4
+    assert f"cannot start {left} of 4" in refused(client, "bulkStartVirtualMachine", deploymentid=web).errortext
+    assert _claims(fleet) == {0: 1}
+    answer = client.call("bulkStartVirtualMachine", deploymentid=web, partial=True)
+    assert (answer["count"], {vm["errorcode"] for vm in answer["failed"]}) == (fits, {533})
+    named = answer["failed"][0]
+    assert "no host has capacity for it" in named["errortext"]
+    error = refused(client, "bulkStartVirtualMachine", ids=named["virtualmachineid"])
+    assert "cannot start 1 of 1" in error.errortext
+    fleet.run()
+    assert _states(fleet) == {"Running": fits + 1, "Stopped": left}
+    fleet.assert_intact()
+
+
 def test_many_vms_are_updated_at_once(fleet: Fleet, client: ApiClient, web: str) -> None:
     """Names follow the pattern by the age of the VMs, tags of other keys stay, details replace each other."""
     uuids = _uuids(fleet)
