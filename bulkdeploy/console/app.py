@@ -10,7 +10,17 @@ from flask import Flask, Request, Response, redirect, request, send_from_directo
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from bulkdeploy.console.calls import ApiRefused, Environ, SignedOut, Wsgi, call_api, content_of
-from bulkdeploy.console.pages import capacity, deploy, deployment, health, overview, tables, things, virtual_machine
+from bulkdeploy.console.pages import (
+    capacity,
+    deploy,
+    deployment,
+    health,
+    overview,
+    tables,
+    things,
+    topology,
+    virtual_machine,
+)
 from bulkdeploy.console.rendering import PAGE_ADDRESS, STATIC, Pages, address
 from bulkdeploy.console.visit import (
     KEY,
@@ -45,7 +55,7 @@ View: TypeAlias = Callable[[Visit], Response]
 VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
     {
         key: view
-        for module in (things, overview, deploy, deployment, tables, virtual_machine, capacity, health)
+        for module in (things, overview, deploy, deployment, tables, virtual_machine, capacity, topology, health)
         for key, view in module.VIEWS.items()
     }
 )

@@ -25,7 +25,7 @@ from tests.support.browsers.console_server import NOWHERE
 from tests.support.zones.zone_queries import Zone
 
 FOR_ALL = ("overview", "virtual-machines", "volumes", "networks", "jobs", "events")
-FOR_ADMINS = (*("deploy", "deployments", "capacity", "health", "hosts", "settings"),)
+FOR_ADMINS = (*("deploy", "deployments", "capacity", "topology", "health", "hosts", "settings"),)
 WITH_PARAMETERS = ("search?q=a", "act?of=volumes&command=createVolume")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 NAMED = (

@@ -146,11 +146,8 @@ def _confirm_maintenance(host_id: str, back: str, visit: Visit) -> Response:
 
 
 def _host_values(visit: Visit) -> dict[str, Any]:
-    host_id = visit.given.get("id") or "-"
-    rows = visit.calls.rows("listHostsMetrics", {"id": host_id})
-    if not rows:
-        raise ApiRefused(NOT_FOUND, visit.pages.texts.capacity.no_host)
-    found = _host(rows[0])
+    found = _host(_find_host(visit))
+    host_id = found["id"]
     vms, count = visit.calls.page(
         "listVirtualMachines", {"hostid": host_id, "listall": True, "page": 1, "pagesize": 200}
     )
@@ -167,6 +164,18 @@ def _host_values(visit: Visit) -> dict[str, Any]:
         "more": actions_of(HOST, visit),
         "is_moving": found.get("resourcestate") == "PrepareForMaintenance",
     }
+
+
+def _find_host(visit: Visit) -> Row:
+    """Return the host that the address names by its id, or by its cluster and name, as the map does."""
+    given = visit.given
+    name = given.get("name", "")
+    wanted = {"clusterid": given.get("clusterid", ""), "name": name} if name else {"id": given.get("id") or "-"}
+    rows = visit.calls.rows("listHostsMetrics", wanted)
+    found = [row for row in rows if name in ("", row["name"])]  # the list does not mind upper and lower case
+    if not found:
+        raise ApiRefused(NOT_FOUND, visit.pages.texts.capacity.no_host)
+    return found[0]
 
 
 def _rows(visit: Visit, command: str, parameters: Mapping[str, object]) -> list[dict[str, Any]]:

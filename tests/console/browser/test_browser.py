@@ -21,7 +21,7 @@ HIDEABLE = """window.hide = (hidden) => {
 END = 240_000
 """Patience in milliseconds."""
 PAGES = (
-    *("overview", "deploy", "deployments", "virtual-machines", "jobs", "events", "capacity", "health"),
+    *("overview", "deploy", "deployments", "virtual-machines", "jobs", "events", "capacity", "topology", "health"),
     *("search?q=a", "hosts", "volumes", "networks", "settings", "accounts", "service-offerings", "storage-pools"),
     *("act?of=volumes&command=createVolume", "act?of=networks&command=createNetwork"),
     *("deployment", "virtual-machine", "job", "cluster", "host"),

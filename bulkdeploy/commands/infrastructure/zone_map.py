@@ -1,0 +1,88 @@
+"""getZoneMap: one number for each host of a zone, in an answer that stays small with 25,000 hosts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import Exclusive, Needs, string, uuid
+from bulkdeploy.declare.response_fields import objects, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.store.infrastructure import zone_map as store
+
+USUAL_SHARE = "memoryallocated"
+COUNTING = ("account", "projectid", "deploymentid")
+
+
+def get_zone_map(call: Call) -> Mapping[str, Any]:
+    """Return the clusters of a zone with their hosts.
+
+    Raises:
+        InvalidParameter: no such account.
+        PermissionDenied: the account or project is outside the caller's reach.
+    """
+    share = call.text("by") or USUAL_SHARE
+    zone = call.arguments["zoneid"]
+    found = store.read_zone_map(call.connection, zone.id, share, _counted(call))
+    return {"zoneid": zone.uuid, "by": share, "clusters": found}
+
+
+def _counted(call: Call) -> store.CountedVms | None:
+    """Return the VMs that are to be counted; None if the call names none."""
+    if not any(name in call.arguments for name in COUNTING):
+        return None
+    requested = OwnerParameters(
+        account=call.text("account"), domain=call.ref("domainid"), project=call.ref("projectid"), by_id=True
+    )
+    owners = visibility(call.connection, call.caller, requested)
+    return store.CountedVms(owners, call.ref_id("deploymentid"))
+
+
+CLUSTER = (
+    text("id", "the cluster"),
+    text("name", "its name"),
+    text("podid", "its pod"),
+    text("podname", "the pod's name"),
+    texts("hosts", "the names of its hosts, the oldest first; all columns have this order"),
+    text("shares", "the share of each host in per cent, separated by commas; -1: the host was not measured"),
+    text(
+        "states",
+        "a letter for each host: u is up and enabled, d disabled, m in or before maintenance, l not up",
+    ),
+    text("vms", "how many of the VMs that the call names each host has, separated by commas"),
+)
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="getZoneMap",
+        description="Returns all hosts of a zone by cluster, with one number for each, as a heat map needs them",
+        handler=get_zone_map,
+        shape=Shape.OBJECT,
+        response=Response(
+            "zonemap",
+            (
+                text("zoneid", "the zone"),
+                text("by", "which share the answer has"),
+                objects("clusters", "the clusters that have hosts, by pod and name", CLUSTER),
+            ),
+        ),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("zoneid", Entity.ZONE, "the zone", required=True),
+            string(
+                "by",
+                "the share of each host: of its memory or CPU what is promised (allocated) or what was measured"
+                " (used); default memoryallocated",
+                choices=tuple(store.SHARES),
+            ),
+            string("account", "count the VMs of this account on each host; domainid is the account's domain"),
+            uuid("domainid", Entity.DOMAIN, "the domain of the account"),
+            uuid("projectid", Entity.PROJECT, "count the VMs of this project on each host"),
+            uuid("deploymentid", Entity.DEPLOYMENT, "count the VMs of this bulk deployment on each host"),
+        ),
+        rules=(Exclusive(COUNTING), Needs("domainid", "account")),
+    ),
+)
