@@ -10,6 +10,7 @@ from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.formats import PER_CENT, share
 from bulkdeploy.console.nouns import BY_PAGE
 from bulkdeploy.console.pages.health import hosts_in_trouble
+from bulkdeploy.console.pages.tables import page_number
 from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import Spread, spread_of
@@ -18,6 +19,8 @@ from bulkdeploy.console.visit import Visit
 NOT_FOUND = 404
 HOST, CLUSTER = BY_PAGE["hosts"], BY_PAGE["clusters"]
 PAGE = 500
+CLUSTERS = 100
+"""Clusters of one page."""
 MOST_PAGES = 10
 RESOURCES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
 HEAT = (1, 25, 50, 70, 85, 95)
@@ -39,14 +42,12 @@ def capacity(visit: Visit) -> Response:
     zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
     by = visit.given.get("by", "")
     by = by if by in RESOURCES else RESOURCES[0]
-    of_zone = {"zoneid": zone.get("id", "")}
-    clusters = (
-        [_cluster(row) for row in _rows(visit, "listClusters", {**of_zone, "showcapacities": True})] if zone else []
-    )
-    figures = {row["id"]: row for row in _rows(visit, "listClustersMetrics", of_zone)} if zone else {}
+    number = page_number(visit.given)
+    wanted = {"zoneid": zone.get("id", ""), "showcapacities": True, "page": number, "pagesize": CLUSTERS}
+    clusters, count = visit.calls.page("listClustersMetrics", wanted) if zone else ([], 0)
     pods: dict[str, list[Row]] = {}
-    for row in sorted(clusters, key=lambda one: (str(one["podname"]), str(one["name"]))):
-        pods.setdefault(str(row["podname"]), []).append({**figures.get(row["id"], {}), **row})
+    for row in sorted(map(_cluster, clusters), key=lambda one: (str(one["podname"]), str(one["name"]))):
+        pods.setdefault(str(row["podname"]), []).append(row)
     return visit.page(
         "capacity.html",
         zones=zones,
@@ -54,11 +55,16 @@ def capacity(visit: Visit) -> Response:
         hosts=hosts_in_trouble(visit, {"zoneid": zone["id"]}) if zone else [],
         whole={row["name"]: row for row in zone.get("capacity") or ()},
         pods=pods,
+        count=count,
+        number=number,
+        size=CLUSTERS,
         by=by,
         resources=RESOURCES,
         heat=heat,
         offerings=visit.calls.rows("listServiceOfferings", {"state": "Active"}),
-        templates=visit.calls.rows("listTemplates", {"templatefilter": "executable", **of_zone}) if zone else [],
+        templates=visit.calls.rows("listTemplates", {"templatefilter": "executable", "zoneid": zone["id"]})
+        if zone
+        else [],
     )
 
 

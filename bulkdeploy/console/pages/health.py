@@ -21,6 +21,7 @@ HOST_TROUBLE = (
     ("resourcestate", "ErrorInMaintenance"),
 )
 """Filters of hosts that an operator wants to know of."""
+OF_ANY_HOST = MappingProxyType({"type": "Routing", "details": "min", "page": 1, "pagesize": 1})
 
 
 def page(visit: Visit) -> Response:
@@ -58,7 +59,7 @@ def hosts_in_trouble(visit: Visit, wanted: Mapping[str, str]) -> list[tuple[dict
     found = []
     for name, value in HOST_TROUBLE:
         filters = {**wanted, name: value}
-        _, count = visit.calls.page("listHosts", {"type": "Routing", **filters, "page": 1, "pagesize": 1})
+        _, count = visit.calls.page("listHosts", {**OF_ANY_HOST, **filters})
         if count:
             found.append((filters, value, count))
     return found

@@ -28,7 +28,7 @@ RIGHT = ("number", "mebibytes", "size")
 def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response:
     """Show one page of a table, with links to the forms of the commands that create such things."""
     given = visit.given
-    size, number = _size(given), _page_number(given)
+    size, number = _size(given), page_number(given)
     answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
     rows, columns = list(map(table.read, answered)), _columns(table, visit)
     return visit.page(
@@ -116,7 +116,8 @@ def _size(given: Mapping[str, str]) -> int:
     return int(size) if size in map(str, SIZES) else SIZES[0]
 
 
-def _page_number(given: Mapping[str, str]) -> int:
+def page_number(given: Mapping[str, str]) -> int:
+    """Return the number of the page that an address asks for; 1 if it names none."""
     number = given.get("page", "")
     return max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 8 else 1
 
