@@ -1,19 +1,26 @@
-"""Graphs of what a VM used, from its stored samples; the server draws them as lines of an SVG."""
+"""Graphs of what VMs and hosts used, from stored samples; the server draws them as lines of an SVG."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from bulkdeploy.console.calls import Row
-from bulkdeploy.console.formats import size
+from bulkdeploy.console.formats import parsed, size
 from bulkdeploy.console.visit import Visit
 
-COMMAND = "listVirtualMachinesUsageHistory"
+OF_VMS, OF_HOSTS = "listVirtualMachinesUsageHistory", "getUsageHistory"
+PERIODS: Mapping[str, timedelta] = MappingProxyType(
+    {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+)
+USUAL_PERIOD = "day"
 WIDTH, HEIGHT = 300.0, 60.0
 """The size of a graph in units of its drawing."""
 FEWEST = 2
 MOST_POINTS = 300
 """Points of a line; of more samples the highest of each group is drawn."""
 KIB = 1024
+PER_CENT = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,7 @@ class Graph:
     Attributes:
         last: the newest value, in words.
         highest: the highest value, in words.
-        begin, end: moments of the first and the last sample.
+        begin, end: moments of the left and the right edge.
     """
 
     title: str
@@ -34,49 +41,127 @@ class Graph:
     end: str
 
 
-def graphs_of(visit: Visit, vm_id: str) -> list[Graph]:
-    """Return the graphs of CPU, memory, network and disks of a VM; none before there are two samples."""
-    if COMMAND not in visit.may:
-        return []
-    rows = visit.calls.rows(COMMAND, {"id": vm_id})
-    samples = rows[0].get("stats") or [] if rows else []
-    if len(samples) < FEWEST:
-        return []
-    texts = visit.pages.texts
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """The graphs of a thing.
+
+    Attributes:
+        period: how far back they go, by its name in PERIODS.
+        found: the graphs; none before there are two samples.
+    """
+
+    period: str
+    found: Sequence[Graph]
+
+
+Value = Callable[[Row], float]
+
+
+def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
+    """Return the graphs of CPU, memory, network and disks of a VM; None if the caller may not see them."""
+    if OF_VMS not in visit.may:
+        return None
+    period = period_of(visit)
+    since = (datetime.now(UTC) - PERIODS[period]).strftime(
+        "%Y-%m-%dT%H:%M:00+0000"
+    )  # a page within a minute is 304
+    rows = visit.calls.rows(OF_VMS, {"id": vm_id, "startdate": since})
+    drawn = _Samples(rows[0].get("stats") or [] if rows else [], PERIODS[period])
+    texts = visit.pages.texts.graphs
+    return Graphs(
+        period,
+        drawn.graphs(
+            (texts.cpu, [_cpu], _per_cent, PER_CENT),
+            (texts.memory, [_memory_used], size, None),
+            (texts.network, [_kib("networkkbsread"), _kib("networkkbswrite")], size, None),
+            (texts.disks, [_kib("diskkbsread"), _kib("diskkbswrite")], size, None),
+        ),
+    )
+
+
+def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
+    """Return the graphs of CPU, memory and network of the hosts of a place; None if the caller may not see them.
+
+    Args:
+        visit: who asks, and for which period.
+        place: ``hostid``, ``clusterid`` or ``zoneid``.
+    """
+    if OF_HOSTS not in visit.may:
+        return None
+    period = period_of(visit)
+    history = visit.calls(OF_HOSTS, {**place, "period": period})["usagehistory"]
+    samples = history.get("samples") or []
+    seconds = int(history["intervalseconds"])
+    memory = max((float(one["memorykbs"]) * KIB for one in samples), default=None)
+    texts = visit.pages.texts.graphs
+
+    def rate(name: str) -> Value:
+        return lambda sample: float(sample[name]) * KIB / seconds
+
+    return Graphs(
+        period,
+        _Samples(samples, PERIODS[period]).graphs(
+            (texts.cpu, [_cpu], _per_cent, PER_CENT),
+            (texts.memory, [lambda sample: float(sample["memoryusedkbs"]) * KIB], size, memory),
+            (texts.network_rate, [rate("networkkbsread"), rate("networkkbswrite")], _rate, None),
+        ),
+    )
+
+
+def period_of(visit: Visit) -> str:
+    """Return the period that the address names, or a day."""
+    period = visit.given.get("period", "")
+    return period if period in PERIODS else USUAL_PERIOD
+
+
+class _Samples:
+    """Samples of a period that ends with the newest of them."""
+
+    def __init__(self, samples: Sequence[Row], period: timedelta) -> None:
+        moments = [parsed(sample["timestamp"]) for sample in samples]
+        self._dated = [(moment, row) for moment, row in zip(moments, samples, strict=True) if moment is not None]
+        self._period = period
+
+    def graphs(self, *wanted: tuple[str, Sequence[Value], Callable[[float], str], float | None]) -> Sequence[Graph]:
+        """Return a graph for each title, values of its lines, words of a value, and value of its upper edge."""
+        return [] if len(self._dated) < FEWEST else [self._graph(*one) for one in wanted]
+
+    def _graph(self, title: str, values: Sequence[Value], word: Callable[[float], str], top: float | None) -> Graph:
+        end = self._dated[-1][0]
+        begin = end - self._period
+        series = [
+            _thinned([((moment - begin) / self._period, value(row)) for moment, row in self._dated])
+            for value in values
+        ]
+        highest = max(value for one in series for _, value in one)
+        return Graph(
+            title,
+            tuple(_line(one, highest if top is None else max(top, highest)) for one in series),
+            word(sum(one[-1][1] for one in series)),
+            word(highest),
+            begin.isoformat(),
+            end.isoformat(),
+        )
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return at most MOST_POINTS points: of each group of neighbours the highest, so that no peak is lost."""
+    group = -(-len(points) // MOST_POINTS)
     return [
-        _graph(texts.graphs.cpu, samples, [_cpu], lambda value: f"{value:.1f}\u00a0%"),
-        _graph(texts.graphs.memory, samples, [_memory_used], size),
-        _graph(texts.graphs.network, samples, [_kib("networkkbsread"), _kib("networkkbswrite")], size),
-        _graph(texts.graphs.disks, samples, [_kib("diskkbsread"), _kib("diskkbswrite")], size),
+        max(points[start : start + group], key=lambda point: point[1]) for start in range(0, len(points), group)
     ]
 
 
-def _graph(
-    title: str, samples: Sequence[Row], values: Sequence[Callable[[Row], float]], word: Callable[[float], str]
-) -> Graph:
-    series = [_thinned([value(sample) for sample in samples]) for value in values]
-    highest = max(max(one) for one in series)
-    return Graph(
-        title,
-        tuple(_line(one, highest) for one in series),
-        word(sum(one[-1] for one in series)),
-        word(highest),
-        str(samples[0]["timestamp"]),
-        str(samples[-1]["timestamp"]),
-    )
+def _line(points: Sequence[tuple[float, float]], top: float) -> str:
+    return " ".join(f"{WIDTH * at:.1f},{HEIGHT - value / (top or 1.0) * HEIGHT:.1f}" for at, value in points)
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
-    """Return at most MOST_POINTS values: of each group of neighbours the highest, so that no peak is lost."""
-    group = -(-len(values) // MOST_POINTS)
-    return [max(values[start : start + group]) for start in range(0, len(values), group)]
+def _per_cent(value: float) -> str:
+    return f"{value:.1f}\u00a0%"
 
 
-def _line(values: Sequence[float], highest: float) -> str:
-    step, whole = WIDTH / max(1, len(values) - 1), highest or 1.0
-    return " ".join(
-        f"{step * place:.1f},{HEIGHT - value / whole * HEIGHT:.1f}" for place, value in enumerate(values)
-    )
+def _rate(value: float) -> str:
+    return f"{size(value)}/s"
 
 
 def _cpu(sample: Row) -> float:
@@ -89,5 +174,5 @@ def _memory_used(sample: Row) -> float:
     return float((int(sample.get("memorykbs") or 0) - max(0, free)) * KIB)
 
 
-def _kib(name: str) -> Callable[[Row], float]:
+def _kib(name: str) -> Value:
     return lambda sample: float(int(sample.get(name) or 0) * KIB)

@@ -2,7 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
 from uuid import UUID
+
+
+class UsagePeriod(StrEnum):
+    """How far back a graph of what was used goes."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+
+
+SHORT_INTERVAL_S, LONG_INTERVAL_S = 300, 3600
+KEPT_INTERVALS: Mapping[int, timedelta] = MappingProxyType(
+    {SHORT_INTERVAL_S: timedelta(days=1, hours=1), LONG_INTERVAL_S: timedelta(days=8)}
+)
+"""How long the usage of hosts is kept, by the length of the intervals (seconds) over which it is summed."""
+PERIODS: Mapping[UsagePeriod, tuple[timedelta, int]] = MappingProxyType(
+    {
+        UsagePeriod.HOUR: (timedelta(hours=1), SHORT_INTERVAL_S),
+        UsagePeriod.DAY: (timedelta(days=1), SHORT_INTERVAL_S),
+        UsagePeriod.WEEK: (timedelta(days=7), LONG_INTERVAL_S),
+    }
+)
+"""The length of each period, and that of its intervals in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,6 +269,7 @@ def test_every_text_is_used() -> None:
         "capacities",
         "job_states",
         "driver_errors",
+        "periods",
         "alarms",
         "groups",
         "flags",

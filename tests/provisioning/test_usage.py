@@ -127,6 +127,39 @@ def test_measurements_are_kept(fleet: Fleet, watch: UsageWatch, client: ApiClien
     assert history_of(client) == []
 
 
+def usage_of(client: ApiClient, **parameters: object) -> list[dict[str, Any]]:
+    """Return the samples of a place."""
+    return list(client.call("getUsageHistory", **parameters)["usagehistory"].get("samples", []))
+
+
+def test_hosts_are_summed_over_intervals(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """Measurements of one interval are one sample; a cluster's is that of its hosts; old intervals are deleted."""
+    fleet.deploy(1)
+    fleet.run()
+    watch.measure_usage()
+    measure(fleet, watch)
+    (host, *_) = client.call("listHosts")["host"]
+    in_cluster = client.call("listHosts", clusterid=host["clusterid"])["host"]
+    for period in ("hour", "day", "week"):
+        mine = usage_of(client, hostid=host["id"], period=period)
+        samples = usage_of(client, clusterid=host["clusterid"], period=period)
+        together = sum(
+            one["memoryusedkbs"] for row in in_cluster for one in usage_of(client, hostid=row["id"], period=period)
+        )
+        assert sum(one["memoryusedkbs"] for one in samples) == together
+        assert {one["hosts"] for one in samples} == {len(in_cluster)}
+        assert mine[-1]["memorykbs"] == host["memorytotal"] // 1024
+        assert mine[-1]["memoryusedkbs"] == host["memoryused"] // 1024
+        assert 0 <= float(mine[-1]["cpuused"].removesuffix("%")) <= 100
+    measured = "SELECT sum(measurements) FROM host_usage_intervals WHERE interval_s = 3600"
+    assert fleet.zone.scalar(measured) == 2 * fleet.zone.scalar("SELECT count(*) FROM hosts WHERE state = 'Up'")
+    fleet.zone.change("UPDATE host_usage_intervals SET begun = begun - interval '2 days'")
+    measure(fleet, watch)
+    kept = "SELECT count(*) FROM host_usage_intervals WHERE begun < now() - interval '1 day' AND interval_s = {}"
+    assert fleet.zone.scalar(kept.format(300)) == 0
+    assert fleet.zone.scalar(kept.format(3600)) > 0
+
+
 def test_a_silent_host_keeps_others_from_nothing(
     fleet: Fleet, watch: UsageWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,17 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import flag, fraction, moment, number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.audit import read_last_audit
 from bulkdeploy.store.jobs.driver_errors import recent_driver_errors
-from bulkdeploy.store.jobs.state_figures import recent_jobs, unfinished_jobs, unsent_messages, vms_by_state
+from bulkdeploy.store.jobs.state_figures import (
+    job_history,
+    recent_jobs,
+    unfinished_jobs,
+    unsent_messages,
+    vms_by_state,
+)
 
 
 def get_health(call: Call) -> Mapping[str, Any]:
@@ -40,6 +47,18 @@ def get_health(call: Call) -> Mapping[str, Any]:
             for one, count in recent_driver_errors(call.connection)
         ],
         **_last_audit(call),
+    }
+
+
+def get_job_history(call: Call) -> Mapping[str, Any]:
+    """Return what became of the last day's jobs."""
+    found = job_history(call.connection, DEPLOY.name)
+    return {
+        "hours": [
+            {"timestamp": begun, "deployed": deployed, "failed": failed, "finished": finished}
+            for begun, deployed, failed, finished in found.hours
+        ],
+        "failures": [{"errortext": reason, "count": count} for reason, count in found.failures],
     }
 
 
@@ -123,6 +142,33 @@ COMMANDS: tuple[Command, ...] = (
                         number("breaches", "how often it did not"),
                         texts("first", "the first of these, in words"),
                     ),
+                ),
+            ),
+        ),
+        roles=ROOT_ADMIN_ONLY,
+    ),
+    Command(
+        name="getJobHistory",
+        description="Returns how many VMs were deployed in each hour of the last day, and why jobs failed",
+        handler=get_job_history,
+        shape=Shape.OBJECT,
+        response=Response(
+            "jobhistory",
+            (
+                objects(
+                    "hours",
+                    "the hours in which jobs ended, the oldest first",
+                    (
+                        moment("timestamp", "when the hour began"),
+                        number("deployed", "VMs that were deployed"),
+                        number("failed", "VMs whose deployment failed"),
+                        number("finished", "jobs of all kinds that ended"),
+                    ),
+                ),
+                objects(
+                    "failures",
+                    "the 10 most frequent reasons of failed jobs, of the latest 1000",
+                    (text("errortext", "why"), number("count", "how many jobs")),
                 ),
             ),
         ),

@@ -8,6 +8,7 @@ from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.formats import PER_CENT, share
+from bulkdeploy.console.graphs import host_graphs
 from bulkdeploy.console.nouns import BY_PAGE
 from bulkdeploy.console.pages.health import hosts_in_trouble
 from bulkdeploy.console.pages.tables import page_number
@@ -98,6 +99,7 @@ def cluster(visit: Visit) -> Response:
     return visit.page(
         "cluster.html",
         cluster=_cluster(rows[0]),
+        graphs=host_graphs(visit, {"clusterid": rows[0]["id"]}),
         more=actions_of(CLUSTER, visit),
         hosts=sorted(hosts, key=lambda one: str(one["name"])),
         by=by if by in RESOURCES[:2] else RESOURCES[0],
@@ -108,7 +110,8 @@ def cluster(visit: Visit) -> Response:
 
 def host(visit: Visit) -> Response:
     """A host: who holds what."""
-    return visit.page("host.html", **_host_values(visit))
+    values = _host_values(visit)
+    return visit.page("host.html", graphs=host_graphs(visit, {"hostid": values["host"]["id"]}), **values)
 
 
 def host_live(visit: Visit) -> Response:

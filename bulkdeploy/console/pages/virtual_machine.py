@@ -13,7 +13,7 @@ from bulkdeploy.cli import failures
 from bulkdeploy.cli.connection.catalogue import Api, Catalogue
 from bulkdeploy.cli.deployments.explain import explain_job
 from bulkdeploy.console.calls import ApiRefused, Row
-from bulkdeploy.console.graphs import graphs_of
+from bulkdeploy.console.graphs import vm_graphs
 from bulkdeploy.console.nouns import VMS
 from bulkdeploy.console.pages.deploy import COMMAND as DEPLOY
 from bulkdeploy.console.pages.deploy import like
@@ -157,7 +157,7 @@ def _values(visit: Visit) -> dict[str, Any]:
     first = next((one for one in reversed(jobs) if "DeployVM" in str(one.get("cmd"))), None)
     return {
         "vm": vm,
-        "graphs": graphs_of(visit, vm_id),
+        "graphs": vm_graphs(visit, vm_id),
         "more": actions_of(VMS, visit),
         "volumes": volumes,
         "jobs": [TABLES["jobs"].read(one) for one in jobs],

@@ -1,7 +1,7 @@
 """Writing what guests, hosts and storage pools use. Totals that hypervisors measure become differences here."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -15,8 +15,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.units import KIB
-from bulkdeploy.domain.usage import GuestUsage, HostUsage
-from bulkdeploy.store.tables.usage import guest_usage, guest_usage_samples, host_usage, pool_usage
+from bulkdeploy.domain.usage import KEPT_INTERVALS, GuestUsage, HostUsage
+from bulkdeploy.store.tables.usage import (
+    guest_usage,
+    guest_usage_samples,
+    host_usage,
+    host_usage_intervals,
+    pool_usage,
+)
 
 TOTALS = ("cpu_ns", "received_bytes", "sent_bytes", "read_bytes", "written_bytes", "reads", "writes")
 KEPT_MINUTES = 10
@@ -53,16 +59,12 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
     _write(connection, guest_usage, vms.values())
     if keep_samples:
         _insert_samples(connection, vms.values())
-    _write(
-        connection,
-        host_usage,
-        [
-            _host_row(
-                hosts[row.uuid], row, [vms[one.uuid] for one in hosts[row.uuid].guests if one.uuid in vms], now
-            )
-            for row in _known(connection, "hosts", hosts)
-        ],
-    )
+    rows = [
+        _host_row(hosts[row.uuid], row, [vms[one.uuid] for one in hosts[row.uuid].guests if one.uuid in vms], now)
+        for row in _known(connection, "hosts", hosts)
+    ]
+    _write(connection, host_usage, rows)
+    _add_to_intervals(connection, rows, now)
     known = _known(connection, "pools", pools)
     _write(
         connection, pool_usage, [{"pool_id": row.id, "seen": now, "used_bytes": pools[row.uuid]} for row in known]
@@ -79,9 +81,16 @@ def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
 
 
 def delete_old_usage(connection: Connection, *, samples_minutes: int) -> None:
-    """Delete figures that were not measured for KEPT_MINUTES, and samples that are older than so many minutes."""
+    """Delete figures that were not measured for KEPT_MINUTES, and samples older than this number of minutes.
+
+    Intervals of hosts are deleted when they are older than KEPT_INTERVALS says.
+    """
     old_sample = guest_usage_samples.c.seen < func.now() - timedelta(minutes=samples_minutes)
     connection.execute(delete(guest_usage_samples).where(old_sample))
+    interval = host_usage_intervals.c
+    for length, kept in KEPT_INTERVALS.items():
+        ended = (interval.interval_s == length) & (interval.begun < func.now() - kept)
+        connection.execute(delete(host_usage_intervals).where(ended))
     for table in (guest_usage, host_usage, pool_usage):
         old = func.now() - timedelta(minutes=KEPT_MINUTES)
         connection.execute(delete(table).where(table.c.seen < old))
@@ -92,6 +101,35 @@ def _insert_samples(connection: Connection, rows: Iterable[Mapping[str, Any]]) -
     samples = [{name: row[name] for name in names} for row in rows if "received_kib" in row]
     if samples:
         connection.execute(insert(guest_usage_samples).on_conflict_do_nothing(), samples)
+
+
+def _add_to_intervals(connection: Connection, rows: Iterable[Mapping[str, Any]], now: datetime) -> None:
+    """Add a measurement of hosts to the short and the long interval that it falls into."""
+    added = [
+        {
+            "host_id": row["host_id"],
+            "interval_s": length,
+            "begun": datetime.fromtimestamp(now.timestamp() // length * length, UTC),
+            "measurements": 1,
+            "cpu_measurements": int(row["cpu_share"] is not None),
+            "cpu_shares": row["cpu_share"] or 0,
+            "memory_used_kib": row["memory_used_kib"],
+            "received_kib": row["received_kib"],
+            "sent_kib": row["sent_kib"],
+        }
+        for row in sorted(rows, key=lambda row: int(row["host_id"]))
+        for length in KEPT_INTERVALS
+    ]
+    if not added:
+        return
+    statement = insert(host_usage_intervals)
+    key = [column.name for column in host_usage_intervals.primary_key]
+    sums = {
+        column.name: column + statement.excluded[column.name]
+        for column in host_usage_intervals.columns
+        if column.name not in key
+    }
+    connection.execute(statement.on_conflict_do_update(index_elements=key, set_=sums), added)
 
 
 _QUERIES = {"vms": _VMS, "hosts": _HOSTS, "pools": _POOLS}

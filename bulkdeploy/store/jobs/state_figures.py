@@ -1,11 +1,13 @@
 """How much there is to do, how long it has waited, and what there is: what rows alone can say."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.virtual_machines import VmState
 
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 JOB_STATES = ("queued", "running", "dropped", "waiting", "throttled")
 """Of unfinished jobs. Dropped: leased, and the lease ran out. Throttled: waiting for a place with their host."""
 
@@ -78,7 +80,7 @@ _FAILURES = text(
     "SELECT reason, count(*) AS jobs FROM ("
     "  SELECT regexp_replace(regexp_replace(CAST(result AS jsonb) ->> 'errortext',"
     "    '\\mi-[0-9]+-[0-9]+-\\w+', '*', 'g'), '\\mon host [\\w.-]+', 'on host *', 'g') AS reason"
-    "  FROM async_jobs WHERE status = 2 AND completed > now() - interval '1 hour'"
+    "  FROM async_jobs WHERE status = 2 AND completed > now() - CAST(:period AS interval)"
     "  ORDER BY completed DESC LIMIT 1000) latest"
     " WHERE reason IS NOT NULL GROUP BY reason ORDER BY jobs DESC, reason LIMIT 10"
 )
@@ -87,5 +89,40 @@ _FAILURES = text(
 def recent_jobs(connection: Connection) -> RecentJobs:
     """The jobs that ended within the last hour."""
     row = connection.execute(_RECENT).one()
-    failures = tuple((found.reason, found.jobs) for found in connection.execute(_FAILURES))
+    failures = tuple((found.reason, found.jobs) for found in connection.execute(_FAILURES, {"period": HOUR}))
     return RecentJobs(row.workers, row.finished, row.failed, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """What became of the jobs of the last day.
+
+    Attributes:
+        hours: for each hour in which a job ended, its begin, and how many deployments of a VM succeeded, how many
+            of them failed, and how many jobs of all kinds ended.
+        failures: as in RecentJobs, of the whole day.
+    """
+
+    hours: tuple[tuple[datetime, int, int, int], ...]
+    failures: tuple[tuple[str, int], ...]
+
+
+_HOURS = text(
+    "SELECT date_trunc('hour', completed) AS begun,"
+    " count(*) FILTER (WHERE kind = :kind AND status = 1) AS deployed,"
+    " count(*) FILTER (WHERE kind = :kind AND status = 2) AS failed, count(*) AS finished"
+    " FROM async_jobs WHERE status <> 0 AND completed > now() - interval '1 day' GROUP BY 1 ORDER BY 1"
+)
+
+
+def job_history(connection: Connection, deploying: str) -> JobHistory:
+    """Return what became of the jobs that ended within the last day, as far as they are kept.
+
+    ``deploying`` is the kind of the jobs that deploy a VM.
+    """
+    hours = connection.execute(_HOURS, {"kind": deploying})
+    failures = connection.execute(_FAILURES, {"period": DAY})
+    return JobHistory(
+        tuple((row.begun, row.deployed, row.failed, row.finished) for row in hours),
+        tuple((row.reason, row.jobs) for row in failures),
+    )

@@ -64,6 +64,22 @@ host_usage = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
+host_usage_intervals = Table(
+    "host_usage_intervals",
+    metadata,
+    Column("host_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("interval_s", Integer, primary_key=True, autoincrement=False, comment="length of the interval, seconds"),
+    Column("begun", DateTime(timezone=True), primary_key=True, comment="when the interval began"),
+    Column("measurements", Integer, nullable=False, comment="measurements that the sums are made of"),
+    Column("cpu_measurements", Integer, nullable=False, comment="those of them with a share of the cores"),
+    Column("cpu_shares", BigInteger, nullable=False, comment="sum of hundredths of a percent"),
+    Column("memory_used_kib", BigInteger, nullable=False, comment="sum over all measurements"),
+    Column("received_kib", BigInteger, nullable=False, comment="what its guests received in the interval"),
+    Column("sent_kib", BigInteger, nullable=False),
+    Index("ix_host_usage_intervals_begun", "begun", postgresql_using="brin"),
+    postgresql_with={"fillfactor": "80"},
+)
+
 pool_usage = Table(
     "pool_usage",
     metadata,

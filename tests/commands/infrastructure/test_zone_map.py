@@ -1,6 +1,6 @@
 """getZoneMap: one number for each host of a zone."""
 
-from tests.support.zones.world import ADMIN, World
+from tests.support.zones.world import World
 
 NOT_MEASURED = "-1"
 

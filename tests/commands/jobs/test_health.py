@@ -43,6 +43,12 @@ def test_reasons_are_counted_whatever_vm_or_host_it_was(fleet: Fleet, client: Ap
     health = client.call("getHealth")["health"]
     assert health["failures"] == [{"errortext": "Starting * on host *: out of disk", "count": 3}]
     assert (health["finished"], health["failed"]) == (3, 3)
+    history = client.call("getJobHistory")["jobhistory"]
+    assert history["failures"] == health["failures"]
+    ((hour),) = history["hours"]
+    assert (hour["deployed"], hour["failed"], hour["finished"]) == (0, 3, 3)
+    fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '25 hours'")
+    assert client.call("getJobHistory")["jobhistory"] == {"hours": [], "failures": []}
 
 
 def test_failed_driver_calls_are_told_by_kind(fleet: Fleet, client: ApiClient) -> None:

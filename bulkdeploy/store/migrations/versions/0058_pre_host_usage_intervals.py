@@ -1,0 +1,11 @@
+"""What hosts used earlier: 0058_pre_host_usage_intervals.sql."""
+
+from bulkdeploy.store.migrations.sql_script import run_script_beside
+
+revision = "0058_pre_host_usage_intervals"
+down_revision = "0057_pre_managed_deployments"
+
+
+def upgrade() -> None:
+    """Create the table of intervals."""
+    run_script_beside(__file__)
