@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
 
 from bulkdeploy.console.calls import Row
@@ -115,11 +115,12 @@ def period_of(visit: Visit) -> str:
 
 
 class _Samples:
-    """Samples of a period that ends with the newest of them."""
+    """The samples within a period that ends with the newest of them."""
 
     def __init__(self, samples: Sequence[Row], period: timedelta) -> None:
         moments = [parsed(sample["timestamp"]) for sample in samples]
-        self._dated = [(moment, row) for moment, row in zip(moments, samples, strict=True) if moment is not None]
+        dated = [(moment, row) for moment, row in zip(moments, samples, strict=True) if moment is not None]
+        self._dated = [(moment, row) for moment, row in dated if moment > dated[-1][0] - period]
         self._period = period
 
     def graphs(self, *wanted: tuple[str, Sequence[Value], Callable[[float], str], float | None]) -> Sequence[Graph]:

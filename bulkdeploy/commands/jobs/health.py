@@ -157,7 +157,7 @@ COMMANDS: tuple[Command, ...] = (
             (
                 objects(
                     "hours",
-                    "the hours in which jobs ended, the oldest first",
+                    "the last 24 hours by the clock, the oldest first; the last one is not over",
                     (
                         moment("timestamp", "when the hour began"),
                         number("deployed", "VMs that were deployed"),

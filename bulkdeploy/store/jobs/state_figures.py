@@ -98,7 +98,7 @@ class JobHistory:
     """What became of the jobs of the last day.
 
     Attributes:
-        hours: for each hour in which a job ended, its begin, and how many deployments of a VM succeeded, how many
+        hours: for each of 24 hours, its begin, and how many deployments of a VM succeeded, how many
             of them failed, and how many jobs of all kinds ended.
         failures: as in RecentJobs, of the whole day.
     """
@@ -108,10 +108,14 @@ class JobHistory:
 
 
 _HOURS = text(
-    "SELECT date_trunc('hour', completed) AS begun,"
-    " count(*) FILTER (WHERE kind = :kind AND status = 1) AS deployed,"
-    " count(*) FILTER (WHERE kind = :kind AND status = 2) AS failed, count(*) AS finished"
-    " FROM async_jobs WHERE status <> 0 AND completed > now() - interval '1 day' GROUP BY 1 ORDER BY 1"
+    "SELECT hour AS begun, coalesce(deployed, 0) AS deployed, coalesce(failed, 0) AS failed,"
+    " coalesce(finished, 0) AS finished"
+    " FROM generate_series(date_trunc('hour', now()) - interval '23 hours', now(), interval '1 hour') hour"
+    " LEFT JOIN (SELECT date_trunc('hour', completed) AS begun,"
+    "  count(*) FILTER (WHERE kind = :kind AND status = 1) AS deployed,"
+    "  count(*) FILTER (WHERE kind = :kind AND status = 2) AS failed, count(*) AS finished"
+    "  FROM async_jobs WHERE status <> 0 AND completed >= date_trunc('hour', now()) - interval '23 hours'"
+    "  GROUP BY 1) ended ON ended.begun = hour ORDER BY 1"
 )
 
 
