@@ -62,19 +62,16 @@ def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
     if OF_VMS not in visit.may:
         return None
     period = period_of(visit)
-    since = (datetime.now(UTC) - PERIODS[period]).strftime(
-        "%Y-%m-%dT%H:%M:00+0000"
-    )  # a page within a minute is 304
-    rows = visit.calls.rows(OF_VMS, {"id": vm_id, "startdate": since})
+    rows = visit.calls.rows(OF_VMS, {"id": vm_id})
     drawn = _Samples(rows[0].get("stats") or [] if rows else [], PERIODS[period])
-    texts = visit.pages.texts.graphs
+    texts = visit.pages.texts
     return Graphs(
         period,
         drawn.graphs(
-            (texts.cpu, [_cpu], _per_cent, PER_CENT),
-            (texts.memory, [_memory_used], size, None),
-            (texts.network, [_kib("networkkbsread"), _kib("networkkbswrite")], size, None),
-            (texts.disks, [_kib("diskkbsread"), _kib("diskkbswrite")], size, None),
+            (texts.graphs.cpu, [_cpu], _per_cent, PER_CENT),
+            (texts.graphs.memory, [_memory_used], size, None),
+            (texts.graphs.network, [_kib("networkkbsread"), _kib("networkkbswrite")], size, None),
+            (texts.graphs.disks, [_kib("diskkbsread"), _kib("diskkbswrite")], size, None),
         ),
     )
 
@@ -93,7 +90,7 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
     samples = history.get("samples") or []
     seconds = int(history["intervalseconds"])
     memory = max((float(one["memorykbs"]) * KIB for one in samples), default=None)
-    texts = visit.pages.texts.graphs
+    texts = visit.pages.texts
 
     def rate(name: str) -> Value:
         return lambda sample: float(sample[name]) * KIB / seconds
@@ -101,9 +98,9 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
     return Graphs(
         period,
         _Samples(samples, PERIODS[period]).graphs(
-            (texts.cpu, [_cpu], _per_cent, PER_CENT),
-            (texts.memory, [lambda sample: float(sample["memoryusedkbs"]) * KIB], size, memory),
-            (texts.network_rate, [rate("networkkbsread"), rate("networkkbswrite")], _rate, None),
+            (texts.graphs.cpu, [_cpu], _per_cent, PER_CENT),
+            (texts.graphs.memory, [lambda sample: float(sample["memoryusedkbs"]) * KIB], size, memory),
+            (texts.graphs.network_rate, [rate("networkkbsread"), rate("networkkbswrite")], _rate, None),
         ),
     )
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import Engine, text
@@ -136,6 +137,45 @@ def test_health_tells_of_drivers_and_of_the_last_audit(admin: Visitor, console_e
     with console_engine.begin() as connection:
         record_audit(connection, [Finding("pools", "pools hold what rows say", 7, ())])
     assert "Everything was as promised: 7 things compared." in admin.page("health").text
+
+
+def test_graphs_of_hosts_and_of_jobs(admin: Visitor, things: dict[str, str], console_engine: Engine) -> None:
+    """Two measurements make graphs of a host and of its cluster, within the period that is chosen; jobs by hour."""
+    assert "No measurements yet" in admin.page(things["host"]).text
+    with console_engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO host_usage_intervals (host_id, interval_s, begun, measurements, cpu_measurements,"
+                " cpu_shares, memory_used_kib, received_kib, sent_kib) SELECT id, 300,"
+                " now() - i * interval '2 hours', 2, 2, 2 * 1000 * i, 2 * 1048576, 300 * 1024, 0"
+                " FROM hosts, generate_series(1, 2) i"
+            )
+        )
+    for address in (things["host"], things["cluster"]):
+        graphs = admin.page(address)
+        assert [len(one["points"].split()) for one in graphs.all("polyline")] == [2, 2, 2, 2]
+        assert "now 10.0 % · highest 20.0 %" in graphs.text.replace("\u00a0", " ")
+        assert not admin.page(f"{address}&period=hour").all("polyline")
+    assert "1.0 MiB/s" in admin.page(things["host"]).text.replace("\u00a0", " ")
+    shown = admin.page("job-history")
+    assert "VMs deployed per hour" in shown.text
+    assert "<b>no</b>" in shown.text
+
+
+def test_the_map_leads_to_hosts(admin: Visitor, console_engine: Engine) -> None:
+    """The script's answer holds every host's name, and the page of a host opens by its cluster and name."""
+    page = admin.page("topology")
+    (canvas,) = page.all("div", id="map")
+    found = admin.get(canvas["data-source"])
+    assert found.headers["Content-Type"] == "application/json"
+    clusters = found.json()["clusters"]
+    with console_engine.connect() as connection:
+        live = connection.execute(text("SELECT count(*) FROM hosts WHERE removed IS NULL")).scalar_one()
+    assert sum(len(cluster["hosts"]) for cluster in clusters) == live
+    named = {"clusterid": clusters[0]["id"], "name": clusters[0]["hosts"][0]}
+    assert named["name"] in admin.page(f"host?{urlencode(named)}").text
+    again = admin.get(canvas["data-source"], If_None_Match=found.headers["ETag"])
+    assert (again.status_code, again.content) == (304, b"")
 
 
 def test_asking_again_costs_little(admin: Visitor, things: dict[str, str]) -> None:

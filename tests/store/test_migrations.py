@@ -172,7 +172,7 @@ EARLIER_ROLES = """
     ALTER TABLE clusters DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
     ALTER TABLE templates DROP COLUMN source_vm_id;
     ALTER TABLE network_offerings DROP COLUMN tags;
-    DROP TABLE guest_usage_samples;
+    DROP TABLE guest_usage_samples, host_usage_intervals;
     ALTER TABLE roles DROP COLUMN is_public;
     ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;
     ALTER TABLE async_jobs DROP COLUMN operation_id;
