@@ -13,6 +13,8 @@ from bulkdeploy.domain.source_networks import are_networks
 LONGEST_VALUE = 4096
 SECRETS = "Secure"
 """The category of CloudStack's settings that hold secrets."""
+ACCOUNT_SETTINGS_FOR_DOMAINS = "enable.account.settings.for.domain"
+SETTINGS_FOR_CHILD_DOMAINS = "enable.domain.settings.for.child.domain"
 WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 NAME_PART = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,25}", re.ASCII)
 """What a host name may begin with so that ``-<uuid>`` still fits behind it in 63 characters."""
@@ -407,6 +409,18 @@ SETTINGS: tuple[Setting, ...] = (
         minimum=0,
     ),
     Setting("expunge.delay", "86400", N, "Seconds that a destroyed VM can be recovered", minimum=1),
+    Setting(
+        ACCOUNT_SETTINGS_FOR_DOMAINS,
+        "false",
+        B,
+        "Settings of accounts that have no effect here can also be set for domains",
+    ),
+    Setting(
+        SETTINGS_FOR_CHILD_DOMAINS,
+        "false",
+        B,
+        "Such a setting of a domain also holds for the domains below, and for all their accounts",
+    ),
     Setting("allow.public.user.templates", "true", B, "Users may make templates public", scope=Scope.ACCOUNT),
     Setting("allow.user.view.destroyed.vm", "false", B, "Users see their destroyed VMs in lists"),
     Setting("allow.user.expunge.recover.vm", "false", B, "Users may expunge and recover their VMs"),

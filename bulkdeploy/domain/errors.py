@@ -261,6 +261,7 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 class InsufficientCapacity(BulkDeployError):
     """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out.
 
+    Clients match the beginning of the text, and "No destination found for a deployment for VM instance".
     ``fits`` is None where allocator programs are to choose hosts and none did: what would fit was not looked for.
     """
 
@@ -268,7 +269,8 @@ class InsufficientCapacity(BulkDeployError):
         self, *, requested: int, fits: int | None, scope: str, why: str, with_affinity: bool = False
     ) -> None:
         self.requested, self.fits, self.scope, self.why = requested, fits, scope, why
-        found = "no allocator chose hosts" if fits is None else f"{fits or 'none'} would fit"
+        none = "none would fit. No destination found for a deployment for VM instances"
+        found = "no allocator chose hosts" if fits is None else f"{fits} would fit" if fits else none
         super().__init__(
             f"Unable to create a deployment for {requested} VM instance(s) in {scope}: {found}."
             + (f" {why[0].upper()}{why[1:]}." if why else "")

@@ -24,7 +24,7 @@ from bulkdeploy.placement.standing import Lacking, Places, stands
 from bulkdeploy.scheduling.allocators import BUILTIN, allocate
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed, placement_request
-from bulkdeploy.scheduling.reasons import in_words
+from bulkdeploy.scheduling.reasons import describe_unfit_destination, in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_hosts, claim_pools
@@ -359,7 +359,10 @@ def find_place(
         )
     except PlannerNotInstalled as missing:
         return NoPlace(str(missing))
-    return Place(vm, need, planned) if planned.plan.placed else no_place(planned.plan, planned.said)
+    if planned.plan.placed:
+        return Place(vm, need, planned)
+    unfit = describe_unfit_destination(connection, need.host_id, planned.plan.excluded)
+    return no_place(planned.plan, (unfit, *planned.said))
 
 
 def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bulkdeploy.placement.rules import out_of_scope
+from sqlalchemy import Connection
+
+from bulkdeploy.placement.rules import host_tags, out_of_scope
 from bulkdeploy.scheduling.catalog import placement_catalog
+from bulkdeploy.store.deployments.deployments import plan_hosts
 
 
 def reason_fields(reason: str | None) -> dict[str, Any]:
@@ -34,6 +37,19 @@ def in_words(excluded: Mapping[str, int]) -> str:
         return ""
     parts = [f"{row['hosts']} by {_sentence(row)}" for row in excluded_rows(reported)]
     return f"hosts ruled out: {'; '.join(parts)}"
+
+
+def describe_unfit_destination(connection: Connection, host_id: int | None, excluded: Mapping[str, int]) -> str:
+    """Return CloudStack's sentence about a host that a call names and that lacks a tag, which clients match.
+
+    Returns an empty text if the call names no host, or another rule excludes the host.
+    """
+    if host_id is None or host_tags.RULE.reason not in excluded:
+        return ""
+    names = plan_hosts(connection, [host_id])
+    if host_id not in names:
+        return ""
+    return f"Cannot deploy VM, destination host: {names[host_id]['hostname']} is not compatible for the VM"
 
 
 def why_not(reason: str) -> str:

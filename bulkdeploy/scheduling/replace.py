@@ -36,15 +36,10 @@ def replace_place(
     Raises:
         TransactionConflict: repeat the whole transaction.
     """
-    keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
-    if groups := read_vm_groups(connection, [vm_id])[vm_id]:
-        lock_affinity_groups(connection, groups)
-    trial = connection.begin_nested()
-    volumes = give_back() or ()
-    place = find()
-    trial.rollback()
-    if isinstance(place, NoPlace):
-        return place
+    found = find_other_place(connection, vm_id, give_back=give_back, find=find)
+    if isinstance(found, NoPlace):
+        return found
+    place, volumes = found
     plan = place.planned.plan
     lock_move(
         connection,
@@ -57,6 +52,27 @@ def replace_place(
     give_back()
     claim(connection, place)
     return None
+
+
+def find_other_place(
+    connection: Connection,
+    vm_id: int,
+    *,
+    give_back: Callable[[], Sequence[UUID] | None],
+    find: Callable[[], Place | NoPlace],
+) -> tuple[Place, Sequence[UUID]] | NoPlace:
+    """Return the place that a VM would get once it gave back what it holds, and the volumes given back.
+
+    Returns why there is no place, if there is none. Changes nothing. The arguments are those of ``replace_place``.
+    """
+    keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
+    if groups := read_vm_groups(connection, [vm_id])[vm_id]:
+        lock_affinity_groups(connection, groups)
+    trial = connection.begin_nested()
+    volumes = give_back() or ()
+    place = find()
+    trial.rollback()
+    return place if isinstance(place, NoPlace) else (place, volumes)
 
 
 def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> NoPlace | None:

@@ -256,6 +256,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "expunge_virtual_machine": [lambda world: world.request("expungeVirtualMachine", id=world.destroyed())],
     "restore_virtual_machine": [
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
+        lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running(), rootdisksize=30),
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
     "create_template": [_create_template],

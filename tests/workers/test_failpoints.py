@@ -281,7 +281,7 @@ def request_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
     for command, vm, parameters in calls:
         walk.client.call(command, id=vm, **parameters)
     walk.client.call("migrateVirtualMachine", virtualmachineid=third, autoselect=True)
-    walk.client.call("restoreVirtualMachine", virtualmachineid=fifth)
+    walk.client.call("restoreVirtualMachine", virtualmachineid=fifth, rootdisksize=30)
 
 
 def give_a_volume(walk: Walk, jobs: Sequence[str]) -> None:

@@ -9,8 +9,17 @@ from bulkdeploy.store.catalog.offering_places import Wanted
 from bulkdeploy.store.volumes.volume_changes import known_volume, read_vm
 
 FOR_WHOM: tuple[Parameter, ...] = (
-    uuid("domainid", Entity.DOMAIN, "only offerings that this domain has to itself; with account, the account's"),
-    boolean("isrecursive", "with domainid: those of the domains below it, too"),
+    uuid(
+        "domainid",
+        Entity.DOMAIN,
+        "only offerings that this domain has to itself; with account, the account's; -1: none",
+        takes_all=True,
+    ),
+    boolean(
+        "isrecursive",
+        "with domainid: those of the domains below it, too; without: false hides offerings of domains below the"
+        " caller's from admins of domains",
+    ),
     string("account", "only offerings that this account may use; domainid says whose account it is"),
     uuid("projectid", Entity.PROJECT, "only offerings that this project may use; -1: as if not given"),
     boolean("listall", "accepted and without effect: all offerings that the caller may use are listed"),
@@ -27,6 +36,8 @@ def wanted(call: Call) -> Wanted:
     """
     connection, caller = call.connection, call.caller
     domain, account, project = call.ref("domainid"), call.text("account"), call.ref("projectid")
+    if domain is not None and domain.id == EVERY_ID:
+        return Wanted(own_of=(EVERY_ID, ""))
     lineage = None if domain is None else require_domain(connection, caller, domain)
     if account is not None and project is not None:
         raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
@@ -42,4 +53,10 @@ def wanted(call: Call) -> Wanted:
             users.append(require_access(connection, caller, row.account_id, f"{name} {ref.uuid}").lineage)
             zones.append(row.zone_id)
     own_of = None if domain is None or lineage is None or account is not None else (domain.id, lineage)
-    return Wanted(own_of, recursive=call.flag("isrecursive"), usable_in=tuple(users), zone_ids=tuple(zones))
+    return Wanted(
+        own_of,
+        recursive=call.flag("isrecursive"),
+        from_below=call.arguments.get("isrecursive") is not False,
+        usable_in=tuple(users),
+        zone_ids=tuple(zones),
+    )

@@ -22,6 +22,8 @@ TRAFFIC_TYPE = Response(
         text("id", "the traffic type"),
         text("traffictype", "what is carried, such as Guest"),
         text("physicalnetworkid", "the physical network that carries it"),
+        text("vlan", "the VLAN that was given, which has no effect: networks have VLANs"),
+        text("isolationmethods", "the isolation methods of the physical network"),
         *(text(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS),
     ),
 )
@@ -81,9 +83,9 @@ COMMANDS = (
                 choices=tuple(kind.value for kind in TrafficType),
             ),
             *LABEL_PARAMETERS,
+            string("vlan", "a VLAN, which is answered and has no effect: networks have VLANs"),
         ),
         unsupported={
-            "vlan": "the VLAN of a network is the network's",
             "isolationmethod": "the isolation method is the physical network's",
         },
     ),

@@ -1,42 +1,48 @@
 """restoreVirtualMachine."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deployments.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.parameters import boolean, uuid
+from bulkdeploy.declare.parameters import boolean, long, mapping, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.virtual_machines import virtual_machine_restoring
-
-NO_NEW_SIZE = "the root disk keeps its size and its place"
+from bulkdeploy.services.virtual_machines.virtual_machine_restoring import RestoreRequest
 
 
 def restore_virtual_machine(call: Call) -> JobTicket:
-    """Make a VM's root disk anew; the job's result is the VM."""
+    """Give a VM a new root volume; the job's result is the VM."""
+    for detail in set(merge_details(call.arguments, "details")) - {ROOT_DISK_SIZE}:
+        raise InvalidParameter("details", detail, f"the only detail of a new root volume is {ROOT_DISK_SIZE}")
     return virtual_machine_restoring.restore_virtual_machine(
         call.connection,
         call.system,
         call.caller,
         call.arguments["virtualmachineid"],
-        call.ref("templateid"),
+        RestoreRequest(call.ref("templateid"), call.ref("diskofferingid"), read_root_disk_gib(call.arguments)),
     )
 
 
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="restoreVirtualMachine",
-        description="Makes the root disk of a virtual machine anew from a template; a running one is started again",
+        description="Gives a virtual machine a new root volume from a template, and removes the old one; one that"
+        " runs is started again",
         handler=restore_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             uuid("templateid", Entity.TEMPLATE, "another template than the one it was made from"),
-            boolean("expunge", "remove what was on the disk at once, which is done in any case"),
+            uuid("diskofferingid", Entity.DISK_OFFERING, "the disk offering of the new root volume"),
+            long("rootdisksize", "GiB of the new root volume", minimum=1, maximum=MOST_DISK_GIB),
+            mapping("details", "rootdisksize (GiB) takes precedence over the parameter rootdisksize"),
+            boolean("expunge", "remove the old root volume at once, which is done in any case"),
         ),
-        unsupported={"details": NO_NEW_SIZE, "diskofferingid": NO_NEW_SIZE, "rootdisksize": NO_NEW_SIZE},
     ),
 )

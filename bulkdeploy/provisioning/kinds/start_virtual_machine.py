@@ -60,7 +60,8 @@ class StartVirtualMachine(VmSteps):
             claim = partial(self._claim, work=work)
             placed = run_transaction(self.tools.engine, claim, PLACE_COMMIT, during=self.tools.planning)
             if isinstance(placed, NoPlace):
-                return self.failed(work, INSUFFICIENT_CAPACITY, placed.why, STOPPED, placed.excluded)
+                why = f"Unable to orchestrate the start of VM instance {work.name}: {placed.why}"
+                return self.failed(work, INSUFFICIENT_CAPACITY, why, STOPPED, placed.excluded)
             if isinstance(placed, Paused):
                 return placed
             work = placed

@@ -8,13 +8,20 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.configuration import Scope, Setting, ValueType
+from bulkdeploy.domain.configuration import (
+    ACCOUNT_SETTINGS_FOR_DOMAINS,
+    SETTINGS_FOR_CHILD_DOMAINS,
+    Scope,
+    Setting,
+    ValueType,
+)
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.scheduling.catalog import settings_by_name
 from bulkdeploy.services.infrastructure.overcommit import register_hosts
 from bulkdeploy.services.system import System
+from bulkdeploy.store.accounts.owners import domain_places, owners_by_id
 from bulkdeploy.store.configuration.configuration import (
     GLOBAL_ID,
     OVERCOMMIT,
@@ -71,10 +78,11 @@ def list_configurations(
     Settings without effect are returned only if ``name`` names them. Others than root admins see only settings of
     accounts and domains.
     """
+    configuration = read_configuration(connection)
     chosen = [
         setting
         for setting in settings_by_name().values()
-        if setting.can_be_set_for(place.scope)
+        if _can_be_set_for(configuration, setting, place.scope)
         and (caller.is_root_admin or setting.can_be_set_for(Scope.ACCOUNT) or setting.can_be_set_for(Scope.DOMAIN))
         and (setting.has_effect or name is not None)
         and (name is None or setting.name.lower() == name.lower())
@@ -83,7 +91,7 @@ def list_configurations(
     ]
     if not chosen:
         return []
-    values = _Values.read(connection, place)
+    values = _Values.read(connection, place, configuration)
     return [_row(setting, values) for setting in sorted(chosen, key=lambda setting: setting.name)]
 
 
@@ -106,7 +114,7 @@ def update_configuration(
         PermissionDenied: the caller is no root admin, and the place no account or domain.
         ResourceUnavailable: a cluster's hosts could not be told; repeating the call mends it.
     """
-    setting = _settable(caller, name, place, entity)
+    setting = _settable(read_configuration(connection), caller, name, place, entity)
     if value is not None:
         set_configurations(connection, system, caller, [NewValue(name, value, place, entity)])
     return _row(setting, _Values.read(connection, place))
@@ -117,8 +125,9 @@ def set_configurations(connection: Connection, system: System, caller: Caller, b
     values: dict[tuple[Scope, int, str], str] = {}
     factors: dict[EntityRef, dict[str, Decimal]] = {}
     happened = []
+    configuration = read_configuration(connection)
     for new in batch:
-        setting = _settable(caller, new.name, new.place, new.entity)
+        setting = _settable(configuration, caller, new.name, new.place, new.entity)
         text = new.value.lower() if setting.type is ValueType.BOOLEAN else new.value
         rule = setting.broken_rule(text)
         if rule is not None:
@@ -154,7 +163,7 @@ def reset_configuration(
     Raises:
         InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
     """
-    setting = _settable(caller, name, place, entity)
+    setting = _settable(read_configuration(connection), caller, name, place, entity)
     if entity is not None and _is_overcommit(setting, place):
         wider = read_configuration(connection).text(setting.name)
         _write_overcommit(connection, system, {entity: {setting.name: Decimal(wider)}})
@@ -165,14 +174,24 @@ def reset_configuration(
     return _row(setting, _Values.read(connection, place))
 
 
-def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None) -> Setting:
+def _can_be_set_for(configuration: Configuration, setting: Setting, scope: Scope) -> bool:
+    """Return whether a setting can have a value of its own in a scope, as things are configured."""
+    if setting.can_be_set_for(scope):
+        return True
+    of_account = setting.can_be_set_for(Scope.ACCOUNT) and not setting.has_effect
+    return scope is Scope.DOMAIN and of_account and configuration.flag(ACCOUNT_SETTINGS_FOR_DOMAINS)
+
+
+def _settable(
+    configuration: Configuration, caller: Caller, name: str, place: Place, entity: EntityRef | None
+) -> Setting:
     named = (setting for setting in settings_by_name().values() if setting.name.lower() == name.lower())
     setting = settings_by_name().get(name) or next(named, None)
     if setting is None:
         raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
     if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
         raise PermissionDenied(f"Only root admins may set {name} for more than one account or domain")
-    if not setting.can_be_set_for(place.scope):
+    if not _can_be_set_for(configuration, setting, place.scope):
         raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
     if entity is not None and entity.removed:
         raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
@@ -191,21 +210,46 @@ def _where(setting: Setting) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values that hold for a place."""
+    """The values that hold for a place.
+
+    Attributes:
+        configuration: all values that are set.
+        place: the place.
+        own: values that are columns of the place.
+        domain_ids: the domains whose values also hold for the place, the nearest first.
+    """
 
     configuration: Configuration
     place: Place
     own: Mapping[str, str]
+    domain_ids: Sequence[int] = ()
 
     @classmethod
-    def read(cls, connection: Connection, place: Place) -> "_Values":
+    def read(cls, connection: Connection, place: Place, configuration: Configuration | None = None) -> "_Values":
+        configuration = configuration or read_configuration(connection)
         own = read_overcommit(connection, place.id) if place.scope is Scope.CLUSTER else {}
-        return cls(read_configuration(connection), place, own)
+        return cls(configuration, place, own, _inherited_domains(connection, configuration, place))
 
     def of(self, setting: Setting) -> str:
         if setting.name in self.own:
             return self.own[setting.name]
+        if not setting.has_effect:
+            places = [(self.place.scope, self.place.id), *((Scope.DOMAIN, one) for one in self.domain_ids)]
+            overrides = self.configuration.overrides
+            found = (overrides[(*place, setting.name)] for place in places if (*place, setting.name) in overrides)
+            return next(found, self.configuration.text(setting.name))
         return self.configuration.text(setting.name, self.place.scope, self.place.id)
+
+
+def _inherited_domains(connection: Connection, configuration: Configuration, place: Place) -> list[int]:
+    """Return the domains whose values of settings without effect an account or a domain inherits."""
+    if not configuration.flag(SETTINGS_FOR_CHILD_DOMAINS) or place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
+        return []
+    if place.scope is Scope.ACCOUNT:
+        lineage = owners_by_id(connection, [place.id])[place.id].lineage
+    else:
+        lineage = domain_places(connection, [place.id])[place.id][1]
+    return [int(domain_id) for domain_id in reversed(lineage.strip("/").split("/"))]
 
 
 def _row(setting: Setting, values: _Values) -> dict[str, Any]:

@@ -22,6 +22,7 @@ KIND = "TrafficType"
 COMMANDS = "org.apache.cloudstack.api.command.admin.usage."
 NEEDED_BY = {TrafficType.GUEST.value: "networks", TrafficType.PUBLIC.value: "public address ranges"}
 LABELS = tuple(f"{hypervisor}networklabel" for hypervisor in ("xen", "kvm", "vmware", "hyperv", "ovm3"))
+VLAN = "vlan"
 
 
 def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
@@ -76,7 +77,7 @@ def deleted(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket
 
 
 def _labels(given: Arguments) -> dict[str, Any]:
-    return {name: given[name] for name in LABELS if name in given}
+    return {name: given[name] for name in (*LABELS, VLAN) if name in given}
 
 
 def _done(

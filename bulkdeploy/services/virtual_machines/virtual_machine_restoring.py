@@ -1,6 +1,7 @@
 """Making a VM's root disk anew from a template: checked here, done by a job."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,90 +13,154 @@ from bulkdeploy.domain.deployment import TemplateFacts, Variant
 from bulkdeploy.domain.device_parameters import VARIANT
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.units import GIB, gib_to_bytes
 from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_of_volumes
 from bulkdeploy.services.deployments.deployment_checks import check_variant
+from bulkdeploy.services.deployments.deployment_sizes import disk_gib
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, submit
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmJob, VmOperation
+from bulkdeploy.services.volumes.volumes import usable_disk_offering
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.deployments.deployment_facts import read_template
-from bulkdeploy.store.virtual_machines.virtual_machine_changes import root_disks_of, template_kinds
+from bulkdeploy.store.accounts.resource_counts import check_limits
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.deployments.deployment_facts import read_template, read_zone
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
+    root_disks_of,
+    root_template_bytes,
+    template_kinds,
+)
+from bulkdeploy.store.volumes.volume_changes import has_fixed_root_disk
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """Differences that a caller asks for between new root disks and old ones; None: as before."""
+
+    template: EntityRef | None = None
+    disk_offering: EntityRef | None = None
+    disk_gib: int | None = None
 
 
 def restore_virtual_machine(
-    connection: Connection, system: System, caller: Caller, vm: EntityRef, template: EntityRef | None
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, request: RestoreRequest
 ) -> JobTicket:
-    """Make the VM's root disk anew, from its template or another one; one that ran is started again.
+    """Give the VM a new root volume, from its template or another one; one that ran is started again.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or its owner may not use the template.
-        InvalidParameter: its state, or the template, does not go with it, or its root disk has snapshots.
+        PermissionDenied: the VM is not the caller's to touch, or its owner may not use template or disk offering.
+        InvalidParameter, InvalidCombination: its state, the template or the size does not go with it, or its root
+            disk has snapshots.
+        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
     """
-    check = partial(_check, template=template)
-    return submit(connection, system, caller, vm, RESTORE, _params(template), check, parameter="virtualmachineid")
+    params: dict[str, int] = {}
+
+    def check(connection: Connection, row: Row[Any]) -> None:
+        params.update(_RestoreChecks(connection, [row], request).check(row))
+
+    return submit(connection, system, caller, vm, RESTORE, params, check, parameter="virtualmachineid")
 
 
 def restore_operation(template: EntityRef | None) -> VmOperation:
     """Return the operation that restores many VMs, from their templates or from another one."""
-    return VmOperation.of_kind(RESTORE, partial(_prepare, template=template))
-
-
-def _params(template: EntityRef | None) -> dict[str, int]:
-    return {} if template is None else {"template_id": template.id}
+    return VmOperation.of_kind(RESTORE, partial(_prepare, request=RestoreRequest(template)))
 
 
 def _prepare(
-    connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]], *, template: EntityRef | None
+    connection: Connection, system: System, caller: Caller, vms: Sequence[Row[Any]], *, request: RestoreRequest
 ) -> PreparedVms:
     del caller
     unready = find_unready(connection, system, vms, RESTORE)
-    checks = _RestoreChecks(connection, vms, template)
+    checks = _RestoreChecks(connection, vms, request)
 
     def work_of(vm: Row[Any]) -> VmJob:
         if vm.id in unready:
             raise InvalidParameter("virtualmachineid", str(vm.uuid), unready[vm.id])
-        checks.check(vm)
-        return VmJob(RESTORE, _params(template))
+        return VmJob(RESTORE, checks.check(vm))
 
     return PreparedVms(work_of)
-
-
-def _check(connection: Connection, row: Row[Any], *, template: EntityRef | None) -> None:
-    _RestoreChecks(connection, [row], template).check(row)
 
 
 class _RestoreChecks:
     """The rules of restoring these locked VMs, with all that they depend on."""
 
-    def __init__(self, connection: Connection, vms: Sequence[Row[Any]], template: EntityRef | None) -> None:
+    def __init__(self, connection: Connection, vms: Sequence[Row[Any]], request: RestoreRequest) -> None:
         vm_ids = [vm.id for vm in vms]
-        self._template = template
+        self._connection, self._request, template = connection, request, request.template
         self._disks = root_disks_of(connection, vm_ids)
         root_ids = [disk.id for disk in self._disks.values()]
         self._snapshots = find_snapshots_of_volumes(connection, vm_ids, root_ids) if root_ids else {}
         self._facts: dict[tuple[int, int], TemplateFacts | None] = {}
+        self._owners = owners_by_id(connection, {vm.account_id for vm in vms})
         if template is not None:
-            self._owners = owners_by_id(connection, {vm.account_id for vm in vms})
             self._kinds = template_kinds(connection, {vm.template_id for vm in vms})
             for zone_id, account_id in {(vm.zone_id, vm.account_id) for vm in vms}:
                 facts = read_template(connection, template.id, zone_id, self._owners[account_id])
                 self._facts[zone_id, account_id] = facts
 
-    def check(self, vm: Row[Any]) -> None:
-        """Check one of the VMs.
+    def check(self, vm: Row[Any]) -> dict[str, int]:
+        """Check one of the VMs and return the parameters of its job.
 
         Raises:
-            PermissionDenied: its owner may not use the template.
-            InvalidParameter: the template does not go with the VM, or its root disk has snapshots.
+            PermissionDenied: its owner may not use template or disk offering.
+            InvalidParameter, InvalidCombination: the template or the size does not go with the VM, or its root
+                disk has snapshots.
+            ResourceLimitExceeded: of primary storage.
         """
         if vm.id in self._snapshots:
             raise InvalidParameter("virtualmachineid", str(vm.uuid), self._snapshots[vm.id])
-        if self._template is not None:
-            self._check_template(vm, str(self._template.uuid))
+        params: dict[str, int] = {}
+        template_bytes = 0
+        if self._request.template is not None:
+            template_bytes = self._template_bytes(vm, str(self._request.template.uuid))
+            params["template_id"] = self._request.template.id
+        disk = self._disks.get(vm.id)
+        if disk is not None:
+            params |= self._size(vm, disk, template_bytes)
+        return params
 
-    def _check_template(self, vm: Row[Any], shown: str) -> None:
+    def _size(self, vm: Row[Any], disk: Row[Any], template_bytes: int) -> dict[str, int]:
+        """Return size and disk offering of the new root disk, as far as they differ from those of the old one."""
+        request, params = self._request, {}
+        if request.disk_offering is None and request.disk_gib is None:
+            size = max(disk.size_bytes, template_bytes)
+        else:
+            size = gib_to_bytes(self._requested_gib(vm, disk))
+            if request.disk_offering is not None:
+                params["disk_offering_id"] = request.disk_offering.id
+            least = template_bytes or root_template_bytes(self._connection, vm.id)
+            if size < least:
+                parameter = "diskofferingid" if request.disk_gib is None else "rootdisksize"
+                rule = f"the root disk must not be smaller than its template, which has {least} bytes"
+                raise InvalidParameter(parameter, f"{size // GIB} GiB", rule)
+        if size != disk.size_bytes:
+            params["size_bytes"] = size
+        if size > disk.size_bytes:
+            more = ResourceAmounts(primary_storage_bytes=size - disk.size_bytes)
+            check_limits(self._connection, self._owners[disk.account_id], more)
+        return params
+
+    def _requested_gib(self, vm: Row[Any], disk: Row[Any]) -> int:
+        request = self._request
+        if request.disk_offering is None:
+            if disk.disk_offering_id is None and has_fixed_root_disk(self._connection, disk.service_offering_id):
+                rule = "the service offering of the virtual machine has a fixed size of the root disk"
+                raise InvalidParameter("rootdisksize", request.disk_gib, rule)
+            return request.disk_gib or 0
+        place = read_zone(self._connection, vm.zone_id)
+        if place is None:
+            raise InvalidParameter("virtualmachineid", str(vm.uuid), "the zone of the virtual machine was deleted")
+        owner = self._owners[disk.account_id]
+        offering = usable_disk_offering(self._connection, owner, place, request.disk_offering)
+        if request.disk_gib is not None and not offering.customized:
+            return request.disk_gib
+        return disk_gib(read_configuration(self._connection), request.disk_gib, offering)
+
+    def _template_bytes(self, vm: Row[Any], shown: str) -> int:
+        """Check that the VM may be made from the template, and return the size of the template in bytes."""
         owner, facts = self._owners[vm.account_id], self._facts[vm.zone_id, vm.account_id]
         if facts is None:
             raise InvalidParameter("templateid", shown, "the template was deleted")
@@ -110,10 +175,4 @@ class _RestoreChecks:
         if facts.hypervisor is not None and facts.hypervisor != vm.hypervisor:
             raise InvalidParameter("templateid", shown, f"template {facts.name} is for {facts.hypervisor}")
         check_variant(facts, Variant(vm.details.get(VARIANT)), "templateid")
-        disk = self._disks.get(vm.id)
-        if disk is not None and facts.size_bytes > disk.size_bytes:
-            rule = (
-                f"template {facts.name} has {facts.size_bytes} bytes, the root disk {disk.size_bytes}, which does"
-                " not change"
-            )
-            raise InvalidParameter("templateid", shown, rule)
+        return facts.size_bytes

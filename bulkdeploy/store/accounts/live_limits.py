@@ -5,9 +5,22 @@ once can not both pass. ``resource_counts`` does the same for what deployments u
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, FromClause, cast, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Integer,
+    Select,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
@@ -54,13 +67,14 @@ def require_within_limits(
     below_root = {domain_id for owner in bound for domain_id in domain_ids(owner.lineage)[1:]}
     lock_limits(connection, bound)
     book = read_limits(connection, account_ids, {owner.lineage for owner in bound})
-    used = count_live(connection, kind, account_ids, below_root)
+    used = count_live(connection, [kind], account_ids, below_root)
     for owner in bound:
         for holder, limits in limits_binding(book, owner).items():
             most = limits.get(kind, UNLIMITED)
-            if most != UNLIMITED and used[holder] + amount > most:
-                raise limit_exceeded(connection, owner, holder, kind, most, used[holder], amount)
-            used[holder] += amount
+            now = used[kind, *holder]
+            if most != UNLIMITED and now + amount > most:
+                raise limit_exceeded(connection, owner, holder, kind, most, now, amount)
+            used[kind, *holder] += amount
 
 
 def measure(kind: ResourceType) -> ColumnElement[int]:
@@ -71,25 +85,29 @@ def measure(kind: ResourceType) -> ColumnElement[int]:
 
 
 def count_live(
-    connection: Connection, kind: ResourceType, account_ids: Iterable[int], of_domains: Iterable[int]
-) -> Counter[tuple[str, int]]:
-    """How much of this kind accounts have, and domains with those below."""
-    table, measured = LIVE[kind], measure(kind)
+    connection: Connection, kinds: Iterable[ResourceType], account_ids: Collection[int], of_domains: Collection[int]
+) -> Counter[tuple[ResourceType, str, int]]:
+    """Return how much of each kind accounts have, and domains with those below, in one statement."""
+    parts: list[Select[Any]] = []
     above = domains.alias("above")
-    live = table.c.removed.is_(None)
-    of_accounts = select(table.c.account_id, measured).where(live, id_in(table.c.account_id, account_ids))
-    of_domains_below = (
-        select(above.c.id, measured)
-        .select_from(table)
-        .join(accounts, accounts.c.id == table.c.account_id)
-        .join(domains, domains.c.id == accounts.c.domain_id)
-        .join(above, domains.c.lineage.startswith(above.c.lineage))
-        .where(live, id_in(above.c.id, of_domains))
-    )
-    found = Counter[tuple[str, int]]()
-    for holder, query, column in (
-        ("account", of_accounts, table.c.account_id),
-        ("domain", of_domains_below, above.c.id),
-    ):
-        found.update({(holder, row[0]): row[1] for row in connection.execute(query.group_by(column))})
-    return found
+    for kind in kinds:
+        table, measured = LIVE[kind], measure(kind)
+        live, label = table.c.removed.is_(None), literal(kind.value, Integer)
+        if account_ids:
+            of_accounts = select(label, literal("account"), table.c.account_id, measured)
+            of_accounts = of_accounts.where(live, id_in(table.c.account_id, account_ids))
+            parts.append(of_accounts.group_by(table.c.account_id))
+        if of_domains:
+            of_domains_below = (
+                select(label, literal("domain"), above.c.id, measured)
+                .select_from(table)
+                .join(accounts, accounts.c.id == table.c.account_id)
+                .join(domains, domains.c.id == accounts.c.domain_id)
+                .join(above, domains.c.lineage.startswith(above.c.lineage))
+                .where(live, id_in(above.c.id, of_domains))
+            )
+            parts.append(of_domains_below.group_by(above.c.id))
+    if not parts:
+        return Counter()
+    rows = connection.execute(union_all(*parts))
+    return Counter({(ResourceType(kind), holder, holder_id): amount for kind, holder, holder_id, amount in rows})

@@ -85,10 +85,9 @@ def domain_counters(connection: Connection, lineages: Mapping[int, str]) -> dict
     """The counter fields of each domain (its lineage by its id); totals include the domains below it."""
     book = read_limits(connection, [], lineages.values())
     totals = _counts(connection, "domain", list(lineages))
-    for kind in LIVE_OF_DOMAINS:
-        live = count_live(connection, kind, (), lineages)
-        for domain_id in lineages:
-            totals[domain_id][kind] = live["domain", domain_id]
+    live = count_live(connection, LIVE_OF_DOMAINS, (), lineages)
+    for domain_id in lineages:
+        totals[domain_id].update({kind: live[kind, "domain", domain_id] for kind in LIVE_OF_DOMAINS})
     return {
         domain_id: _fields(book.of_domain(lineage), OF_DOMAINS, totals[domain_id])
         for domain_id, lineage in lineages.items()

@@ -97,7 +97,8 @@ def list_disk_offerings(
     Only active ones, unless ``state`` or ``wanted`` asks for others; to others than root admins only displayed
     ones, likewise.
     """
-    seen = _query().where(offered_to(disk_offerings, caller), *wanted.conditions(disk_offerings))
+    offered = offered_to(disk_offerings, caller, from_below=wanted.from_below)
+    seen = _query().where(offered, *wanted.conditions(disk_offerings))
     query = filtered(seen, FILTERS, arguments)
     if "state" not in arguments and not wanted.hidden:
         query = query.where(disk_offerings.c.state == ACTIVE)

@@ -26,6 +26,7 @@ class Wanted:
     Attributes:
         own_of: the id of a domain whose own offerings they must be, and its lineage.
         recursive: or those of a domain below it.
+        from_below: admins of domains also see offerings of the domains below theirs.
         usable_in: lineages of domains whose accounts may use them, all of these.
         zone_ids: zones that they are offered in, all of these.
         template_bytes: a template's size, which their root disk should hold; of service offerings only.
@@ -34,6 +35,7 @@ class Wanted:
 
     own_of: tuple[int, str] | None = None
     recursive: bool = False
+    from_below: bool = True
     usable_in: tuple[str, ...] = ()
     zone_ids: tuple[int, ...] = ()
     template_bytes: int | None = None
@@ -98,11 +100,14 @@ def domain_lineages(connection: Connection, domain_ids: Iterable[int]) -> dict[i
     return {row.id: row.lineage for row in connection.execute(query)}
 
 
-def offered_to(offerings: Table, caller: Caller) -> Condition:
-    """What the caller may use: what is public, of its domain or of one above; admins see those below, too."""
+def offered_to(offerings: Table, caller: Caller, *, from_below: bool = True) -> Condition:
+    """Return which offerings the caller sees: public ones, those of its domain and of domains above.
+
+    Admins of domains also see those of domains below, unless ``from_below`` is False.
+    """
     if caller.is_root_admin:
         return true()
-    below = caller.role_type is not RoleType.USER
+    below = from_below and caller.role_type is not RoleType.USER
     return open_to_domain(offerings.c.domain_ids, caller.owner.lineage, below=below)
 
 

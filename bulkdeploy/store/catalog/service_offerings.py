@@ -76,7 +76,8 @@ def list_service_offerings(
 
     Only active ones, unless ``state`` or ``wanted`` asks for others.
     """
-    seen = _query().where(offered_to(service_offerings, caller), *wanted.conditions(service_offerings))
+    offered = offered_to(service_offerings, caller, from_below=wanted.from_below)
+    seen = _query().where(offered, *wanted.conditions(service_offerings))
     query = filtered(seen, _filters(), arguments)
     if wanted.template_bytes is not None:
         query = query.where(_has_capacity(wanted.template_bytes))

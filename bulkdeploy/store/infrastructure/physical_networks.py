@@ -92,6 +92,7 @@ def list_traffic_types(connection: Connection, arguments: Arguments, paging: Pag
             one.uuid.label("id"),
             one.traffic_type.label("traffictype"),
             physical_networks.c.uuid.label("physicalnetworkid"),
+            physical_networks.c.isolation_methods.label("isolationmethods"),
             one.labels,
         )
         .select_from(traffic_types.join(physical_networks, physical_networks.c.id == one.physical_network_id))

@@ -160,12 +160,22 @@ def root_disks_of(connection: Connection, vm_ids: Collection[int]) -> dict[int, 
     """Return the id and the size in bytes of each VM's root volume, by VM id; VMs without one are left out."""
     rows = connection.execute(
         text(
-            "SELECT vm_id, id, size_bytes FROM volumes WHERE vm_id = ANY(CAST(:vms AS bigint[]))"
+            "SELECT vm_id, id, size_bytes, account_id, service_offering_id, disk_offering_id"
+            " FROM volumes WHERE vm_id = ANY(CAST(:vms AS bigint[]))"
             " AND volume_type = 'ROOT' AND removed IS NULL"
         ),
         {"vms": int_array(vm_ids)},
     )
     return {row.vm_id: row for row in rows}
+
+
+def root_template_bytes(connection: Connection, vm_id: int) -> int:
+    """Return the size in bytes of the template that a VM's root volume is made from; 0 if there is none."""
+    query = text(
+        "SELECT t.size_bytes FROM volumes v JOIN templates t ON t.id = v.template_id"
+        " WHERE v.vm_id = :vm AND v.volume_type = 'ROOT' AND v.removed IS NULL"
+    )
+    return connection.execute(query, {"vm": vm_id}).scalar() or 0
 
 
 def template_kinds(connection: Connection, template_ids: Collection[int]) -> dict[int, TemplateKind]:
@@ -200,20 +210,3 @@ def takes_passwords(connection: Connection, template_id: int) -> bool:
     """Whether guests made from this template take a password from their hypervisor when they start."""
     query = select(templates.c.password_enabled).where(templates.c.id == template_id)
     return bool(connection.execute(query).scalar_one())
-
-
-def forget_root_disk(connection: Connection, vm_id: int, template_id: int | None) -> None:
-    """The VM's root disk is gone and will be made at its next start, from another template if one is given."""
-    both = {"vm": vm_id, "template": template_id}
-    connection.execute(
-        text(
-            "UPDATE volumes SET state = 'Allocated', attached = NULL,"
-            " template_id = coalesce(CAST(:template AS bigint), template_id)"
-            " WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
-        ),
-        both,
-    )
-    if template_id is not None:
-        connection.execute(
-            text("UPDATE virtual_machines SET template_id = :template, os_type_id = NULL WHERE id = :vm"), both
-        )

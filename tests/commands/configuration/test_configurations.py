@@ -183,6 +183,22 @@ def test_settings_are_for_root_admins(world: World) -> None:
         assert world.client(DOMAIN_ADMIN).get("listConfigurations", **place).status == 431
 
 
+def test_settings_of_accounts_may_be_set_for_domains(fresh_world: World) -> None:
+    """If that is switched on; domains below inherit them by another switch. Settings with effect stay accounts'."""
+    name, world = "vmsnapshot.expire.interval", fresh_world
+    account, domain = {"accountid": world.id_of("accounts", "acme")}, {"domainid": world.id_of("domains", "acme")}
+    assert world.rows("listConfigurations", name=name, **domain) == []
+    assert "per Domain" in refusal(world, name, "1", **domain).errortext
+    set_value(world, "enable.account.settings.for.domain", "true")
+    set_value(world, name, "7", **domain)
+    assert (value(world, name, **domain), value(world, name, **account)) == ("7", "-1")
+    set_value(world, "enable.domain.settings.for.child.domain", "true")
+    assert value(world, name, **account) == "7"
+    set_value(world, name, "8", **account)
+    assert (value(world, name, **domain), value(world, name, **account), value(world, name)) == ("7", "8", "-1")
+    assert "per Domain" in refusal(world, "allow.public.user.templates", "false", **domain).errortext
+
+
 def test_a_deleted_cluster_takes_no_values(fresh_world: World) -> None:
     """What was deleted still has an id, and no settings."""
     cluster = fresh_world.id_of("clusters", "b-2")

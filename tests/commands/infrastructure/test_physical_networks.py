@@ -45,9 +45,10 @@ def test_a_physical_network_comes_with_its_providers(cloud: Cloud, zone: dict[st
 def test_traffic_types_name_bridges(cloud: Cloud, zone: dict[str, Any]) -> None:
     """A physical network carries each type once; labels change; the type goes."""
     where = {"physicalnetworkid": zone["physical"]["id"]}
-    answer = cloud.client().call("addTrafficType", traffictype="Guest", xennetworklabel="guest", **where)
+    answer = cloud.client().call("addTrafficType", traffictype="Guest", xennetworklabel="guest", vlan="7", **where)
     guest = cloud.rows("listTrafficTypes", **where)[-1]
     assert (answer["id"], guest["traffictype"], guest["xennetworklabel"]) == (guest["id"], "Guest", "guest")
+    assert (guest["vlan"], guest["isolationmethods"]) == ("7", "VLAN")
     changed = cloud.make("updateTrafficType", id=guest["id"], kvmnetworklabel="br0", xennetworklabel="")
     assert (changed["kvmnetworklabel"], "xennetworklabel" in changed) == ("br0", False)
     assert "has this name already" in cloud.refused("addTrafficType", traffictype="guest", **where).errortext

@@ -523,7 +523,8 @@ def _restore(fleet: Fleet, client: ApiClient, **more: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_restored_vm_has_a_new_disk(owned: Fleet, acme: ApiClient, runs: bool) -> None:
-    """The old disk is removed and made anew, at once or at the next start; room, id and counts stay."""
+    """The old disk is removed and a new volume takes its place, made at once or at the next start; counts stay."""
+    (old,) = owned.zone.rows("SELECT * FROM volumes WHERE removed IS NULL")
     if not runs:
         _done(owned, acme, "stopVirtualMachine")
     watched: list[object] = []
@@ -532,7 +533,8 @@ def test_a_restored_vm_has_a_new_disk(owned: Fleet, acme: ApiClient, runs: bool)
     owned.run(drivers=OneDriver(driver))
     assert acme.call("queryAsyncJobResult", jobid=job_id)["jobstatus"] == 1
     (volume,) = owned.zone.rows("SELECT * FROM volumes WHERE removed IS NULL")
-    assert watched == [[volume.uuid]]
+    assert watched == [[old.uuid]]
+    assert (volume.uuid != old.uuid, volume.pool_id) == (True, old.pool_id)
     assert (owned.vms()[0].state, volume.state) == (("Running", "Ready") if runs else ("Stopped", "Allocated"))
     assert owned.volumes() == ({volume.uuid} if runs else set())
     owned.assert_intact()
@@ -564,7 +566,39 @@ def test_a_restore_takes_another_template(owned: Fleet, acme: ApiClient) -> None
     owned.zone.change("UPDATE templates SET hypervisor = 'VMware' WHERE name = 'Debian 12'")
     failure = refused(acme, "restoreVirtualMachine", virtualmachineid=_vm(owned), templateid=debian)
     assert (failure.status, "VMware" in failure.errortext) == (431, True)
-    assert refused(acme, "restoreVirtualMachine", virtualmachineid=_vm(owned), rootdisksize=5).status == 431
+    owned.assert_intact()
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_restore_takes_another_size_and_disk_offering(owned: Fleet, acme: ApiClient, runs: bool) -> None:
+    """The new volume is placed anew; too small, too large for the limit, and unknown details are refused."""
+    if not runs:
+        _done(owned, acme, "stopVirtualMachine")
+    offering = owned.zone.id_of("disk_offerings", "20 GiB")
+    restore = {"virtualmachineid": _vm(owned)}
+    assert "smaller" in refused(acme, "restoreVirtualMachine", **restore, rootdisksize=1).errortext
+    named = {"details[0].size": 30}
+    assert "rootdisksize" in refused(acme, "restoreVirtualMachine", **restore, **named).errortext
+    _limit(owned, 10, 25 << 30)
+    assert refused(acme, "restoreVirtualMachine", **restore, rootdisksize=26).status == 535
+    for more, gib in (({"diskofferingid": offering}, 20), ({"diskofferingid": offering, "rootdisksize": 25}, 25)):
+        assert _restore(owned, acme, **more)["jobstatus"] == 1
+        (volume,) = acme.call("listVolumes", virtualmachineid=_vm(owned))["volume"]
+        assert (volume["size"], volume["diskofferingid"]) == (gib << 30, offering)
+        placed = owned.zone.scalar("SELECT pool_id IS NOT NULL FROM volumes WHERE removed IS NULL")
+        assert (volume["state"], placed) == (("Ready", True) if runs else ("Allocated", False))
+        owned.assert_intact()
+    assert (_count(owned, 10), _count(owned, 2)) == (25 << 30, 1)
+
+
+def test_a_vm_that_no_host_suits_with_its_new_disk_keeps_the_old_one(owned: Fleet, acme: ApiClient) -> None:
+    """The job names the reason as CloudStack does; the VM runs on with its disk."""
+    other = owned.zone.id_of("templates", "Any hypervisor")
+    owned.zone.change("UPDATE templates SET template_tag = 'nowhere' WHERE name = 'Any hypervisor'")
+    before = owned.volumes()
+    job = _restore(owned, acme, templateid=other)
+    assert "Unable to create a deployment for VM instance" in job["jobresult"]["errortext"]
+    assert (owned.vms()[0].state, owned.volumes()) == ("Running", before)
     owned.assert_intact()
 
 

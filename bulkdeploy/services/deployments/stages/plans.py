@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import InsufficientCapacity, ResourceUnavailable
 from bulkdeploy.placement.model import Disk, Ints
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.place import Planned, plan_kinds_in_zone
-from bulkdeploy.scheduling.reasons import in_words
+from bulkdeploy.scheduling.reasons import describe_unfit_destination, in_words
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall, Refusals
 from bulkdeploy.services.deployments.shown_plans import shown_plan
 from bulkdeploy.store.configuration.configuration import Configuration
@@ -139,12 +139,12 @@ def _leave_out_refused(connection: Connection, each: DeployingCall, kinds: Kinds
                 requested=kind.plan.requested,
                 fits=kind.plan.placed if kind.allocator else None,
                 scope=_scope(each, need),
-                why=_sentences(_missing(kind, names), *kind.said, in_words(kind.plan.limiting)),
+                why=_why_refused(connection, need, kind, _missing(kind, names)),
                 with_affinity=bool(need.affinity_group_ids),
             )
             each.leave_out(vms[kind.plan.placed :], error)
     if placed < call.fewest:
-        raise _refusal(each, next(iter(kinds)), placed)
+        raise _refusal(connection, each, kinds, placed)
 
 
 def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kinds) -> None:
@@ -160,10 +160,18 @@ def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kin
         part.plan = plans[need] if len(made) == plans[need].placed else plans[need].of(row[made])
 
 
-def _refusal(each: DeployingCall, first: PlacementNeed, fits: int) -> InsufficientCapacity:
+def _why_refused(connection: Connection, need: PlacementNeed, kind: Planned, missing: str = "") -> str:
+    """Return in words why VMs of a kind got no place."""
+    unfit = describe_unfit_destination(connection, need.host_id, kind.plan.excluded)
+    return _sentences(unfit, missing, *kind.said, in_words(kind.plan.limiting))
+
+
+def _refusal(connection: Connection, each: DeployingCall, kinds: Kinds, fits: int) -> InsufficientCapacity:
     """Return the error of a call whose VMs do not all fit; for a list it names the first VM that does not."""
-    refused = next(planned for planned in each.planned or () if planned.plan.refused)
-    why = _sentences(*refused.said, in_words(refused.plan.limiting))
+    need, refused = next(
+        (need, kind) for need, kind in zip(kinds, each.planned or (), strict=True) if kind.plan.refused
+    )
+    why, first = _why_refused(connection, need, refused), next(iter(kinds))
     if each.call.listed:
         number = min(each.errors)
         vm, error = each.named[number], each.errors[number]
