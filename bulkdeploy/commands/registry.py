@@ -19,11 +19,11 @@ from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import WireType
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from bulkdeploy.domain.accounts import Apis
-from bulkdeploy.domain.entities import EVERY_ID
+from bulkdeploy.domain.entities import EVERY_ID, Entity
 from bulkdeploy.store.listing import Page
 
 NAMING = frozenset({"id", "zoneid", "podid", "clusterid"})
-"""Parameters of lists that may be -1, which names nothing."""
+"""Parameters of lists that may be -1, which names nothing, unless they name a domain: CloudStack rejects that."""
 
 
 class DuplicateCommand(Exception):
@@ -111,6 +111,7 @@ def _finding_nothing(command: Command) -> Command:
         return command
     ids = {one.name for one in command.parameters if one.name in NAMING and one.type is WireType.UUID}
     ids -= {one.name for one in command.parameters if one.takes_all or not one.resolved}
+    ids -= {one.name for one in command.parameters if one.entity == (Entity.DOMAIN,)}
 
     def handle(call: Call, *prepared: Any) -> Any:
         named = (call.ref(name) for name in ids)

@@ -112,8 +112,17 @@ class Setting:
 B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING
 
 
-def _share(name: str, description: str, scope: Scope) -> Setting:
-    return Setting(name, "0.85", D, description, "Alert", scope, 0, 1)
+def _share(name: str, description: str, scope: Scope, default: str = "0.85") -> Setting:
+    return Setting(name, default, D, description, "Alert", scope, 0, 1)
+
+
+def _notified_share(resource: str, what: str) -> Setting:
+    return _share(
+        f"cluster.{resource}.allocated.capacity.notificationthreshold",
+        f"Share of {what} above which lists with metrics mark it, whether it is promised or in use",
+        Scope.CLUSTER,
+        "0.75",
+    )
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -176,6 +185,9 @@ SETTINGS: tuple[Setting, ...] = (
         "Share of a pool's over-provisioned size above which it takes no new volumes",
         Scope.STORAGE_POOL,
     ),
+    _notified_share("cpu", "a host's or a cluster's CPU"),
+    _notified_share("memory", "a host's or a cluster's memory"),
+    _notified_share("storage", "a storage pool's size"),
     Setting(
         "storage.overprovisioning.factor",
         "2",

@@ -1,7 +1,7 @@
 """Lists with metrics: those of the plain commands, and what is promised of each thing, as CloudStack writes it.
 
-There are no measurements here: what guests really use of their CPU, memory, disks and networks is the hypervisors'
-to know, and fields about it are left out. What is allocated is what the ledger has promised.
+What is allocated is what the ledger has promised. What is used is what hypervisors measured last; fields about it
+are left out where nothing was measured.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +37,9 @@ Extend = Callable[[Call, Sequence[Row]], Sequence[Row]]
 CPU_THRESHOLD = "cluster.cpu.allocated.capacity.disablethreshold"
 MEMORY_THRESHOLD = "cluster.memory.allocated.capacity.disablethreshold"
 POOL_THRESHOLD = "pool.storage.allocated.capacity.disablethreshold"
+CPU_NOTIFICATION = "cluster.cpu.allocated.capacity.notificationthreshold"
+MEMORY_NOTIFICATION = "cluster.memory.allocated.capacity.notificationthreshold"
+POOL_NOTIFICATION = "cluster.storage.allocated.capacity.notificationthreshold"
 
 
 def ghz(mhz: float) -> str:
@@ -60,7 +63,25 @@ def _is_above(configuration: Configuration, setting: str, scope: Scope, place_id
 
 def _of_vms(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
     del call
-    return [{**row, **_of_vm(row)} for row in rows]
+    return [{**row, **_of_vm(row), **_use_of_vm(row)} for row in rows]
+
+
+def _use_of_vm(row: Row) -> dict[str, Any]:
+    """Return what a VM used since the last measurement; nothing if nothing was measured or asked for."""
+    amounts = {
+        name: row.get(plain)
+        for name, plain in (
+            ("networkread", "networkkbsread"),
+            ("networkwrite", "networkkbswrite"),
+            ("diskread", "diskkbsread"),
+            ("diskwrite", "diskkbswrite"),
+        )
+    }
+    found: dict[str, Any] = {name: f"{kib / 1024:.2f} MB" for name, kib in amounts.items() if kib is not None}
+    requests = (row.get("diskioread"), row.get("diskiowrite"))
+    if None not in requests:
+        found["diskiopstotal"] = sum(requests)
+    return found
 
 
 def _of_vm(row: Row) -> dict[str, str]:
@@ -85,8 +106,36 @@ def _of_hosts(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
     for row in rows:
         of_host = figures[row["id"]]
         is_above = partial(_is_above, configuration, scope=Scope.CLUSTER, place_id=of_host.cluster_id)
-        found.append({**row, "instances": of_host.vms, "systeminstances": 0, **_of_host(row, is_above)})
+        shown = {**_of_host(row, is_above), **_use_of_host(row, is_above)}
+        found.append({**row, "instances": of_host.vms, "systeminstances": 0, **shown})
     return found
+
+
+def _use_of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
+    """Return what is used of a host; nothing if nothing was measured or asked for."""
+    found: dict[str, Any] = {}
+    if row.get("cpuused") is not None:
+        share = float(row["cpuused"].rstrip("%")) / 100
+        found["cpuusedghz"] = ghz(share * row["cpunumber"] * row["cpuspeed"])
+        found |= _thresholds("cpu", CPU_NOTIFICATION, CPU_THRESHOLD, share, is_above)
+    if row.get("memoryused") is not None:
+        share = _share(row["memoryused"], row["memorytotal"])
+        found["memoryusedgb"] = gigabytes(row["memoryused"])
+        found |= _thresholds("memory", MEMORY_NOTIFICATION, MEMORY_THRESHOLD, share, is_above)
+    for name, plain in (("networkread", "networkkbsread"), ("networkwrite", "networkkbswrite")):
+        if row.get(plain) is not None:
+            found[name] = f"{row[plain] / 1024**2:.2f} GB"
+    return found
+
+
+def _thresholds(
+    name: str, notification: str, disable: str, share: float, is_above: Callable[..., bool]
+) -> dict[str, bool]:
+    """Return whether a share is above both thresholds."""
+    return {
+        f"{name}threshold": is_above(notification, share=share),
+        f"{name}disablethreshold": is_above(disable, share=share),
+    }
 
 
 def _of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
@@ -95,13 +144,14 @@ def _of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
         return {"cputotalghz": ghz(mhz), "memorytotalgb": gigabytes(memory)}
     mhz_promised, memory_promised = int(row["cpuwithoverprovisioning"]), int(row["memorywithoverprovisioning"])
     mhz_used, memory_used = row["cpuallocatedvalue"], row["memoryallocated"]
+    cpu_share, memory_share = _share(mhz_used, mhz_promised), _share(memory_used, memory_promised)
     return {
         "cputotalghz": _times(ghz(mhz), mhz, mhz_promised),
         "cpuallocatedghz": ghz(mhz_used),
-        "cpuallocateddisablethreshold": is_above(CPU_THRESHOLD, share=_share(mhz_used, mhz_promised)),
+        **_thresholds("cpuallocated", CPU_NOTIFICATION, CPU_THRESHOLD, cpu_share, is_above),
         "memorytotalgb": _times(gigabytes(memory), memory, memory_promised),
         "memoryallocatedgb": gigabytes(memory_used),
-        "memoryallocateddisablethreshold": is_above(MEMORY_THRESHOLD, share=_share(memory_used, memory_promised)),
+        **_thresholds("memoryallocated", MEMORY_NOTIFICATION, MEMORY_THRESHOLD, memory_share, is_above),
     }
 
 
@@ -137,15 +187,15 @@ def _of_place(capacity: Sequence[Row], is_above: Callable[..., bool]) -> dict[st
     """CPU and memory of a place from its capacity rows; nothing of a place without hosts."""
     by_type = {row["type"]: row for row in capacity}
     found: dict[str, Any] = {}
-    for kind, name, shown, setting in (
-        (CapacityType.CPU, "cpu", ghz, CPU_THRESHOLD),
-        (CapacityType.MEMORY, "memory", gigabytes, MEMORY_THRESHOLD),
+    for kind, name, shown, notification, disable in (
+        (CapacityType.CPU, "cpu", ghz, CPU_NOTIFICATION, CPU_THRESHOLD),
+        (CapacityType.MEMORY, "memory", gigabytes, MEMORY_NOTIFICATION, MEMORY_THRESHOLD),
     ):
         if (row := by_type.get(kind.value)) is not None:
             total, used = row["capacitytotal"], row["capacityallocated"]
             found[f"{name}total"] = shown(total)
             found[f"{name}allocated"] = f"{percentage(used, total)}%"
-            found[f"{name}allocateddisablethreshold"] = is_above(setting, share=_share(used, total))
+            found |= _thresholds(f"{name}allocated", notification, disable, _share(used, total), is_above)
     return found
 
 
@@ -156,13 +206,20 @@ def _of_pools(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
     for row in rows:
         total, used = row["disksizetotal"], row["disksizeallocated"]
         promised = total * float(row["overprovisionfactor"])
-        above = _is_above(configuration, POOL_THRESHOLD, Scope.STORAGE_POOL, ids[row["id"]], _share(used, promised))
-        figures = {
+        pool_id, cluster_id = ids[row["id"]]
+        disable = configuration.decimal(POOL_THRESHOLD, Scope.STORAGE_POOL, pool_id)
+        notify = configuration.decimal(POOL_NOTIFICATION, Scope.CLUSTER, cluster_id or 0)
+        figures: dict[str, Any] = {
             "disksizetotalgb": _times(gigabytes(total), total, promised),
             "disksizeallocatedgb": gigabytes(used),
             "disksizeunallocatedgb": gigabytes(promised - used),
-            "storageallocateddisablethreshold": above,
+            "storageallocateddisablethreshold": _share(used, promised) > disable,
+            "storageallocatedthreshold": _share(used, promised) > notify,
         }
+        if row.get("disksizeused") is not None:
+            share = _share(row["disksizeused"], total)
+            figures["disksizeusedgb"] = gigabytes(row["disksizeused"])
+            figures |= {"storageusagethreshold": share > notify, "storageusagedisablethreshold": share > disable}
         found.append({**row, **figures})
     return found
 
@@ -214,7 +271,7 @@ def _with_metrics(
         return replace(
             base,
             name=f"{plain}Metrics",
-            description=f"Lists {noun} as {plain} does, with what is promised of each; nothing is measured",
+            description=f"Lists {noun} as {plain} does, with what is promised and what is used of each",
             handler=_listing(base, extend, extra_arguments or {}),
             response=replace(base.response, fields=(*base.response.fields, *fields)),
             roles=base.roles if roles is None else roles,

@@ -127,6 +127,8 @@ VIRTUAL_MACHINE = Response(
         text("userdata", "its user data, base64, where it is asked for"),
         text("userdatadetails", "values of variables in its user data, as JSON, where user data is asked for"),
         text_map("details", "its details"),
+        text("boottype", "its firmware: Uefi or Bios"),
+        text("bootmode", "how its firmware boots: legacy or secure"),
         flag("displayvm", "whether it is shown to users"),
         flag("deleteprotection", "whether it is protected from being destroyed"),
         text("jobid", "the job that works on it"),

@@ -71,10 +71,11 @@ def _figures(
     return {uuid: PlaceFigures(*figures) for uuid, *figures in connection.execute(query)}
 
 
-def pool_ids(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, int]:
-    """The internal ids of storage pools by uuid."""
-    query = select(storage_pools.c.uuid, storage_pools.c.id).where(_among(storage_pools, uuids))
-    return {row.uuid: row.id for row in connection.execute(query)}
+def pool_ids(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, tuple[int, int | None]]:
+    """Return the internal ids of storage pools and of their clusters, by the uuid of the pool."""
+    pool = storage_pools.c
+    query = select(pool.uuid, pool.id, pool.cluster_id).where(_among(storage_pools, uuids))
+    return {row.uuid: (row.id, row.cluster_id) for row in connection.execute(query)}
 
 
 def _among(table: Table, uuids: Iterable[UUID]) -> ColumnElement[bool]:

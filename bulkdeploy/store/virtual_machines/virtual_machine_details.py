@@ -8,9 +8,10 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
+from bulkdeploy.domain.firmware import UEFI, BootMode
 from bulkdeploy.domain.topology import HostResourceState, HostState, TemplateKind, VolumeType
 from bulkdeploy.store.database.arrays import any_of
 from bulkdeploy.store.database.percentages import percent
@@ -110,6 +111,18 @@ def _minimum() -> Columns:
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
         _key_pair_names().label("keypairs"),
         vm.details,
+        *_boot_columns(),
+    )
+
+
+def _boot_columns() -> Columns:
+    """Return ``boottype`` and ``bootmode`` in CloudStack's words, by the detail UEFI."""
+    mode = virtual_machines.c.details.op("->>", return_type=Text())(literal_column(f"'{UEFI}'", Text))
+    is_uefi = or_(*(mode == literal_column(f"'{known.value}'", Text) for known in BootMode))
+    uefi, bios, legacy = (literal_column(f"'{word}'", Text) for word in ("Uefi", "Bios", "legacy"))
+    return (
+        case((is_uefi, uefi), else_=bios).label("boottype"),
+        case((is_uefi, func.lower(mode)), else_=legacy).label("bootmode"),
     )
 
 

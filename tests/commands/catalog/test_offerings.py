@@ -104,8 +104,8 @@ def test_domain_admins_keep_to_their_domains(cloud: Cloud, noun: str, given: dic
     assert cloud.refused(update, DOMAIN_ADMIN, id=public, name="stolen").status == 531
     assert cloud.refused(f"delete{noun}Offering", DOMAIN_ADMIN, id=public).status == 531
     assert cloud.refused(create, USER, **given, domainid=acme).status == 432
-    for asked, shown in (({}, True), ({"isrecursive": True}, True), ({"isrecursive": False}, False)):
-        ids = {row["id"] for row in cloud.rows(f"list{noun}Offerings", DOMAIN_ADMIN, **asked)}
+    for filters, shown in (({}, True), ({"isrecursive": True}, True), ({"isrecursive": False}, False)):
+        ids = {row["id"] for row in cloud.rows(f"list{noun}Offerings", DOMAIN_ADMIN, **filters)}
         assert (own["id"] in ids, public in ids) == (shown, True)
     assert cloud.rows(f"list{noun}Offerings", domainid=-1, isrecursive=True) == []
     cloud.client(DOMAIN_ADMIN).call(f"delete{noun}Offering", id=own["id"])

@@ -61,7 +61,12 @@ def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str,
     world, name = owned_world, f"boot-{parameter}"
     failure = refusal(world, "deployVirtualMachine", USER, **requested(world, name, **{parameter: refused}))
     assert (failure.status, parameter in failure.errortext) == (431, True)
-    world.client(USER).call("deployVirtualMachine", **requested(world, name, **{parameter: honoured}))
+    made = world.client(USER).call("deployVirtualMachine", **requested(world, name, **{parameter: honoured}))
+    for details, boots in (("{}", ("Bios", "legacy")), ('{"UEFI": "SECURE"}', ("Uefi", "secure"))):
+        set_details = "UPDATE virtual_machines SET details = CAST(:details AS jsonb) WHERE uuid = :vm"
+        world.change(set_details, details=details, vm=made["id"])
+        (row,) = world.rows("listVirtualMachines", ADMIN, id=made["id"])
+        assert (row["boottype"], row["bootmode"]) == boots
 
 
 def test_a_template_says_that_its_vms_boot_with_uefi(owned_world: World) -> None:

@@ -79,6 +79,7 @@ def test_thresholds_are_the_settings(fresh_world: World) -> None:
     world.change("UPDATE storage_pools SET allocated_bytes = capacity_bytes WHERE name = 'a-1-primary'")
     for name, place in (
         ("cluster.cpu.allocated.capacity.disablethreshold", {"clusterid": cluster}),
+        ("cluster.memory.allocated.capacity.notificationthreshold", {"clusterid": cluster}),
         ("pool.storage.allocated.capacity.disablethreshold", {"storageid": pool}),
     ):
         world.client().call("updateConfiguration", name=name, value="0.4", **place)
@@ -89,8 +90,29 @@ def test_thresholds_are_the_settings(fresh_world: World) -> None:
         rows = world.rows(command, **filters)
         assert {row["cpuallocateddisablethreshold"] for row in rows} == {True}
         assert {row["memoryallocateddisablethreshold"] for row in rows} == {False}
+        assert {(row["cpuallocatedthreshold"], row["memoryallocatedthreshold"]) for row in rows} == {(False, True)}
     pools = {row["id"]: row["storageallocateddisablethreshold"] for row in world.rows("listStoragePoolsMetrics")}
     assert [name for name, above in pools.items() if above] == [pool]
+
+
+def test_use_is_held_against_the_same_thresholds(fresh_world: World) -> None:
+    """What was measured of hosts and pools is shown in words; nothing is shown of what was not measured."""
+    world = fresh_world
+    assert "cputhreshold" not in world.rows("listHostsMetrics", name="a-1-1")[0]
+    world.change(
+        "INSERT INTO host_usage (host_id, busy_ns, total_ns, memory_used_kib, cpu_share, received_kib, sent_kib)"
+        " SELECT id, 0, 0, CAST(memory_mib AS bigint) * 1024 / 2, 8000, 1048576, 0 FROM hosts WHERE name = 'a-1-1'"
+    )
+    world.change(
+        "INSERT INTO pool_usage (pool_id, used_bytes)"
+        " SELECT id, capacity_bytes / 10 * 9 FROM storage_pools WHERE name = 'a-1-primary'"
+    )
+    (host,) = world.rows("listHostsMetrics", name="a-1-1")
+    assert (host["cputhreshold"], host["cpudisablethreshold"]) == (True, False)
+    assert (host["memorythreshold"], host["memorydisablethreshold"]) == (False, False)
+    assert (host["cpuusedghz"], host["networkread"]) == (f"{GHZ_OF_HOST * 0.8:.2f} Ghz", "1.00 GB")
+    (pool,) = world.rows("listStoragePoolsMetrics", name="a-1-primary")
+    assert (pool["storageusagethreshold"], pool["storageusagedisablethreshold"]) == (True, True)
 
 
 def test_storage_pools(world: World) -> None:
