@@ -6,8 +6,8 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
-from bulkdeploy.commands.deployments.disk_parameters import data_disks, merge_details, read_root_disk_gib
 from bulkdeploy.commands.deployments.recorded_calls import recorded_call
+from bulkdeploy.commands.disk_parameters import data_disks, merge_details, read_root_disk_gib
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6

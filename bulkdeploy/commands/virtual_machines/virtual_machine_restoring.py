@@ -1,7 +1,7 @@
 """restoreVirtualMachine."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deployments.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
+from bulkdeploy.commands.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, long, mapping, uuid

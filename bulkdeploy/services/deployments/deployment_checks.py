@@ -21,6 +21,7 @@ from bulkdeploy.domain.deployment import (
     Variant,
     ZoneFacts,
 )
+from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import (
     InvalidCombination,
     InvalidParameter,
@@ -270,6 +271,27 @@ def check_available(
         raise PermissionDenied(f"Account {owner.account_name} does not have permission to use offering {shown}")
     if offering.zone_ids and zone.id not in offering.zone_ids:
         raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
+
+
+def usable_disk_offering(
+    connection: Connection, owner: Owner, place: ZoneFacts, offering: EntityRef
+) -> DiskOfferingFacts:
+    """Return a disk offering that the owner may use in this zone.
+
+    Raises:
+        InvalidParameter, InvalidCombination: it is not active, or not for this zone.
+        PermissionDenied: it is not for this owner.
+    """
+    found = facts.read_disk_offering(connection, offering.id)
+    if found is None or not found.active:
+        raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
+    check_available(found, "diskofferingid", str(offering.uuid), owner, place)
+    if found.storage_type is StorageType.LOCAL and not place.local_storage_enabled:
+        raise InvalidCombination(
+            ("zoneid", "diskofferingid"),
+            f"zone {place.name} does not use local storage and disk offering {found.name} does",
+        )
+    return found
 
 
 def _check_disk_offerings(

@@ -18,12 +18,11 @@ from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB, gib_to_bytes
 from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_of_volumes
-from bulkdeploy.services.deployments.deployment_checks import check_variant
+from bulkdeploy.services.deployments.deployment_checks import check_variant, usable_disk_offering
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, submit
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmJob, VmOperation
-from bulkdeploy.services.volumes.volumes import usable_disk_offering
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_counts import check_limits
 from bulkdeploy.store.configuration.configuration import read_configuration

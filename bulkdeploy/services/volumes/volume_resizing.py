@@ -22,13 +22,14 @@ from bulkdeploy.provisioning.kinds.resize_volume import RESIZE_VOLUME
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize
 from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.deployments.deployment_checks import usable_disk_offering
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.services.volumes.volume_attachment import OF_VM, done
-from bulkdeploy.services.volumes.volumes import owned_volume, usable_disk_offering
+from bulkdeploy.services.volumes.volumes import owned_volume
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.virtual_machines.guests import lock_vm

@@ -11,16 +11,15 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DiskOfferingFacts, ZoneFacts
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import class_for
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.topology import StorageType, VolumeType
+from bulkdeploy.domain.topology import VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.scheduling.volume_attachment import check_deletable
-from bulkdeploy.services.deployments.deployment_checks import check_available
+from bulkdeploy.services.deployments.deployment_checks import usable_disk_offering
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import (
@@ -197,24 +196,3 @@ def _size_gib(
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     found = usable_disk_offering(connection, owner, place, offering)
     return disk_gib(read_configuration(connection), size_gib, found)
-
-
-def usable_disk_offering(
-    connection: Connection, owner: Owner, place: ZoneFacts, offering: EntityRef
-) -> DiskOfferingFacts:
-    """A disk offering that the owner may use in this zone.
-
-    Raises:
-        InvalidParameter, InvalidCombination: it is not active, or not for this zone.
-        PermissionDenied: it is not for this owner.
-    """
-    found = facts.read_disk_offering(connection, offering.id)
-    if found is None or not found.active:
-        raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
-    check_available(found, "diskofferingid", str(offering.uuid), owner, place)
-    if found.storage_type is StorageType.LOCAL and not place.local_storage_enabled:
-        raise InvalidCombination(
-            ("zoneid", "diskofferingid"),
-            f"zone {place.name} does not use local storage and disk offering {found.name} does",
-        )
-    return found
