@@ -1,9 +1,9 @@
-"""What hosts used earlier: 0058_pre_host_usage_intervals.sql."""
+"""What hosts used earlier: 0059_pre_host_usage_intervals.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0058_pre_host_usage_intervals"
-down_revision = "0057_pre_managed_deployments"
+revision = "0059_pre_host_usage_intervals"
+down_revision = "0058_pre_reserved_hosts"
 
 
 def upgrade() -> None:
