@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from werkzeug.datastructures import MultiDict
 
 from bulkdeploy.cli.connection.catalogue import Api, ApiParameter
-from bulkdeploy.console.calls import Row
+from bulkdeploy.console.calls import ApiRefused, Row
 from bulkdeploy.console.nouns import BY_LIST, Noun
 from bulkdeploy.console.visit import Visit
 
@@ -17,11 +17,18 @@ MOST_OPTIONS = 500
 LONG_TEXT = 1000
 NUMBERS = ("integer", "long", "short", "float")
 OWNER = ("account", "domainid", "projectid")
-LEFT_OUT = frozenset({"fordisplay", "displayvolume", "displaynetwork", "displayvm", "displayoffering", "projectid"})
-"""Parameters that say nothing here, and the project, whose things are changed by their ids."""
+LEFT_OUT = frozenset(
+    {"fordisplay", "displayvolume", "displaynetwork", "displayvm", "displayoffering"}
+    | {"projectid", "dryrun", "planindex"}
+)
+"""Parameters that say nothing here, the project, whose things are changed by their ids, and plans."""
 ENCODED = "userdata"
 """The parameter that takes base64; people write text."""
 WORD = re.compile(r"[A-Za-z]+")
+HOST_OF_MOVE = ("migrateVirtualMachine", "hostid")
+"""The command and parameter whose choices are the hosts that the VM could move to."""
+DESTINATION = ("name", "clustername", "memoryallocatedpercentage", "cpuallocatedwithoverprovisioning")
+"""Fields of a host by which it is chosen."""
 DANGEROUS = ("delete", "destroy", "remove", "disable", "lock", "expunge", "suspend", "revoke", "revert")
 """Beginnings of commands whose button warns."""
 
@@ -34,6 +41,7 @@ class FormField:
         kind: the control: text, number, secret, area, choice, many.
         value: what it holds at first.
         options: values that can be chosen, with their texts.
+        refused: why other things cannot be chosen: the reason, what would help, and the names of the things.
     """
 
     name: str
@@ -43,12 +51,21 @@ class FormField:
     value: str = ""
     options: Sequence[tuple[str, str]] = ()
     chosen: frozenset[str] = field(default_factory=frozenset)
+    refused: Sequence[tuple[str, str, Sequence[str]]] = ()
 
 
 def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
     """Return the parameter of a command that takes the id of the noun's thing; None: it has none."""
     found = [one for one in api.parameters if noun.ids_from in one.related]
     return next((one for one in found if one.name == "id"), found[0] if found else None)
+
+
+def _kind_of_subject(api: Api, noun: Noun) -> dict[str, str]:
+    """Return the parameter that says of which kind the thing is, where a command is about several kinds."""
+    subject, kind = subject_of(api, noun), api.parameter("resourcetype")
+    if subject is None or kind is None or subject.type != "list" or len(kind.choices) != len(subject.related):
+        return {}
+    return {kind.name: kind.choices[subject.related.index(noun.ids_from)]}
 
 
 def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormField]:
@@ -62,21 +79,24 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     """
     subject = subject_of(api, noun) if row else None
     sent = visit.request.form if visit.request.method == "POST" else None
+    known = {subject.name, *_kind_of_subject(api, noun)} if subject else set()
     return [
-        _field(one, row, sent, visit)
+        _host_field(one, row, visit)
+        if (api.name, one.name) == HOST_OF_MOVE and sent is None and row
+        else _field(one, row, sent, visit)
         for one in sorted(api.parameters, key=lambda one: not one.required)
-        if one is not subject and one.name not in LEFT_OUT
+        if one.name not in known and one.name not in LEFT_OUT
     ]
 
 
 def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> dict[str, str]:
     """Return the parameters of the call that a filled-in form asks for: what it changes, and what it must name."""
     subject = subject_of(api, noun) if row else None
-    given = {} if subject is None else {subject.name: str(row[noun.key])}
+    given = {} if subject is None else {subject.name: str(row[noun.key]), **_kind_of_subject(api, noun)}
     changes = bool(row) and api.name.startswith("update")
     for one in api.parameters:
         values = [value.strip() for value in form.getlist(one.name) if value.strip()]
-        if one is subject or not values:
+        if one.name in given or not values:
             continue
         is_kept = not one.required and one.name not in OWNER and ",".join(values) == _known(row, one)
         if changes and is_kept:
@@ -111,6 +131,38 @@ def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit:
     options = tuple(_options(one, visit))
     kind = _control(one, with_options=bool(options))
     return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
+
+
+def _host_field(one: ApiParameter, row: Row, visit: Visit) -> FormField:
+    """Return the field of the host that a VM moves to: the hosts that can have it, and why others cannot."""
+    wanted = {"virtualmachineid": row["id"], "page": 1, "pagesize": MOST_OPTIONS}
+    try:
+        rows = visit.calls.rows("findHostsForMigration", wanted) if "findHostsForMigration" in visit.may else []
+    except ApiRefused:  # a VM that does not run goes nowhere: the call says so
+        rows = []
+    if not rows:
+        return _field(one, row, None, visit)
+    texts = visit.pages.texts
+    options = [
+        (str(host["id"]), texts.things.destination(**{name: host.get(name, "") for name in DESTINATION}))
+        for host in sorted(
+            rows, key=lambda host: float(str(host.get("memoryallocatedpercentage", "0")).rstrip("%"))
+        )
+        if host.get("suitableformigration")
+    ]
+    refused: dict[tuple[str, str], list[str]] = {}
+    for host in rows:
+        if not host.get("suitableformigration"):
+            reason = str(host.get("text") or host.get("reason") or ""), str(host.get("remedy") or "")
+            refused.setdefault(reason, []).append(str(host["name"]))
+    return FormField(
+        one.name,
+        "choice",
+        one.description,
+        one.required,
+        options=options,
+        refused=[(text, remedy, names) for (text, remedy), names in refused.items()],
+    )
 
 
 def _control(one: ApiParameter, *, with_options: bool) -> str:

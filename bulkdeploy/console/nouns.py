@@ -8,6 +8,10 @@ ALL_PROJECTS: Mapping[str, object] = MappingProxyType({"listall": True, "project
 """Parameters of lists of things that projects may own: everything that the caller may see."""
 
 
+TAGS = ("createTags", "deleteTags")
+"""Commands about the tags of a thing; which kind of thing it is follows from the noun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Noun:
     """A kind of thing with pages of its own.
@@ -58,7 +62,7 @@ VMS = Noun(
         *("updateVirtualMachine", "migrateVirtualMachine", "scaleVirtualMachine", "createVMSnapshot"),
         *("attachVolume", "attachIso", "detachIso", "addNicToVirtualMachine", "updateVMAffinityGroup"),
         *("resetPasswordForVirtualMachine", "resetSSHKeyForVirtualMachine", "resetUserDataForVirtualMachine"),
-        *("assignVirtualMachine", "restoreVirtualMachine"),
+        *("assignVirtualMachine", "restoreVirtualMachine", *TAGS),
     ),
     given=ALL_PROJECTS,
 )
@@ -159,7 +163,7 @@ NOUNS: tuple[Noun, ...] = (
         "listVMSnapshot",
         ("displayname", "state", "type", "virtualmachinename", "current", "account", "created"),
         creates=("createVMSnapshot",),
-        actions=("revertToVMSnapshot", "deleteVMSnapshot"),
+        actions=("revertToVMSnapshot", "deleteVMSnapshot", *TAGS),
         given=ALL_PROJECTS,
         by="vmsnapshotid",
     ),
@@ -185,6 +189,7 @@ NOUNS: tuple[Noun, ...] = (
         actions=(
             *("attachVolume", "detachVolume", "resizeVolume", "createSnapshot", "createSnapshotPolicy"),
             *("createTemplate", "updateVolume", "deleteVolume"),
+            *TAGS,
         ),
         related=(("snapshots", "volumeid"), ("snapshot-policies", "volumeid")),
         given=ALL_PROJECTS,
@@ -197,7 +202,7 @@ NOUNS: tuple[Noun, ...] = (
         ("name", "state", "snapshottype", "volumename", "account", "zonename", "created"),
         ("zoneid",),
         creates=("createSnapshot",),
-        actions=("revertSnapshot", "deleteSnapshot"),
+        actions=("revertSnapshot", "deleteSnapshot", *TAGS),
         given=ALL_PROJECTS,
     ),
     Noun(
@@ -207,7 +212,7 @@ NOUNS: tuple[Noun, ...] = (
         "listSnapshotPolicies",
         ("id", "volumename", "schedule", "timezone", "maxsnaps"),
         creates=("createSnapshotPolicy",),
-        actions=("updateSnapshotPolicy", "deleteSnapshotPolicies"),
+        actions=("updateSnapshotPolicy", "deleteSnapshotPolicies", *TAGS),
         given=ALL_PROJECTS,
     ),
     Noun(
@@ -244,7 +249,7 @@ NOUNS: tuple[Noun, ...] = (
         ("name", "status", "size", "hypervisor", "ostypename", "ispublic", "isfeatured", "account", "zonename"),
         ("templatefilter", "zoneid"),
         creates=("registerTemplate", "createTemplate"),
-        actions=("updateTemplate", "updateTemplatePermissions", "deleteTemplate"),
+        actions=("updateTemplate", "updateTemplatePermissions", "deleteTemplate", *TAGS),
         related=(("virtual-machines", "templateid"),),
         given={"templatefilter": "executable", **ALL_PROJECTS},
     ),
@@ -256,7 +261,7 @@ NOUNS: tuple[Noun, ...] = (
         ("name", "status", "size", "bootable", "ostypename", "ispublic", "account", "zonename"),
         ("isofilter", "zoneid"),
         creates=("registerIso",),
-        actions=("updateIso", "updateIsoPermissions", "deleteIso"),
+        actions=("updateIso", "updateIsoPermissions", "deleteIso", *TAGS),
         given={"isofilter": "executable", **ALL_PROJECTS},
     ),
     Noun(
@@ -267,7 +272,7 @@ NOUNS: tuple[Noun, ...] = (
         ("name", "state", "type", "cidr", "vlan", "networkofferingname", "account", "project", "zonename"),
         ("type", "zoneid"),
         creates=("createNetwork",),
-        actions=("updateNetwork", "restartNetwork", "deleteNetwork"),
+        actions=("updateNetwork", "restartNetwork", "deleteNetwork", *TAGS),
         related=(("virtual-machines", "networkid"), ("address-ranges", "networkid")),
         given=ALL_PROJECTS,
     ),
@@ -290,6 +295,7 @@ NOUNS: tuple[Noun, ...] = (
         actions=(
             *("authorizeSecurityGroupIngress", "authorizeSecurityGroupEgress"),
             *("updateSecurityGroup", "deleteSecurityGroup"),
+            *TAGS,
         ),
         related=(("virtual-machines", "securitygroupid"),),
         given=ALL_PROJECTS,
@@ -425,7 +431,7 @@ NOUNS: tuple[Noun, ...] = (
         ("name", "allocationstate", "networktype", "securitygroupsenabled", "localstorageenabled", "dns1"),
         ("networktype",),
         creates=("createZone",),
-        actions=("updateZone", "deleteZone"),
+        actions=("updateZone", "deleteZone", *TAGS),
         related=(("hosts", "zoneid"), ("pods", "zoneid"), ("clusters", "zoneid"), ("networks", "zoneid")),
     ),
     Noun(

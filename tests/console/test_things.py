@@ -74,6 +74,25 @@ def test_a_thing_is_made_changed_and_deleted_by_forms(admin: Visitor, zone_ids: 
     assert zone_ids.rows("SELECT 1 FROM disk_offerings WHERE uuid = :key AND removed IS NOT NULL", key=key)
 
 
+def test_tags_are_set_and_taken_off_by_forms(admin: Visitor, zone_ids: Zone) -> None:
+    """The form asks for tags alone: which kind of thing is tagged follows from the page."""
+    network = zone_ids.scalar("SELECT uuid FROM networks WHERE removed IS NULL ORDER BY id LIMIT 1")
+    form = admin.page(f"act?of=networks&command=createTags&id={network}")
+    assert not [one for one in form.elements if one[1].get("name") in ("resourceids", "resourcetype")]
+    of_network = (
+        "SELECT t.key, t.value FROM resource_tags t JOIN networks n ON n.id = t.resource_id"
+        " WHERE t.resource_type = 'Network' AND n.uuid = :network ORDER BY t.key"
+    )
+    for command, tags, left in (
+        ("createTags", "stage=test\nteam=blue", [("stage", "test"), ("team", "blue")]),
+        ("deleteTags", "stage", [("team", "blue")]),
+    ):
+        sent = admin.send(f"act?of=networks&command={command}&id={network}", {"tags": tags})
+        assert sent.status_code == 303, sent.text
+        assert [tuple(row) for row in zone_ids.rows(of_network, network=network)] == left
+    assert "blue" in admin.page(f"network?id={network}").text
+
+
 def test_what_the_api_refuses_stands_beside_its_field(admin: Visitor) -> None:
     """A form that was rejected comes back as it was filled in, with the API's own text at the field."""
     answer = admin.send(

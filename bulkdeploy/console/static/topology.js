@@ -99,9 +99,10 @@
     }
     if (vms) {
       pen.fillStyle = colours.card;
-      pen.fillRect(x + size / 4 - 1, y + size / 4 - 1, size / 2 + 2, size / 2 + 2);
+      const dot = Math.max(3, size / 3), left = x + (size - dot) / 2, top = y + size / 6;
+      pen.fillRect(left - 1, top - 1, dot + 2, dot + 2);
       pen.fillStyle = colours.ink;
-      pen.fillRect(x + size / 4, y + size / 4, size / 2, size / 2);
+      pen.fillRect(left, top, dot, dot);
     }
     pen.globalAlpha = 1;
   }
