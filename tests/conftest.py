@@ -34,6 +34,7 @@ from tests.support.processes.services import (
     with_database,
     without_time_limits,
 )
+from tests.support.runs.compiled_statements import share_compiled_statements
 from tests.support.runs.lock_order import watch_lock_order
 from tests.support.runs.log_lines import render_tracebacks_plainly
 from tests.support.runs.properties import register_profiles
@@ -50,6 +51,7 @@ pytest_plugins = ["tests.support.zones.worlds"]
 watch_lock_order()
 render_tracebacks_plainly()
 hash_passwords_cheaply()
+share_compiled_statements()
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import orjson
@@ -38,6 +38,7 @@ ETAG_BYTES = 16
 REFUSED_ENVELOPE = "errorresponse"
 """Of refusals that belong to no command."""
 
+T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = dict[str, Any]
 Render: TypeAlias = Callable[[Row], Content]
@@ -53,10 +54,10 @@ class Renderer:
     def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
         self._shape = command.shape
         self._strict = refuse_undeclared_fields
-        self._fields_by_role = _seen_by_role(command.response)
         self._key = "" if command.response is None else command.response.key
-        self._by_role = _plans(command.response, strict=refuse_undeclared_fields)
-        self._instead_by_role = _plans(command.instead, strict=refuse_undeclared_fields)
+        self._fields_by_role = _ByRole(partial(_seen, _fields(command.response)))
+        self._by_role = _ByRole(partial(plan, _fields(command.response), strict=refuse_undeclared_fields))
+        self._instead_by_role = _ByRole(partial(plan, _fields(command.instead), strict=refuse_undeclared_fields))
 
     def content(
         self, result: Any, role: RoleType | None, *, json: bool = False, warning: str | None = None
@@ -124,20 +125,29 @@ def _array(parts: Iterable[bytes]) -> orjson.Fragment:
     return orjson.Fragment(b"[" + b",".join(parts) + b"]")
 
 
-def _plans(response: Response | None, *, strict: bool) -> dict[RoleType | None, Render]:
-    """How each role sees an object; a caller without credentials (login) sees what every role sees."""
-    fields = () if response is None else response.fields
-    return {role: plan(fields, role, strict=strict) for role in (*RoleType, None)}
+class _ByRole(dict[RoleType | None, T]):
+    """One thing per role, made at its first use; None, a caller without credentials, sees what every role sees."""
+
+    def __init__(self, make: Callable[[RoleType | None], T]) -> None:
+        self._make = make
+
+    def __missing__(self, role: RoleType | None) -> T:
+        """Make what a role needs. Two threads may make it at the same time; either is as good."""
+        made = self[role] = self._make(role)
+        return made
 
 
-def _seen_by_role(response: Response | None) -> dict[RoleType | None, tuple[Field, ...]]:
-    fields = () if response is None else response.fields
-    return {role: _seen(fields, role) for role in (*RoleType, None)}
+def _fields(response: Response | None) -> tuple[Field, ...]:
+    return () if response is None else response.fields
 
 
 def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
     """The fields that a role sees, as far inside as it sees them."""
-    return tuple(replace(field, fields=_seen(field.fields, role)) for field in fields if _sees(role, field))
+    return tuple(
+        replace(field, fields=_seen(field.fields, role)) if field.fields else field
+        for field in fields
+        if _sees(role, field)
+    )
 
 
 def _sees(role: RoleType | None, field: Field) -> bool:

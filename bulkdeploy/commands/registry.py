@@ -5,10 +5,11 @@ Adding a command is adding its declaration to a module here; nothing else names 
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from graphlib import TopologicalSorter
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import bulkdeploy.commands
@@ -56,8 +57,9 @@ def _modules() -> dict[str, ModuleType]:
     return {module.name: importlib.import_module(module.name) for module in found}
 
 
-def find_commands() -> dict[str, Command]:
-    """The commands by name, in alphabetical order.
+@cache
+def find_commands() -> Mapping[str, Command]:
+    """Return the commands by name, in alphabetical order; modules are searched once per process.
 
     Raises:
         DuplicateCommand: a name is declared twice, even if in different case.
@@ -80,7 +82,9 @@ def find_commands() -> dict[str, Command]:
         for derived in getattr(module, "DERIVED", ()):
             add(derived.make(found[derived.base]), name)
     results = _job_results(found.values())
-    return {name: _with_job_results(_finding_nothing(command), results) for name, command in sorted(found.items())}
+    return MappingProxyType(
+        {name: _with_job_results(_finding_nothing(command), results) for name, command in sorted(found.items())}
+    )
 
 
 def every_api() -> Apis:

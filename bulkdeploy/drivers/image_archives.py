@@ -30,6 +30,9 @@ METADATA_KEYS = {"architecture", "creation_date", "expiry_date", "properties"}
 MOST_METADATA, MOST_DESCRIBED = 16 << 10, 1 << 20
 """Bytes that the metadata, and the name and attributes of one member, may have."""
 
+MOST_NESTED = 16
+"""Levels of lists and maps in the metadata; the format itself has four."""
+
 MOST_MEMBERS, MOST_LINK_BYTES = 2_000_000, 64 << 20
 """Members that an archive may have, and bytes that the names of its symbolic links may take together."""
 
@@ -235,7 +238,9 @@ class _Check:
         self._has_metadata = True
         content = self._exactly(member.size)
         try:
-            found = yaml.compose(content.decode(), Loader=yaml.SafeLoader)
+            text = content.decode()
+            _check_nesting(text)
+            found = yaml.compose(text, Loader=yaml.SafeLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ImageRejected(f"its {_show((METADATA,))} cannot be read") from error
         keys = (
@@ -258,6 +263,15 @@ class _Check:
     def _skip(self, size: int) -> None:
         while size:
             size -= len(self._exactly(min(size, CHUNK)))
+
+
+def _check_nesting(text: str) -> None:
+    """Raise ImageRejected for YAML that nests too deep: the time to read it grows with the square of its depth."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            raise ImageRejected(f"its {_show((METADATA,))} nests deeper than {MOST_NESTED} levels")
 
 
 def _read_header(block: bytes) -> _Member:

@@ -46,6 +46,10 @@ class InstalledDrivers(Generic[D]):
         """Return the names of all installed drivers, in alphabetical order."""
         return sorted({*self.names_in_tree(), *entry_points(group=self.entry_point_group).names})
 
+    def has(self, name: str) -> bool:
+        """Return True if a driver of this name is installed."""
+        return name in self.names_in_tree() or name in entry_points(group=self.entry_point_group).names
+
     def find(self, name: str, setting: str) -> type[D]:
         """Import and return the class of a driver; ``setting`` is the setting or parameter that named it.
 

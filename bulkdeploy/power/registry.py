@@ -58,7 +58,7 @@ class PowerDrivers:
         self._lock = Lock()
         self._calling: set[UUID] = set()
         for name in self._options:
-            if name not in INSTALLED.names():
+            if not INSTALLED.has(name):
                 raise UnknownDriver(f"{TABLE}.{name}", name, INSTALLED.names())
 
     def find(self, name: str, setting: str) -> type[PowerDriver]:

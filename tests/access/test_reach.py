@@ -11,6 +11,8 @@ from tests.access.tenants import BELOW, OPENED, RIVAL_ADMIN, ROLE_TYPES, own
 from tests.access.walking import COMMANDS, OWNERSHIP, Walker, secrets_of
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
+pytestmark = pytest.mark.long
+
 EVERYTHING = {"listall": "true", "isrecursive": "true", "pagesize": "-1", "showremoved": "true", "details": "all"}
 """What makes a list as long as it can be, as far as a command has these parameters."""
 

@@ -21,6 +21,8 @@ from tests.access.walking import COMMANDS, Walker, content, secrets_of
 from tests.lists.test_shapes import EMPTY
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
+pytestmark = pytest.mark.long
+
 NEVER_GOOD = {
     # There is no setting that is set for a domain.
     "listConfigurations domainid=Domains",

@@ -14,6 +14,8 @@ from tests.support.api.api_client import ApiClient
 from tests.support.api.session_client import Browser
 from tests.support.processes.programs import api_process
 
+pytestmark = pytest.mark.long
+
 SECRET = "s3cr3t"
 """Part of every secret that the calls bring."""
 

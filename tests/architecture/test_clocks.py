@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import SOURCES, module_of
 
 WALL_CLOCKS = {
@@ -31,7 +32,7 @@ ALLOWED = {
 
 def wall_clock_readings(path: Path) -> Iterator[str]:
     """Every ``time.time()`` and the like in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if (owner, node.attr) in WALL_CLOCKS:

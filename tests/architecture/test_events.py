@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from bulkdeploy.domain.events import EventType
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import ROOT, SOURCES, offenders
 
 FIRST_WORDS = {word.value.split(".")[0] for word in EventType}
@@ -14,7 +15,7 @@ HOME = ROOT / "bulkdeploy" / "domain" / "events.py"
 
 def event_types_written_out(path: Path) -> list[str]:
     """Texts in a file's code that are event types, or would be if the list had them."""
-    nodes = ast.walk(ast.parse(path.read_text()))
+    nodes = nodes_of(path)
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return sorted(text for text in texts if LOOKS_LIKE_ONE.fullmatch(text) and text.split(".")[0] in FIRST_WORDS)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from tests.architecture.source_files import nodes_of, tree_of
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("bulkdeploy", "workers") for path in (ROOT / folder).rglob("*.py"))
 STORE = ROOT / "bulkdeploy" / "store"
@@ -43,7 +45,7 @@ def module_of(path: Path) -> str:
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
     """Every (module, name) that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -52,7 +54,7 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
 
 def is_declaration(path: Path) -> bool:
     """True for a command module: one with COMMANDS at its top."""
-    tops = ast.parse(path.read_text()).body
+    tops = tree_of(path).body
     targets: list[ast.expr] = [node.target for node in tops if isinstance(node, ast.AnnAssign)]
     targets += [target for node in tops if isinstance(node, ast.Assign) for target in node.targets]
     return any(isinstance(target, ast.Name) and target.id == "COMMANDS" for target in targets)
@@ -87,9 +89,7 @@ def test_nothing_is_made_at_import() -> None:
     """Modules define; no engine, app or connection is made while one is imported."""
 
     def made(path: Path) -> set[str]:
-        tops = (
-            node.value for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign | ast.AnnAssign)
-        )
+        tops = (node.value for node in tree_of(path).body if isinstance(node, ast.Assign | ast.AnnAssign))
         calls = (call.func for call in tops if isinstance(call, ast.Call))
         return MAKERS & {func.id if isinstance(func, ast.Name) else getattr(func, "attr", "") for func in calls}
 

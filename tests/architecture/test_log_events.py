@@ -2,7 +2,9 @@
 
 import ast
 import re
+from pathlib import Path
 
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import ROOT, SOURCES
 
 LEVELS = {"debug", "info", "warning", "error", "exception"}
@@ -10,10 +12,10 @@ REPORTERS = {"_tell", "_report"}
 """Methods that log the event that they are given."""
 
 
-def events_in(tree: ast.AST) -> set[str]:
+def events_in(path: Path) -> set[str]:
     """The events that a file logs."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
             continue
         called = node.func
@@ -26,7 +28,7 @@ def events_in(tree: ast.AST) -> set[str]:
 
 def test_every_event_is_explained_and_every_explained_one_exists() -> None:
     """The table of log events has each event of the code once, and no other."""
-    logged = set().union(*(events_in(ast.parse(path.read_text())) for path in SOURCES))
+    logged = set().union(*(events_in(path) for path in SOURCES))
     assert [event for event in logged if not re.fullmatch(r"[a-z][a-z0-9_]*", event)] == []
     section = (ROOT / "docs" / "operations.md").read_text().partition("\n## Log events\n")[2].partition("\n## ")[0]
     explained = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)

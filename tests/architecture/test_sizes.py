@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import SOURCES, module_of
 
 LONGEST_FILE = 300
@@ -13,7 +14,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function of a file."""
-    nodes = ast.walk(ast.parse(path.read_text()))
+    nodes = nodes_of(path)
     return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import ROOT, module_of
 
 INSIDE = sorted(
@@ -27,7 +28,7 @@ EDGES = {
 
 def openers(path: Path) -> Iterator[str]:
     """What a module opens transactions with."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             yield from sorted({alias.name for alias in node.names} & OPENERS)
         elif isinstance(node, ast.Attribute) and node.attr in ENGINES:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.source_files import nodes_of, text_of
 from tests.architecture.test_imports import ROOT
 
 FOLDERS = ("bulkdeploy", "workers", "benchmarks", "tests", "docs")
@@ -70,12 +71,12 @@ def files(*suffixes: str) -> list[Path]:
 def files_with(word: str, *suffixes: str) -> list[str]:
     """The files that use a word as one, not within a path or a name."""
     pattern = re.compile(rf"(?<![\w./`-]){word}(?![\w/=`-])", re.IGNORECASE)
-    return [str(path.relative_to(ROOT)) for path in files(*suffixes) if pattern.search(path.read_text())]
+    return [str(path.relative_to(ROOT)) for path in files(*suffixes) if pattern.search(text_of(path))]
 
 
-def names_in(tree: ast.AST) -> Iterator[str]:
+def names_in(path: Path) -> Iterator[str]:
     """Classes, functions, parameters, variables, and attributes that are set; names of tests are sentences."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.name.startswith("test_"):
                 yield node.name
@@ -103,7 +104,7 @@ def test_names_are_of_the_field() -> None:
     """No module, class, function, parameter or variable has a word that a stranger would have to learn."""
     wrong = {str(path.relative_to(ROOT)): path.stem for path in files(".py", ".sql") if banned(path.stem)}
     for path in files(".py"):
-        found = sorted({name for name in names_in(ast.parse(path.read_text())) if banned(name)})
+        found = sorted({name for name in names_in(path) if banned(name)})
         if found:
             wrong[f"{path.relative_to(ROOT)}: names"] = ", ".join(found)
     assert wrong == {}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from sqlalchemy import text
 
 from bulkdeploy.drivers.simulator.control import Step
@@ -12,6 +13,8 @@ from bulkdeploy.services.audit import audit
 from bulkdeploy.services.heal import Healing, heal_connection
 from bulkdeploy.store.audit import check_connection, read_invariants
 from tests.support.zones.fleet import Fleet
+
+pytestmark = pytest.mark.long
 
 FIRST_VM = "(SELECT min(id) FROM virtual_machines)"
 OTHER_HOST = (

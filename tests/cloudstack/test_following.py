@@ -28,6 +28,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World
 
+pytestmark = pytest.mark.long
+
 __all__ = ["upstream"]
 
 SELDOM = Cadence(events=0.1, places=10_000, moves=10_000, everything=10_000)

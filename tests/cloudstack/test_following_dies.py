@@ -21,6 +21,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World, open_world
 
+pytestmark = pytest.mark.long
+
 Following = Callable[[], AbstractContextManager[Process]]
 
 

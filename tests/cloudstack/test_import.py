@@ -25,6 +25,8 @@ from tests.support.hypervisors.drivers import SIMULATED
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World, open_world
 
+pytestmark = pytest.mark.long
+
 SAME: dict[str, tuple[str, ...]] = {
     "listDomains": ("id", "name", "path", "parentdomainid"),
     "listAccounts": ("id", "name", "domainid", "roleid", "state"),

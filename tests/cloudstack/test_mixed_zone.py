@@ -27,6 +27,8 @@ from tests.support.processes.services import database_clone
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.support.zones.zone_queries import Zone
 
+pytestmark = pytest.mark.long
+
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 OWN_CLUSTER = Path(__file__).parent / "own_cluster.yaml"

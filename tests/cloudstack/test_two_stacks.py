@@ -22,6 +22,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.workers.processes import slow_boots
 
+pytestmark = pytest.mark.long
+
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 MANY = 20

@@ -1,6 +1,7 @@
 """Commands are found by looking into the folder."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,14 @@ COMMANDS = (Command("{name}", "", print, Shape.SUCCESS),)
 
 
 @pytest.fixture
-def extra_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def extra_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that counts as one of commands for the test."""
     monkeypatch.setattr(bulkdeploy.commands, "__path__", [*bulkdeploy.commands.__path__, str(tmp_path)])
     for name in [name for name in sys.modules if name.startswith("bulkdeploy.commands.extra")]:
         monkeypatch.delitem(sys.modules, name)
-    return tmp_path
+    find_commands.cache_clear()
+    yield tmp_path
+    find_commands.cache_clear()
 
 
 def test_commands_are_found_by_name() -> None:

@@ -21,6 +21,8 @@ from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.processes.programs import api_process, bulkdeploy, program
 from tests.support.zones.fleet import template_database
 
+pytestmark = pytest.mark.long
+
 __all__ = ["template_database"]
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +69,6 @@ def test_the_guide_shows_the_files_as_they_are() -> None:
     assert sum(bool(line) and not line.startswith(("from ", "import ", '"""')) for line in lines) <= 64
 
 
-@pytest.mark.long
 def test_the_installed_example_keeps_the_contract(site: Path, tmp_path: Path) -> None:
     """Its own tests, which subclass the suites that come with the product, pass on what was installed."""
     (tmp_path / "test_notebook.py").write_text((EXAMPLE / "test_notebook.py").read_text())
@@ -114,7 +115,6 @@ def finished(caller: ApiClient, command: str, **parameters: object) -> dict[str,
         time.sleep(0.05)
 
 
-@pytest.mark.long
 def test_a_service_that_names_it_runs_vms_with_it(caller: ApiClient, named: Settings) -> None:
     """A VM is deployed, audited and destroyed on it; what it can not do is refused before a job is made."""
     ids = {

@@ -18,6 +18,8 @@ from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.processes.programs import api_process, bulkdeploy, program
 from tests.support.zones.fleet import template_database
 
+pytestmark = pytest.mark.long
+
 __all__ = ["template_database"]
 
 PATIENCE_S = 180

@@ -25,6 +25,8 @@ from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.support.hypervisors.proxmox_api import NODE, TEMPLATE, ProxmoxCluster, proxmox_cluster
 
+pytestmark = pytest.mark.long
+
 GUESTS = 12
 URL = f"extension://{NODE}?cores=16&mhz=2000&memory=65536&node={NODE}&network_bridge=vmbr0"
 HAS_STATUSES = os.environ.get("PROXMOX_STATUSES") != "false"

@@ -16,6 +16,8 @@ from bulkdeploy.embedded.postgres import UNSAFE_FOR_TESTS, PostgresServer
 from bulkdeploy.store.database.commit_outcome import mark_transaction, was_committed
 from bulkdeploy.store.database.engine import create_engine
 
+pytestmark = pytest.mark.long
+
 
 def server_on(folder: Path) -> PostgresServer:
     """A server whose data lies in ``folder``."""

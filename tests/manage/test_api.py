@@ -27,6 +27,8 @@ from tests.support.processes.programs import (
     wait_for,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def server(settings: Settings, engine: Engine, cipher: FernetCipher, tmp_path: Path) -> Iterator[ApiClient]:

@@ -29,6 +29,8 @@ from tests.support.api.api_client import ApiClient
 from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
 from tests.support.processes.services import server_directory
 
+pytestmark = pytest.mark.long
+
 
 def settings_on(folder: Path) -> Settings:
     """A data directory of its own; the embedded servers are used."""
@@ -101,7 +103,6 @@ def running(
         yield process, ApiClient(url, keys["apikey"], keys["secretkey"])
 
 
-@pytest.mark.long
 def test_killed_with_9_it_takes_its_children_along_and_starts_again(
     settings: Settings, server_folder: Path
 ) -> None:
@@ -119,7 +120,6 @@ def test_killed_with_9_it_takes_its_children_along_and_starts_again(
     assert {**after, "url": ""} == {**before, "url": ""}
 
 
-@pytest.mark.long
 def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder: Path) -> None:
     """Killed while it makes data files, then while it starts its servers, then its programs: the next start works.
 
@@ -143,7 +143,6 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder
     assert survivors(relatives) == []
 
 
-@pytest.mark.long
 def test_every_part_that_dies_comes_back(settings: Settings, server_folder: Path) -> None:
     """PostgreSQL, Valkey, the API, a worker: each is started again, and the API answers in the end."""
     with running(settings, server_folder / "log", workers=1) as (process, client):

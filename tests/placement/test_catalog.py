@@ -18,6 +18,8 @@ from bulkdeploy.scheduling.catalog import placement_catalog, settings_by_name
 from bulkdeploy.scheduling.reasons import excluded_rows, in_words
 from tests.placement.zone_builder import even_zone, per_host, request
 
+pytestmark = pytest.mark.long
+
 ODD_HOSTS = Rule(
     reason="odd_host", text="its number is odd", remedy="add even hosts", order=55,
     excludes_hosts=lambda zone, _: zone.hosts.id % 2 == 1,

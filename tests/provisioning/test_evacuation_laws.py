@@ -27,6 +27,8 @@ from tests.support.hypervisors.drivers import always
 from tests.support.runs.properties import examples
 from tests.support.zones.fleet import Fleet
 
+pytestmark = pytest.mark.long
+
 HOSTS = ("a-1-1", "a-1-2", "a-1-3")
 """The hosts of one cluster, to which the pools of the small zone bind VMs."""
 

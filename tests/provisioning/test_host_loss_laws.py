@@ -19,6 +19,8 @@ from tests.support.hypervisors.drivers import always
 from tests.support.runs.properties import examples
 from tests.support.zones.fleet import Fleet
 
+pytestmark = pytest.mark.long
+
 MOST_ROUNDS = 100
 SIZES_MIB = (256, 384, 512, 640, 1024, 1536, 2048)
 LIMITS_MIB = (3072, 4096, 5120, 6144)

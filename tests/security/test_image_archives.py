@@ -161,6 +161,12 @@ def test_an_archive_with_anything_else_is_rejected(archive: bytes) -> None:
             check(packed)
 
 
+def test_metadata_that_nests_is_rejected_before_it_is_read_whole() -> None:
+    """Reading YAML takes a time that grows with the square of its depth: 16 KiB of it would take 9 s."""
+    with pytest.raises(ImageRejected, match="nests deeper than 16 levels"):
+        check(WRONG["metadata that nests"])
+
+
 def test_images_of_root_admins_may_have_templates() -> None:
     """As the images that distributions publish have them; but as files in one directory."""
     made = member("metadata.yaml", METADATA + TEMPLATES) + directory("rootfs") + directory("templates")

@@ -16,6 +16,8 @@ from tests.workers.processes import Start, all_done, assert_all_run, slow_boots
 RESTLESS_CLOCK = '''
 import time
 
+pytestmark = pytest.mark.long
+
 _true, _true_ns = time.time, time.time_ns
 
 def _error_s():

@@ -12,6 +12,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import PATIENCE_S, Start, all_done, assert_all_run, consumers, slow_boots
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def quick(fleet: Fleet, quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:

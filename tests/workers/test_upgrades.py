@@ -34,6 +34,8 @@ MIGRATION = '''"""One of the next release."""
 
 from alembic import op
 
+pytestmark = pytest.mark.long
+
 revision = "{name}"
 down_revision = "{before}"
 
@@ -124,7 +126,6 @@ def revisions(release: Release) -> str:
     return release.run("db", "revision").stdout.splitlines()[0].split()[-1]
 
 
-@pytest.mark.long
 def test_an_upgrade_from_its_first_half_to_its_second(fleet: Fleet, releases: tuple[Release, Release]) -> None:
     """Who starts too early or stays too long is not ready, and says why; between the halves both releases work."""
     old, new = releases

@@ -10,7 +10,7 @@ import pytest
 
 LONGEST = (
     *("chaos", "workers", "manage", "acceptance", "access"),
-    *("api/test_openapi.py", "api/test_alarms.py", "benchmarks"),
+    *("api/test_openapi.py", "api/test_alarms.py", "architecture", "benchmarks"),
 )
 """Folders and files with the longest tests: first those that start the product's programs."""
 

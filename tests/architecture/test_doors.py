@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import SOURCES, module_of
 
 PROGRAMS: Mapping[str, str] = {
@@ -56,7 +57,7 @@ SHELL = {"bulkdeploy.cli.shell.shell", "bulkdeploy.cli.output.screen"}
 def imported(path: Path) -> set[str]:
     """The modules that a file imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -83,7 +84,7 @@ def test_nothing_is_executed_by_other_functions() -> None:
     calls = [
         f"{module_of(path)}: {ast.unparse(node.func)}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if ast.unparse(node.func.value) == "os" and node.func.attr.startswith(EXECUTES)
     ]
@@ -100,7 +101,7 @@ def test_a_shell_runs_on_the_machine_of_its_user_only() -> None:
     shells = {
         module_of(path)
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.keyword) and node.arg == "shell" and not _is_false(node.value)
     }
     assert shells == SHELL
