@@ -19,7 +19,7 @@ NUMBERS = ("integer", "long", "short", "float")
 OWNER = ("account", "domainid", "projectid")
 LEFT_OUT = frozenset(
     {"fordisplay", "displayvolume", "displaynetwork", "displayvm", "displayoffering"}
-    | {"projectid", "dryrun", "planindex"}
+    | {"projectid", "autoselect", "dryrun", "planindex"}
 )
 """Parameters that say nothing here, the project, whose things are changed by their ids, and plans."""
 ENCODED = "userdata"

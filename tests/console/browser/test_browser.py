@@ -282,11 +282,12 @@ def test_by_keyboard_alone(open_tab: Callable[..., Tab], service: WholeService) 
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
 def test_no_barriers(
-    open_tab: Callable[..., Tab], service: WholeService, things: dict[str, str], theme: str
+    open_tab: Callable[..., Tab], service: WholeService, things: dict[str, str], theme: str, width: int
 ) -> None:
     """Axe finds nothing against WCAG 2.2 AA on any page."""
-    tab = open_tab(theme=theme)
+    tab = open_tab(theme=theme, width=width)
     tab.go("")
     found = {"sign-in": barriers(tab.page)}
     tab.sign_in("admin", service.password)
