@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from html import unescape
 from statistics import median
 from typing import Any
 
@@ -34,7 +35,17 @@ SLOWDOWN, BROWSER_REPEATS, WATCHED_S, PATIENCE_MS = 4, 5, 20, 240_000
 INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive"
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 """Milliseconds until scripts may begin; and what is over once the page was drawn."""
-SIZE = Size(zones=1, pods=4, clusters=40, hosts=2000, vms=1000)
+SIZE = Size(zones=1, pods=25, clusters=625, hosts=25_000, vms=50_000)
+
+PLACES = (
+    "SELECT z.uuid AS zone, c.uuid AS cluster, h.uuid AS host, v.uuid AS vm FROM virtual_machines v"
+    " JOIN hosts h ON h.id = v.host_id JOIN clusters c ON c.id = h.cluster_id JOIN zones z ON z.id = h.zone_id"
+    " LIMIT 1"
+)
+OWNER = (
+    "SELECT a.name, d.uuid FROM accounts a JOIN domains d ON d.id = a.domain_id"
+    " WHERE a.id = (SELECT account_id FROM virtual_machines WHERE host_id IS NOT NULL LIMIT 1)"
+)
 
 
 def main() -> None:
@@ -50,19 +61,36 @@ def main() -> None:
         deployment = _deploy(bench, client)
         live = f"/console/deployment-live?id={deployment}"
         tag = client.get(live).headers["ETag"]
+        with bench.engine.connect() as connection:
+            places, owner = connection.execute(text(PLACES)).one(), connection.execute(text(OWNER)).one()
+        hosts = f"/console/zone-map?zoneid={places.zone}"
         pages: dict[str, Callable[[], TestResponse]] = {
             "500 VMs": lambda: client.get("/console/virtual-machines?size=500"),
             "500 jobs": lambda: client.get("/console/jobs?size=500"),
-            "capacity, 40 clusters": lambda: client.get("/console/capacity"),
+            "overview": lambda: client.get("/console/overview-live"),
+            "search": lambda: client.get("/console/search?q=host-24"),
+            f"capacity, 100 of {SIZE.clusters} clusters": lambda: client.get("/console/capacity"),
+            "map": lambda: client.get("/console/topology"),
+            f"  its {SIZE.hosts:,} hosts": lambda: client.get(hosts),
+            f"  with the VMs of {owner.name}": lambda: client.get(
+                f"{hosts}&vms=account:{owner.uuid}:{owner.name}&by=cpuallocated"
+            ),
+            "50 hosts": lambda: client.get("/console/hosts"),
+            "50 settings": lambda: client.get("/console/settings"),
+            "a cluster": lambda: client.get(f"/console/cluster?id={places.cluster}"),
+            "a host": lambda: client.get(f"/console/host?id={places.host}"),
+            "a VM": lambda: client.get(f"/console/virtual-machine?id={places.vm}"),
             f"a deployment of {DEPLOYED:,}, changed": lambda: client.get(live),
             f"a deployment of {DEPLOYED:,}, unchanged (304)": lambda: client.get(
                 live, headers={"If-None-Match": tag}
             ),
             "health": lambda: client.get("/console/health-live"),
+            "  the last 24 hours": lambda: client.get("/console/job-history"),
         }
         for name, look in pages.items():
             table.add_row(name, *_measured(look))
-        table.add_row("first load: sign-in, page, script, style", *_first_load(client))
+        table.add_row("first load: sign-in, page, script, style", *_first_load(client, "deployments"))
+        table.add_row("  of the map, with its hosts", *_first_load(client, "topology"))
         Console().print(table)
         missing = why_not()
         if missing is None:
@@ -151,10 +179,11 @@ def _measured(look: Callable[[], TestResponse]) -> tuple[str, ...]:
     return (*(f"{size / 1000:.1f}" for size in sizes), f"{median(cpu):.1f}", f"{median(wall):.1f}")
 
 
-def _first_load(client: Client) -> tuple[str, ...]:
-    page = client.get("/console/deployments").text
-    files = [f"/console/{name}" for name in re.findall(r'(?:src|href)="(static/[^"]+)"', page)]
-    bodies = [client.get("/console/sign-in").data, page.encode(), *(client.get(name).data for name in files)]
+def _first_load(client: Client, name: str) -> tuple[str, ...]:
+    page = client.get(f"/console/{name}").text
+    parts = re.findall(r'(?:src|href|data-source)="((?:static/|zone-map)[^"]+)"', page)
+    files = [f"/console/{unescape(one)}" for one in parts]
+    bodies = [client.get("/console/sign-in").data, page.encode(), *(client.get(one).data for one in files)]
     sizes = (sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies))
     return (*(f"{size / 1000:.1f}" for size in sizes), "", "")
 

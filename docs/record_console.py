@@ -16,9 +16,13 @@ IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 255
 HALF_WAY = 60
+GRAPHS_AFTER_MIN = 8
+"""Two intervals of five minutes, and some."""
 TO_THE_END = "health"
 """Shown below what fits a screen, too."""
 IN_THE_DARK = ("virtual-machines", "capacity", "health")
+WAITED_FOR = {"topology": "canvas", "health": "#history"}
+"""What a page shows last."""
 
 
 def main() -> None:
@@ -91,21 +95,57 @@ def _wait_to_the_end(page: Any) -> None:
 def _look_around(page: Any, service: WholeService) -> None:
     root = f"{service.url}/console/"
     service.run("audit")
-    for name in ("deployments", "virtual-machines", "jobs", "events", "capacity", "health"):
+    pages = (
+        "overview",
+        "deployments",
+        "virtual-machines",
+        "hosts",
+        "jobs",
+        "events",
+        "capacity",
+        "topology",
+        "health",
+    )
+    for name in pages:
         page.goto(root + name)
+        if name in WAITED_FOR:
+            page.wait_for_selector(WAITED_FOR[name])
         _take(page, name)
         if name in IN_THE_DARK:
             page.emulate_media(color_scheme="dark")
             _take(page, f"{name}-dark")
             page.emulate_media(color_scheme="light")
+    page.goto(f"{root}topology")
+    page.select_option("#vms", index=1)
+    page.wait_for_selector("canvas")
+    page.hover("canvas", position={"x": 20, "y": 30})
+    _take(page, "topology-deployment")
+    page.goto(f"{root}capacity")
+    page.click("a.cell >> nth=0")
+    _wait_for_graphs(page)
+    _take(page, "cluster")
+    page.click(".cells a.cell >> nth=0")
+    _take(page, "host")
+    page.click("button[value=prepareHostForMaintenance]")
+    _take(page, "maintenance")
+    page.goto(f"{root}virtual-machines?keyword=shop-&state=Running&size=50")
+    page.check("[data-everything]")
+    page.click("button[value=stopVirtualMachine]")
+    _take(page, "stop")
     page.goto(f"{root}virtual-machines?keyword=shop-")
     page.click("tbody a.name >> nth=0")
     _take(page, "virtual-machine")
-    page.goto(f"{root}capacity")
-    page.click("a.cell >> nth=0")
-    _take(page, "cluster")
-    page.click("a.cell >> nth=0")
-    _take(page, "host")
+    page.click("details.columns:has(a[href^='act?']) summary")
+    page.click("details.columns a:has-text('Migrate virtual machine')")
+    _take(page, "migrate")
+
+
+def _wait_for_graphs(page: Any) -> None:
+    for _ in range(GRAPHS_AFTER_MIN):
+        if page.locator("polyline").count():
+            return
+        page.wait_for_timeout(60_000)
+        page.reload()
 
 
 def _take(page: Any, name: str) -> None:
