@@ -124,8 +124,10 @@ WORDS_IN_NAME = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])|[A-Z]?[a
 
 
 def words(command: str) -> str:
-    """Return a command's name as people say it: ``createSSHKeyPair`` is "Create SSH key pair"."""
+    """Return the name of a command or a planner as people say it: ``createSSHKeyPair`` is "Create SSH key pair"."""
     found = WORDS_IN_NAME.findall(command)
+    if not found:
+        return command
     return " ".join([found[0].capitalize(), *(one if one.isupper() else one.lower() for one in found[1:])])
 
 

@@ -115,7 +115,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     Column("project", shown=False),
                     Column("domain", shown=False),
                     Column("zonename"),
-                    Column("planner", shown=False),
+                    Column("planner", "words", shown=False),
                     Column("created", "moment"),
                     Column("completed", "moment", shown=False),
                 ),
