@@ -302,9 +302,19 @@ class DiskOfferingFacts:
     details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+class UserDataPolicy(StrEnum):
+    """Answers to whether a deploy call may replace the user data that is linked to a template."""
+
+    ALLOW_OVERRIDE = "ALLOWOVERRIDE"
+    DENY_OVERRIDE = "DENYOVERRIDE"
+
+
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says."""
+    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says.
+
+    ``user_data``: the registered user data, base64, that is linked to it.
+    """
 
     id: int
     uuid: UUID
@@ -321,6 +331,8 @@ class TemplateFacts:
     shared_with_owner: bool
     variants: tuple[str, ...] = ()
     uefi: str | None = None
+    user_data: str | None = None
+    user_data_policy: UserDataPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("a snapshot lies in its volume, not in a data store of its own", r"datastore.*|snapshotid|storage$"),
     ("a snapshot or a volume is complete when its job has ended: its state says so", r"status|downloaddetails"),
     ("ISOs are attached to VMs, not to volumes", r"iso(id|name|displaytext)"),
-    ("registered user data is copied into VMs, which do not name it; templates have none", r"userdata.*"),
+    ("registered user data is copied into VMs, which do not name it", r"userdata.*"),
     ("templates are registered by URL or made from a volume, never copied from a template", r".*templateid"),
     ("OVF properties exist on VMware only", r"deployasisdetails"),
     ("templates, tags and host HA answers belong to a zone or to the host that the call names", r"host(id|name)"),

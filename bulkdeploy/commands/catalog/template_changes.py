@@ -30,7 +30,7 @@ from bulkdeploy.declare.parameters import (
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.templates import ISO, ISO_FORMAT, TEMPLATE, Kind, Sharing
@@ -87,10 +87,7 @@ def update(kind: Kind, call: Call) -> Mapping[str, Any]:
     """
     ref = call.arguments["id"]
     templates.update_templates(call.connection, call.caller, [(ref, call.arguments)], kind=kind)
-    rows = templates.list_by_id(call.connection, call.caller, kind, ref).rows
-    if not rows:
-        raise InvalidParameter("id", str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
-    return rows[0]
+    return templates.first_row(call.connection, call.caller, kind, ref, "id")
 
 
 def delete(kind: Kind, call: Call) -> JobTicket:

@@ -17,7 +17,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, ValueRule
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.deployments import registered_user_data
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.ownership import as_found_by_id
@@ -113,7 +113,7 @@ COMMANDS = (
         description="Deletes registered user data; VMs made with it keep theirs",
         handler=delete_user_data,
         shape=Shape.SUCCESS,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, ResourceInUse),
         changes_state=True,
         parameters=(uuid("id", Entity.USER_DATA, "the user data", required=True), *FOR_OWNER),
     ),

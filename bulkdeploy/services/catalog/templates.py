@@ -118,7 +118,7 @@ def register_templates(
     places = ((ref, zone_id) for ref, ids in zip(made, zone_ids, strict=True) for zone_id in ids)
     store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for ref, zone_id in places])
     happened = (
-        Happened(kind.created, f"registered {kind.noun} {ref.name} in {len(ids)} zone(s)", _about(kind, ref), owner)
+        Happened(kind.created, f"registered {kind.noun} {ref.name} in {len(ids)} zone(s)", about(kind, ref), owner)
         for ref, owner, ids in zip(made, owners, zone_ids, strict=True)
     )
     record_events(connection, caller, happened)
@@ -181,7 +181,7 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
     for (ref, columns), (row, owner) in zip(written, locked, strict=True):
         if columns:
             text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
-            happened.append(Happened(kind.updated, text, _about(kind, ref), owner))
+            happened.append(Happened(kind.updated, text, about(kind, ref), owner))
     change_rows(connection, written)
     record_events(connection, caller, happened)
 
@@ -233,7 +233,7 @@ def delete_templates(
 
 def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> JobTicket:
     """The job that deleted a template or an ISO."""
-    return done_with_success(connection, caller, kind.delete_command, _about(kind, ref))
+    return done_with_success(connection, caller, kind.delete_command, about(kind, ref))
 
 
 def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
@@ -283,10 +283,11 @@ def update_permissions(
             store.unshare(connection, ref, None)
             change_row(connection, ref, {"is_public": False, "is_featured": False})
     text = f"changed who may use {kind.noun} {row.name}"
-    record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
+    record_event(connection, caller, kind.updated, text, about(kind, ref), owner)
 
 
-def _about(kind: Kind, ref: EntityRef) -> Instance:
+def about(kind: Kind, ref: EntityRef) -> Instance:
+    """Return a template or ISO as jobs and events name it."""
     return Instance(kind.instance, ref.id, ref.uuid)
 
 
@@ -296,6 +297,20 @@ def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRe
     return list_templates(
         connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL
     )
+
+
+def first_row(
+    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, parameter: str
+) -> Mapping[str, Any]:
+    """Return a template or ISO as lists show it in one of its zones.
+
+    Raises:
+        InvalidParameter: no zone has it any more.
+    """
+    rows = list_by_id(connection, caller, kind, ref).rows
+    if not rows:
+        raise InvalidParameter(parameter, str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
+    return rows[0]
 
 
 def _check_url(caller: Caller, url: str) -> None:

@@ -18,6 +18,7 @@ from bulkdeploy.domain.deployment import (
     DiskOfferingFacts,
     OfferingFacts,
     TemplateFacts,
+    UserDataPolicy,
     Variant,
     ZoneFacts,
 )
@@ -115,7 +116,7 @@ def _check_request(
     security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, request, owner)
     check_key_pairs(connection, request.keypairs, owner, request.keypairs_parameter)
-    user_data = _user_data(connection, configuration, caller, request)
+    user_data = _user_data(connection, configuration, caller, request, template)
     if networks:
         _check_user_data_service(request, template, networks[0].name, served=networks[0].has_user_data)
     return DeploySpec(
@@ -169,10 +170,19 @@ def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode
 
 
 def _user_data(
-    connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
+    connection: Connection,
+    configuration: Configuration,
+    caller: Caller,
+    request: DeployRequest,
+    template: TemplateFacts,
 ) -> str | None:
-    """What the guests get, base64: the text given, or what was registered."""
-    if request.user_data_details and not request.user_data and request.registered_user_data is None:
+    """Return what the guests get, base64: the text given, or what was registered, or what the template has."""
+    parameter = "userdata" if request.user_data else "userdataid"
+    is_given = bool(request.user_data) or request.registered_user_data is not None
+    if is_given and template.user_data is not None and template.user_data_policy is UserDataPolicy.DENY_OVERRIDE:
+        rule = f"the user data of template {template.name} cannot be overridden: its policy is DENYOVERRIDE"
+        raise InvalidCombination((parameter, "templateid"), f"{parameter} must not be given: {rule}")
+    if request.user_data_details and not is_given and template.user_data is None:
         raise InvalidCombination(
             ("userdatadetails", "userdata", "userdataid"),
             "userdatadetails must be given with user data, by userdata or userdataid",
@@ -180,7 +190,7 @@ def _user_data(
     if request.registered_user_data is not None:
         return registered_content(connection, caller, request.registered_user_data)
     if not request.user_data:
-        return None
+        return template.user_data
     return check_user_data(
         request.user_data, method=request.method, most=configuration.number("vm.userdata.max.length")
     )

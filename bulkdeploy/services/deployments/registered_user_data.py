@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.live_entities import deleted_events
@@ -123,9 +123,14 @@ def delete_user_data(
     Raises:
         InvalidParameter, InvalidCombination: one was deleted; or as ``services.ownership.require_same_owner``.
         PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
+        ResourceInUse: one is linked to a template or ISO.
     """
     owners = [owner for _, owner in lock_all_own(connection, caller, refs, NOUN)]
     require_same_owner(connection, caller, named, [owner.account_id for owner in owners], NOUN)
+    linked = user_data.templates_with(connection, [ref.id for ref in refs])
+    for ref in refs:
+        if ref.id in linked:
+            raise ResourceInUse(f"User data {ref.name} cannot be deleted: it is linked to {linked[ref.id]}")
     remove_rows(connection, refs)
     record_events(connection, caller, deleted_events(EventType.USER_DATA_DELETE, KIND, refs, owners))
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, Select, Subquery, and_, exists, func, or_, select, true
+from sqlalchemy import Connection, FromClause, Select, Subquery, and_, case, exists, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from bulkdeploy.domain.accounts import Caller
@@ -27,6 +27,7 @@ from bulkdeploy.store.filters import (
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import ISO, TEMPLATE, add_tags
 from bulkdeploy.store.tables.accounts import accounts, domains
+from bulkdeploy.store.tables.groups import user_data
 from bulkdeploy.store.tables.offerings import os_types, template_permissions, template_zones, templates
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
@@ -152,6 +153,10 @@ def _query(places: Subquery) -> Select[Any]:
             template.details,
             template.created,
             template.removed,
+            user_data.c.uuid.label("userdataid"),
+            user_data.c.name.label("userdataname"),
+            user_data.c.params.label("userdataparams"),
+            case((user_data.c.id.is_not(None), template.user_data_policy)).label("userdatapolicy"),
         )
         .select_from(_tables(places))
         .order_by(template.sort_key, template.id, places.c.zone_id)
@@ -164,6 +169,7 @@ def _tables(places: Subquery) -> FromClause:
         .join(places, places.c.template_id == templates.c.id)
         .join(zones, zones.c.id == places.c.zone_id)
         .outerjoin(os_types, os_types.c.id == templates.c.os_type_id)
+        .outerjoin(user_data, and_(user_data.c.id == templates.c.user_data_id, user_data.c.removed.is_(None)))
     )
 
 

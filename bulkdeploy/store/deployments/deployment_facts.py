@@ -11,6 +11,7 @@ from bulkdeploy.domain.deployment import (
     NetworkFacts,
     OfferingFacts,
     TemplateFacts,
+    UserDataPolicy,
     ZoneFacts,
 )
 from bulkdeploy.domain.device_parameters import VARIANTS
@@ -90,7 +91,9 @@ def read_template(connection: Connection, template_id: int, zone_id: int, owner:
     """The template or ISO with its readiness in the zone, or None when it was removed."""
     row = connection.execute(
         text(
-            "SELECT t.*, coalesce(z.ready, false) AS ready, p.account_id IS NOT NULL AS shared FROM templates t"
+            "SELECT t.*, coalesce(z.ready, false) AS ready, p.account_id IS NOT NULL AS shared,"
+            " u.content AS user_data FROM templates t"
+            " LEFT JOIN user_data u ON u.id = t.user_data_id AND u.removed IS NULL"
             " LEFT JOIN template_zones z ON z.template_id = t.id AND z.zone_id = :zone"
             " LEFT JOIN template_permissions p ON p.template_id = t.id AND p.account_id = :owner"
             " WHERE t.id = :id AND t.removed IS NULL"
@@ -115,6 +118,8 @@ def read_template(connection: Connection, template_id: int, zone_id: int, owner:
         shared_with_owner=row.shared,
         variants=tuple(filter(None, map(str.strip, row.details.get(VARIANTS, "").split(",")))),
         uefi=row.details.get(UEFI),
+        user_data=row.user_data,
+        user_data_policy=None if row.user_data_policy is None else UserDataPolicy(row.user_data_policy),
     )
 
 

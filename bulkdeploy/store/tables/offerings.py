@@ -128,6 +128,9 @@ templates = Table(
         comment="size of the file that was fetched; 0: none was",
     ),
     Column("source_vm_id", BigInteger, comment="the VM whose volume a job is making it of; NULL: no job makes it"),
+    Column("user_data_id", BigInteger, comment="registered user data that VMs get; NULL: none"),
+    Column("user_data_policy", Text, comment="a UserDataPolicy; NULL: there is no user data"),
+    Index("ix_templates_user_data_id", "user_data_id", postgresql_where=text("user_data_id IS NOT NULL")),
     Index("ix_templates_source_vm_id", "source_vm_id", postgresql_where=text("source_vm_id IS NOT NULL")),
 )
 

@@ -1,14 +1,16 @@
 """The list query of registered user data, and its rows."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data
+from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
@@ -23,6 +25,14 @@ FIELDS: Fields = {"name": user_data.c.name, "userdata": user_data.c.content, "pa
 def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
     """Registered user data: its owner (account_id), content, and when it was removed."""
     return connection.execute(select(user_data).where(user_data.c.id == user_data_id)).one()
+
+
+def templates_with(connection: Connection, user_data_ids: Collection[int]) -> dict[int, str]:
+    """Return a live template or ISO, in words, for each registered user data that is linked to one."""
+    template = templates.c
+    query = select(template.user_data_id, template.kind, template.name)
+    rows = connection.execute(query.where(id_in(template.user_data_id, user_data_ids), template.removed.is_(None)))
+    return {row.user_data_id: f"{row.kind} {row.name}" for row in rows}
 
 
 def list_user_data(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

@@ -69,6 +69,31 @@ def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str,
         assert (row["boottype"], row["bootmode"]) == boots
 
 
+def test_vms_get_the_user_data_of_their_template(owned_world: World) -> None:
+    """Unless the call gives other data, where the policy lets it; data that is linked is not deleted."""
+    world, admin = owned_world, owned_world.client()
+    template = {"templateid": requested(world, "x")["templateid"]}
+    data = change(world, "registerUserData", ADMIN, name="of the template", userdata="aGVsbG8gd29ybGQ=")["id"]
+
+    def user_data_of(name: str, **more: object) -> str:
+        made = world.client(USER).call("deployVirtualMachine", **requested(world, name, **more))
+        kept = world.client(USER).call("getVirtualMachineUserData", virtualmachineid=made["id"])
+        return str(kept["virtualmachineuserdata"]["userdata"])
+
+    assert refusal(world, "linkUserDataToTemplate", USER, **template, userdataid=data).status == 531
+    linked = admin.call("linkUserDataToTemplate", **template, userdataid=data)["template"]
+    assert (linked["userdataid"], linked["userdatapolicy"]) == (data, "ALLOWOVERRIDE")
+    assert user_data_of("linked") == "aGVsbG8gd29ybGQ="
+    assert user_data_of("overridden", userdata="aGVsbG8=") == "aGVsbG8="
+    admin.call("linkUserDataToTemplate", **template, userdataid=data, userdatapolicy="denyoverride")
+    denied = refusal(world, "deployVirtualMachine", USER, **requested(world, "denied", userdata="aGVsbG8="))
+    assert (denied.status, "DENYOVERRIDE" in denied.errortext) == (431, True)
+    assert user_data_of("kept") == "aGVsbG8gd29ybGQ="
+    assert refusal(world, "deleteUserData", ADMIN, id=data).status == 536
+    assert "userdataid" not in admin.call("linkUserDataToTemplate", **template)["template"]
+    admin.call("deleteUserData", id=data)
+
+
 def test_a_template_says_that_its_vms_boot_with_uefi(owned_world: World) -> None:
     """Where the hypervisor is not able to, the template is named; the call may say BIOS; a VM keeps what it has."""
     world = owned_world

@@ -1,0 +1,38 @@
+"""Registered user data linked to templates and ISOs, whose VMs get it."""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import UserDataPolicy
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.services.catalog.templates import Kind, about
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.live_rows import change_row
+
+
+def link_user_data(
+    connection: Connection,
+    caller: Caller,
+    kind: Kind,
+    ref: EntityRef,
+    user_data: EntityRef | None,
+    policy: UserDataPolicy,
+) -> None:
+    """Link user data to a template or ISO in place of what is linked; None: link nothing.
+
+    VMs that exist keep what they have.
+
+    Raises:
+        InvalidParameter: the template, the ISO or the user data was deleted.
+        PermissionDenied: one of them is not the caller's.
+    """
+    row, owner = lock_own(connection, caller, ref, kind.noun)
+    if user_data is None:
+        change_row(connection, ref, {"user_data_id": None, "user_data_policy": None})
+        text = f"{kind.noun} {row.name} has no user data any more"
+    else:
+        lock_own(connection, caller, user_data, "user data", "userdataid")
+        change_row(connection, ref, {"user_data_id": user_data.id, "user_data_policy": policy.value})
+        text = f"{kind.noun} {row.name} has user data {user_data.name}"
+    record_event(connection, caller, kind.updated, text, about(kind, ref), owner)
