@@ -73,16 +73,22 @@ def test_vms_get_the_user_data_of_their_template(owned_world: World) -> None:
     """Unless the call gives other data, where the policy lets it; data that is linked is not deleted."""
     world, admin = owned_world, owned_world.client()
     template = {"templateid": requested(world, "x")["templateid"]}
-    data = change(world, "registerUserData", ADMIN, name="of the template", userdata="aGVsbG8gd29ybGQ=")["id"]
+    data = change(world, "registerUserData", ADMIN, name="linked", userdata="aGVsbG8gd29ybGQ=", params="a,b")["id"]
 
     def user_data_of(name: str, **more: object) -> str:
         made = world.client(USER).call("deployVirtualMachine", **requested(world, name, **more))
         kept = world.client(USER).call("getVirtualMachineUserData", virtualmachineid=made["id"])
         return str(kept["virtualmachineuserdata"]["userdata"])
 
-    assert refusal(world, "linkUserDataToTemplate", USER, **template, userdataid=data).status == 531
+    assert refusal(world, "linkUserDataToTemplate", USER, **template).status == 531
     linked = admin.call("linkUserDataToTemplate", **template, userdataid=data)["template"]
     assert (linked["userdataid"], linked["userdatapolicy"]) == (data, "ALLOWOVERRIDE")
+    assert (linked["userdataname"], linked["userdataparams"]) == ("linked", "a,b")
+    iso = world.scalar("SELECT uuid FROM templates WHERE kind = 'iso' AND removed IS NULL LIMIT 1")
+    assert admin.call("linkUserDataToTemplate", isoid=iso, userdataid=data)["template"]["userdataid"] == data
+    (listed,) = world.rows("listIsos", ADMIN, id=iso, isofilter="all", showunique=True)
+    assert listed["userdataid"] == data
+    admin.call("linkUserDataToTemplate", isoid=iso)
     assert user_data_of("linked") == "aGVsbG8gd29ybGQ="
     assert user_data_of("overridden", userdata="aGVsbG8=") == "aGVsbG8="
     admin.call("linkUserDataToTemplate", **template, userdataid=data, userdatapolicy="denyoverride")
