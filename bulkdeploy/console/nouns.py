@@ -85,7 +85,7 @@ DEPLOYMENTS = Noun(
         "created",
     ),
     ("zoneid",),
-    actions=("updateBulkDeployment",),
+    actions=("updateBulkDeployment", "replaceBulkDeployment", "resumeBulkOperation"),
     given=ALL_PROJECTS,
 )
 """Deployments; their list and their page are written by hand, too."""

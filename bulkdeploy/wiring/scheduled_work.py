@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import structlog
 from sqlalchemy import Connection
 
-from bulkdeploy.commands.deployments import managed_deployments
+from bulkdeploy.commands.deployments import reconciliation
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.fleets import scheduled_operations
@@ -100,12 +100,12 @@ def due_managed_deployments(system: System) -> DueRows:
     """Return the work that adds and removes VMs of deployments that do not have their desired size."""
     return DueRows(
         "reconcile_deployments",
-        5.0,
+        2.0,
         system,
         due_deployments,
         ("deployment_id", "user_id"),
-        (managed_deployments.reconcile_if_due, Failpoint.SWEEP_MANAGED),
-        (managed_deployments.put_off_resizing, Failpoint.SWEEP_MANAGED_FAILED),
+        (reconciliation.reconcile_if_due, Failpoint.SWEEP_MANAGED),
+        (reconciliation.put_off_resizing, Failpoint.SWEEP_MANAGED_FAILED),
     )
 
 

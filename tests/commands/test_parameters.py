@@ -34,6 +34,8 @@ OURS = {
     "cancelBulkDeployment",
     "cancelBulkOperation",
     "configureSimulatorHAProviderState",  # of CloudStack's simulator, and not in its description
+    "replaceBulkDeployment",
+    "resumeBulkOperation",
     "updateBulkDeployment",
     "evacuateHost",
     "repairVirtualMachine",

@@ -262,3 +262,29 @@ def test_a_host_in_maintenance(admin: Visitor, console_engine: Engine) -> None:
     done = admin.send("host-change", {"action": "prepareHostForMaintenance", "id": host, "sure": "yes"})
     assert done.headers["Location"] == f"host?id={host}"
     assert "aintenance" in admin.page(f"host?id={host}").text
+
+
+def test_the_page_of_a_managed_deployment_shows_its_replacement(
+    admin: Visitor, form: dict[str, str], console_engine: Engine
+) -> None:
+    """What is replaced in each cluster, and forms that scale, replace, pause, resume and roll back."""
+    admin.send("deploy", {**form, "virtualmachinecount": "2", "nameprefix": "kept", "requesttoken": "kept"})
+    with console_engine.begin() as connection:
+        deployment = connection.execute(
+            text(
+                "INSERT INTO managed_deployments (deployment_id, desired_count, scale_in_policy, command,"
+                " parameters) SELECT max(id), 3, 'Balanced', 'bulkDeployVirtualMachine', '{}' FROM deployments"
+                " RETURNING (SELECT uuid FROM deployments ORDER BY id DESC LIMIT 1)"
+            )
+        ).scalar_one()
+    form_of = f"act?of=deployments&command=replaceBulkDeployment&id={deployment}"
+    assert admin.send(form_of, {"method": "Restore", "maxunavailable": "1"}).status_code == 303
+    page = admin.page(f"deployment?id={deployment}")
+    words = words_of(page.text)
+    assert "Rolling replacement" in words
+    assert "0 of 2 VMs replaced, 0 failed" in words
+    offered = " ".join(link["href"] for link in page.all("a"))
+    for command in ("updateBulkDeployment", "replaceBulkDeployment", "resumeBulkOperation"):
+        assert command in offered
+    assert admin.send(form_of, {"pause": "true"}).status_code == 303
+    assert "Paused" in words_of(admin.page(f"deployment?id={deployment}").text)

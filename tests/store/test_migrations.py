@@ -161,7 +161,7 @@ EARLIER_ROLES = """
     DROP TABLE host_usage;
     DROP TABLE pool_usage;
     DROP TABLE bulk_operations;
-    DROP TABLE managed_deployments;
+    DROP TABLE managed_deployments, replacements, replaced_vms;
     ALTER TABLE deployments DROP COLUMN grown_from;
     DROP TABLE project_invitations;
     DROP TABLE snapshot_policies;

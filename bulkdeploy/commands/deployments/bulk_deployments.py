@@ -12,21 +12,20 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
     PLAN,
-    PLAN_FIELDS,
     deploy_call,
     deploying,
     host_ids,
     require_root_admin,
 )
 from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
+from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
-from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployCall
 from bulkdeploy.domain.entities import Entity
@@ -49,51 +48,6 @@ from bulkdeploy.services.deployments.bulk_deployments import (
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.store.deployments.deployments import ORDERS, DeployedVms
 from bulkdeploy.store.listing import Page, rows_of
-
-BULK_DEPLOYMENT = Response(
-    "bulkdeployment",
-    (
-        text("id", "the deployment; ``deploymentid`` of its jobs"),
-        text("zoneid", "the zone"),
-        text("zonename", "the zone's name"),
-        *OWNER_FIELDS,
-        moment("created", "when the call was answered"),
-        text("state", "InProgress, Completed or Cancelled"),
-        number("asked", "VMs asked for"),
-        number("count", "VMs made"),
-        number("queued", "jobs that no worker has leased yet; cancelBulkDeployment cancels exactly these"),
-        number("running", "jobs that a worker has leased; they continue after a cancellation"),
-        number("succeeded", "jobs that succeeded"),
-        number("failed", "jobs that failed"),
-        moment("completed", "when the latest of them ended"),
-        number("desiredcount", "of a managed deployment: the VMs that it is to have"),
-        number("actualcount", "of a managed deployment: the VMs that it has, without those being destroyed"),
-        text("scaleinpolicy", "of a managed deployment: the VMs that are removed first"),
-        text("lasterror", "of a managed deployment: why VMs could not be added or removed at the last try"),
-        *PLAN_FIELDS,
-        objects(
-            "slowest",
-            "of a deployment asked for by id: its 5 finished jobs that took longest",
-            (
-                text("jobid", "the job"),
-                text("virtualmachineid", "its VM"),
-                text("name", "the VM's name"),
-                text("hostname", "the VM's host", ROOT_ADMIN_ONLY),
-                fraction("seconds", "seconds from the call to the job's end"),
-            ),
-        ),
-        objects(
-            "failures",
-            "the first 100 failed jobs",
-            (
-                text("jobid", "the job"),
-                text("virtualmachineid", "its VM"),
-                number("errorcode", "why, as a number"),
-                text("errortext", "why"),
-            ),
-        ),
-    ),
-)
 
 
 def _request(call: Call) -> DeployCall:

@@ -101,11 +101,18 @@ def _values(visit: Visit) -> dict[str, Any]:
     return {
         "deployment": row,
         "progress": progress_of(row),
+        "replacement": replacement_of(row),
         "more": actions_of(DEPLOYMENTS, visit),
         "spread": spread_of(row),
         "failures": [group.as_row() for group in grouped(failures)],
         "failures_read": len(failures),
     }
+
+
+def replacement_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the newest replacement of a deployment's VMs, or None if there was none."""
+    found = row.get("replacement") or ()
+    return found[0] if found else None
 
 
 VIEWS = MappingProxyType(

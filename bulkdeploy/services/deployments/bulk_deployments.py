@@ -18,6 +18,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
 from bulkdeploy.store.deployments.managed_deployments import read_managed
 from bulkdeploy.store.deployments.new_vms import CallPart
+from bulkdeploy.store.deployments.replacements import read_replacements
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import request_cancel
 from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
@@ -41,6 +42,7 @@ def list_bulk_deployments(
     failures = failures_of(connection, JobGroup.DEPLOYMENT, ids, MOST_FAILURES)
     spreads = spread_rows(connection, [row["plan"] for row in page.rows])
     managed = read_managed(connection, ids)
+    replaced = read_replacements(connection, list(managed)) if managed else {}
     if "id" in arguments and len(ids) == 1:
         spreads = [spreads[0] | _as_it_is_now(connection, ids[0], page.rows[0]["plan"], spreads[0]["clusters"])]
     rows = [
@@ -49,6 +51,7 @@ def list_bulk_deployments(
             **jobs.get(row["_id"], dict.fromkeys(JOB_COUNTS, 0)),
             **spread,
             **managed.get(row["_id"], {}),
+            **({"replacement": [replaced[row["_id"]]]} if row["_id"] in replaced else {}),
             "state": operation_state(row, jobs.get(row["_id"], {})),
             "failures": [failure_row(failure) for failure in failures.get(row["_id"], [])],
         }

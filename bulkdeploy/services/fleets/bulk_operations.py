@@ -124,7 +124,7 @@ def run_bulk_operation(
                 rule = "the token was used before with other parameters; use a new token"
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
-    _most_failures(request.max_failures, 0)
+    count_or_share("maxfailures", request.max_failures, 0)
     vm_ids, claims_hosts = _select(connection, request), request.operation.claims_hosts
     vms = read_pending_vms(connection, vm_ids) if claims_hosts else lock_vms(connection, vm_ids)
     of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
@@ -245,7 +245,7 @@ def _write(
             "user_id": caller.user_id,
             "vm_count": len(works),
             "max_parallel": request.max_parallel,
-            "max_failures": _most_failures(request.max_failures, len(works)),
+            "max_failures": count_or_share("maxfailures", request.max_failures, len(works)),
             "failed": list(failed),
             "request_token": request.token,
             "request_fingerprint": request.fingerprint if request.token is not None else None,
@@ -258,8 +258,8 @@ def _write(
     return BulkOperation(uuid, created, [(job_of[vm.id], vm.uuid) for vm, _ in works], failed)
 
 
-def _most_failures(given: str | None, vms: int) -> int | None:
-    """Return the number that ``maxfailures`` allows, a percentage rounded down.
+def count_or_share(parameter: str, given: str | None, vms: int) -> int | None:
+    """Return the number that a parameter such as ``maxfailures`` gives, a percentage rounded down.
 
     Raises:
         InvalidParameter: it is neither a number nor a percentage from 0% to 100%.
@@ -269,5 +269,5 @@ def _most_failures(given: str | None, vms: int) -> int | None:
     number, is_percentage = given.removesuffix("%"), given.endswith("%")
     if not number.isascii() or not number.isdigit() or (is_percentage and int(number) > 100) or len(number) > 9:
         rule = "it must be a number such as 5, or a percentage of the virtual machines such as 10%"
-        raise InvalidParameter("maxfailures", given, rule)
+        raise InvalidParameter(parameter, given, rule)
     return int(number) * vms // 100 if is_percentage else int(number)

@@ -22,6 +22,7 @@ from bulkdeploy.services.fleets.bulk_operations import (
 )
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable
+from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.visibility import Visibility
 
 UPDATE_COMMAND = "updateBulkDeployment"
@@ -51,15 +52,25 @@ def scale_in(
         left = len(members) - len(chosen)
         rule = f"{left} of its virtual machines have delete protection enabled and are not removed"
         raise InvalidParameter("virtualmachinecount", len(members) - count, rule)
-    vms = tuple(EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in chosen)
     request = BulkRequest(
         command=UPDATE_COMMAND,
-        operation=jobs_of_kind(DESTROY, {"expunge": False}, find_undestroyable),
-        selection=VmSelection(filters={"ids": vms}, visible=Visibility()),
+        operation=destruction(expunge=False),
+        selection=select_exactly(chosen),
         partial=partial,
         dry_run=dry_run,
     )
     return run_bulk_operation(connection, system, caller, request)
+
+
+def destruction(*, expunge: bool) -> VmOperation:
+    """Return the operation that destroys VMs that may be destroyed."""
+    return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
+
+
+def select_exactly(vms: Sequence[Row[Any]]) -> VmSelection:
+    """Return the selection of these VMs."""
+    refs = tuple(EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in vms)
+    return VmSelection(filters={"ids": refs}, visible=Visibility())
 
 
 def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy) -> list[Row[Any]]:

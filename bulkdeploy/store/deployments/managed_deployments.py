@@ -7,7 +7,8 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, selec
 
 from bulkdeploy.domain.deployment import RecordedCall
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.tables.virtual_machines import deployments, managed_deployments
+from bulkdeploy.store.tables.managed_deployments import managed_deployments
+from bulkdeploy.store.tables.virtual_machines import deployments
 
 REMOVING = ("destroy_virtual_machine", "expunge_virtual_machine")
 """The kinds of jobs after which a VM is no member any more."""
@@ -57,8 +58,10 @@ def delete_managed(connection: Connection, deployment_id: int) -> None:
     connection.execute(delete(managed_deployments).where(managed_deployments.c.deployment_id == deployment_id))
 
 
-_MEMBERS = (
-    "SELECT v.id, v.uuid, v.name, v.state, v.host_id, v.cluster_id, v.delete_protection, d.managed"
+MEMBERS = (
+    "SELECT v.id, v.uuid, v.name, v.state, v.host_id, v.cluster_id, v.delete_protection, d.managed,"
+    " EXISTS (SELECT FROM async_jobs w WHERE w.instance_id = v.id AND w.instance_type = 'VirtualMachine'"
+    "   AND w.status = 0) AS has_job"
     " FROM (SELECT id, coalesce(grown_from, batch_id, id) AS managed FROM deployments"
     "   WHERE id = ANY(CAST(:ids AS bigint[])) OR batch_id = ANY(CAST(:ids AS bigint[]))"
     "   OR grown_from = ANY(CAST(:ids AS bigint[]))) AS d"
@@ -67,10 +70,11 @@ _MEMBERS = (
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
     "   AND j.status = 0 AND j.kind = ANY(:removing))"
 )
+"""The VMs of managed deployments, by the ids of these, without those that are being destroyed."""
 
-_MEMBERS_IN_ORDER = text(f"{_MEMBERS} ORDER BY v.id")
+_MEMBERS_IN_ORDER = text(f"{MEMBERS} ORDER BY v.id")
 
-_COUNT = text(f"SELECT managed, count(*) AS vms FROM ({_MEMBERS}) AS member GROUP BY managed")  # noqa: S608 - a constant
+_COUNT = text(f"SELECT managed, count(*) AS vms FROM ({MEMBERS}) AS member GROUP BY managed")  # noqa: S608 - a constant
 
 
 def members_of(connection: Connection, deployment_id: int) -> Sequence[Row[Any]]:
@@ -94,6 +98,9 @@ def read_managed(connection: Connection, deployment_ids: Sequence[int]) -> dict[
             "actualcount": actual.get(deployment_id, 0),
             "scaleinpolicy": row.scale_in_policy,
             "lasterror": row.last_error,
+            "autoheal": row.autoheal,
+            "healafter": row.heal_after,
+            "healtries": row.heal_tries,
         }
         for deployment_id, row in rows.items()
     }
@@ -103,14 +110,20 @@ _DUE = text(
     f"SELECT m.deployment_id, d.user_id FROM managed_deployments m"  # noqa: S608 - constants of this module
     " JOIN deployments d ON d.id = m.deployment_id"
     " JOIN accounts a ON a.id = d.account_id AND a.removed IS NULL"
-    " WHERE m.next_check <= now() AND m.desired_count <> (SELECT count(*) FROM"
-    f" ({_MEMBERS.replace('ANY(CAST(:ids AS bigint[]))', 'm.deployment_id')}) AS member)"
+    " WHERE m.next_check <= now() AND (m.desired_count <> (SELECT count(*) FROM"
+    f" ({MEMBERS.replace('ANY(CAST(:ids AS bigint[]))', 'm.deployment_id')}) AS member)"
+    "   OR EXISTS (SELECT FROM replacements r WHERE r.deployment_id = m.deployment_id AND r.completed IS NULL"
+    "     AND r.state = 'InProgress')"
+    "   OR (m.autoheal AND m.next_heal <= now()))"
     " ORDER BY m.next_check LIMIT :most"
 )
 
 
 def due_deployments(connection: Connection, most: int) -> list[tuple[int, int]]:
-    """Return managed deployments whose VMs are too few or too many, and the user of each, by ids."""
+    """Return the deployments whose VMs are too few, too many, being replaced or to be looked at for healing.
+
+    Of each the id, and the id of its user.
+    """
     rows = connection.execute(_DUE, {"removing": list(REMOVING), "most": most})
     return [(row.deployment_id, row.user_id) for row in rows]
 
@@ -125,6 +138,12 @@ def lock_if_due(connection: Connection, deployment_id: int) -> Row[Any] | None:
     return connection.execute(_LOCK_DUE, {"id": deployment_id}).first()
 
 
+def is_heal_due(connection: Connection, deployment_id: int) -> bool:
+    """Return whether broken VMs of a managed deployment are looked for now."""
+    query = text("SELECT next_heal <= now() FROM managed_deployments WHERE deployment_id = :id")
+    return bool(connection.execute(query, {"id": deployment_id}).scalar_one())
+
+
 def put_off(connection: Connection, deployment_id: int, seconds: float) -> None:
     """Let the next comparison be due after this time, because what was just begun takes a while to be seen."""
     values = {"failures": 0, "last_error": None}
@@ -136,10 +155,14 @@ def put_off(connection: Connection, deployment_id: int, seconds: float) -> None:
 _FAILED = text(
     "UPDATE managed_deployments SET failures = failures + 1, last_error = :why, next_check = now()"
     " + make_interval(secs => least(:longest, :first * power(2, least(failures, 20)))) WHERE deployment_id = :id"
+    " RETURNING failures"
 )
 
 
-def note_failure(connection: Connection, deployment_id: int, why: str) -> None:
-    """Keep why a try failed; the next one is due after twice the pause of the last one, up to an hour."""
+def note_failure(connection: Connection, deployment_id: int, why: str) -> int:
+    """Keep why a try failed, and return the number of failures in a row.
+
+    The next try is due after twice the pause of the last one, up to an hour.
+    """
     wanted = {"id": deployment_id, "why": why, "first": FIRST_PAUSE_S, "longest": LONGEST_PAUSE_S}
-    connection.execute(_FAILED, wanted)
+    return int(connection.execute(_FAILED, wanted).scalar_one())

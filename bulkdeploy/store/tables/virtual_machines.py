@@ -10,7 +10,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -69,25 +68,6 @@ deployments = Table(
         postgresql_where=text("request_token IS NOT NULL"),
     ),
     Index("ix_deployments_grown_from", "grown_from", postgresql_where=text("grown_from IS NOT NULL")),
-)
-
-managed_deployments = Table(
-    "managed_deployments",
-    metadata,
-    Column("deployment_id", BigInteger, ForeignKey("deployments.id"), primary_key=True, autoincrement=False),
-    Column("desired_count", Integer, nullable=False, comment="VMs that the deployment is to have"),
-    Column("scale_in_policy", Text, nullable=False, comment="a ScaleInPolicy"),
-    Column("command", Text, nullable=False, comment="the deploy call that made it"),
-    Column("parameters", JSONB, nullable=False, comment="that call's parameters, by which more VMs are deployed"),
-    Column(
-        "next_check",
-        DateTime(timezone=True),
-        nullable=False,
-        server_default=text("now()"),
-        comment="when the sweeper next compares the VMs with the desired count",
-    ),
-    Column("failures", Integer, nullable=False, server_default=text("0"), comment="failed tries in a row"),
-    Column("last_error", Text, comment="why the last try failed; NULL: it did not"),
 )
 
 deployment_plans = Table(

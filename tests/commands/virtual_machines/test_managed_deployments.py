@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
@@ -200,4 +201,54 @@ def test_a_sweeper_that_dies_leaves_the_size_to_the_next(
     desired = 4 if change == "few" else 2
     assert _sizes(client, web) == (desired, desired)
     assert len(_members(client, web)) == desired
+    fleet.assert_intact()
+
+
+def _heal(fleet: Fleet) -> None:
+    fleet.zone.change("UPDATE managed_deployments SET next_heal = now()")
+    _sweep(fleet)
+    fleet.run()
+
+
+def test_broken_vms_are_healed_a_few_at_once_with_growing_pauses_and_an_alert(
+    fleet: Fleet, client: ApiClient, web: str
+) -> None:
+    """VMs that stopped by themselves start, VMs in Error are replaced; what users stop stays stopped."""
+    ids = [vm["id"] for vm in _members(client, web)]
+    broken = "UPDATE virtual_machines SET state = 'Stopped', updated = now() - interval '1 h' WHERE uuid = '{}'"
+    client.call("stopVirtualMachine", id=ids[0])
+    fleet.run()
+    fleet.zone.change("UPDATE virtual_machines SET updated = now() - interval '1 h'")
+    for uuid in ids[1:3]:
+        client.call("stopVirtualMachine", id=uuid)
+        fleet.run()
+        fleet.zone.change(broken.format(uuid))
+        fleet.zone.change(f"DELETE FROM async_jobs WHERE instance_uuid = '{uuid}'")
+    _heal(fleet)
+    states = {vm["id"]: vm["state"] for vm in _members(client, web)}
+    assert [states[uuid] for uuid in ids] == ["Stopped"] * 3 + ["Running"]
+    client.call(UPDATE, id=web, autoheal=True, healafter=60, maxunavailable="25%")
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT)
+    for tries in (1, 2, 3):
+        _heal(fleet)
+        (row,) = client.call("listBulkDeployments", id=web)["bulkdeployment"]
+        assert row["healtries"] == tries
+        fleet.zone.change("UPDATE virtual_machines SET updated = now() - interval '1 h' WHERE state = 'Stopped'")
+    pause = "SELECT extract(epoch FROM next_heal - now()) > 100 FROM managed_deployments"
+    assert fleet.zone.scalar(pause)
+    alerts = client.call("listAlerts", name="ALERT.USERVM").get("alert", [])
+    assert sum("did not help" in alert["description"] for alert in alerts) == 1
+    fleet.clear_faults()
+    for _ in range(3):
+        _heal(fleet)
+    states = {vm["id"]: vm["state"] for vm in _members(client, web)}
+    assert [states[uuid] for uuid in ids] == ["Stopped"] + ["Running"] * 3
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT)
+    client.call(UPDATE, id=web, virtualmachinecount=5)
+    fleet.run()
+    fleet.clear_faults()
+    assert Counter(vm["state"] for vm in _members(client, web))["Error"] == 1
+    for _ in range(2):
+        _heal(fleet)
+    assert Counter(vm["state"] for vm in _members(client, web)) == {"Running": 4, "Stopped": 1}
     fleet.assert_intact()

@@ -1,0 +1,115 @@
+"""One step of a rolling replacement: what is to be done is decided by ``domain.replacements``, and done here.
+
+A step is one transaction. It looks at the VMs as they are now, so that a step that was lost is chosen again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Row
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deployments.resizing import deploy_more
+from bulkdeploy.domain.replacements import (
+    Member,
+    ReplacementRules,
+    ReplacementState,
+    ReplacementStep,
+    ReplaceMethod,
+    next_step,
+)
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
+from bulkdeploy.services.fleets.bulk_operations import BulkDryRun, BulkRequest, run_bulk_operation
+from bulkdeploy.services.fleets.scale_in import destruction, select_exactly
+from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
+from bulkdeploy.store.deployments import replacements as store
+
+REPLACE_COMMAND = "replaceBulkDeployment"
+
+
+def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequence[Row[Any]]) -> ReplacementStep:
+    """Take the next step of a replacement in progress, whose deployment the caller has locked.
+
+    Args:
+        call: in the name of the user who made the deployment.
+        managed: the row of the managed deployment.
+        replacement: the row of the replacement.
+        vms: the VMs of the deployment.
+
+    Raises:
+        BulkDeployError: VMs cannot be deployed, destroyed or restored.
+    """
+    connection = call.connection
+    method = ReplaceMethod(replacement.method)
+    failures = replacement.failures
+    if method is ReplaceMethod.RESTORE:
+        failures += store.settle_vms(connection, replacement, RESTORE.name)
+    states = store.states_of_vms(connection, replacement.id)
+    rules = ReplacementRules(
+        method=method,
+        desired=managed.desired_count,
+        total=replacement.vm_count,
+        max_surge=replacement.max_surge,
+        max_unavailable=replacement.max_unavailable,
+        pause_at=replacement.pause_at[0] if replacement.pause_at else None,
+        max_failures=replacement.max_failures,
+        failures=failures,
+    )
+    step = next_step(rules, [_member(vm, method, states.get(vm.id)) for vm in vms])
+    by_id = {vm.id: vm for vm in vms}
+    if step.state is ReplacementState.IN_PROGRESS:
+        failures += len(step.failed)
+        if step.remove:
+            destroy_vms(call, [by_id[vm_id] for vm_id in step.remove], expunge=replacement.expunge)
+        elif step.create:
+            deploy_more(call, managed, len(vms), step.create)
+        if step.restore:
+            failures += _restore(call, replacement, [by_id[vm_id] for vm_id in step.restore])
+    store.end_step(connection, replacement.id, step.state, failures)
+    return replace(step, create=0) if step.remove else step
+
+
+def _member(vm: Row[Any], method: ReplaceMethod, state: str | None) -> Member:
+    """Return the VM as the rules see it. VMs with delete protection are not recreated."""
+    is_kept = method is ReplaceMethod.RECREATE and vm.delete_protection
+    return Member(
+        vm.id,
+        is_old=state == store.PENDING and not is_kept,
+        is_available=vm.state == VmState.RUNNING and not vm.has_job,
+        is_broken=vm.state == VmState.ERROR,
+        has_job=vm.has_job,
+    )
+
+
+def destroy_vms(call: Call, vms: Sequence[Row[Any]], *, expunge: bool) -> None:
+    """Destroy VMs by one bulk operation, without those that cannot be destroyed now."""
+    request = BulkRequest(
+        command=REPLACE_COMMAND, operation=destruction(expunge=expunge), selection=select_exactly(vms), partial=True
+    )
+    run_bulk_operation(call.connection, call.system, call.caller, request)
+
+
+def _restore(call: Call, replacement: Row[Any], vms: Sequence[Row[Any]]) -> int:
+    """Begin to restore VMs, and return the number of those that cannot be restored."""
+    connection = call.connection
+    template = store.recorded_template(connection, replacement.new_parameters)
+    request = BulkRequest(
+        command=REPLACE_COMMAND,
+        operation=restore_operation(template),
+        selection=select_exactly(vms),
+        partial=True,
+        dry_run=True,
+    )
+    checked = run_bulk_operation(connection, call.system, call.caller, request)
+    if not isinstance(checked, BulkDryRun):
+        raise AssertionError("a dry run was asked for")  # noqa: TRY004 - a defect, not a wrong type
+    ready = [vm for vm, _ in checked.vms]
+    unready = {vm.id for vm in vms} - {vm.id for vm in ready}
+    store.mark_vms(connection, replacement.id, unready, store.FAILED)
+    if ready:
+        begun = replace(request, dry_run=False, selection=select_exactly(ready))
+        run_bulk_operation(connection, call.system, call.caller, begun)
+        store.mark_vms(connection, replacement.id, [vm.id for vm in ready], store.UNDERWAY)
+    return len(unready)

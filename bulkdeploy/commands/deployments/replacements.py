@@ -1,0 +1,265 @@
+"""replaceBulkDeployment and resumeBulkOperation: rolling replacements of managed deployments."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deployments.replacement_steps import REPLACE_COMMAND, destroy_vms
+from bulkdeploy.commands.deployments.resizing import deploy_more
+from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import (
+    InsufficientAddresses,
+    InsufficientCapacity,
+    InvalidCombination,
+    InvalidParameter,
+    OwnerDisabled,
+    PermissionDenied,
+    ResourceLimitExceeded,
+    ResourceUnavailable,
+)
+from bulkdeploy.domain.replacements import ReplacementState, ReplaceMethod
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.deployments.bulk_deployments import list_bulk_deployments
+from bulkdeploy.services.fleets.bulk_operations import count_or_share
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.deployments import managed_deployments as managed_store
+from bulkdeploy.store.deployments import replacements as store
+from bulkdeploy.store.deployments.deployments import deployment_owner
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.visibility import Visibility
+
+CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
+"""What replaced VMs may have anew; other parameters stay those of the recorded call."""
+
+SAME_AS: Mapping[str, tuple[str, ...]] = {"userdata": ("userdataid", "userdatadetails"), "keypairs": ("keypair",)}
+"""Recorded parameters that give the same in another way, and that a change removes."""
+
+
+def _replace(call: Call) -> Mapping[str, Any]:
+    """Begin to replace the VMs of a managed deployment; the sweeper takes each step."""
+    ref, connection = call.arguments["id"], call.connection
+    managed = _lock(call, ref)
+    if call.flag("rollback"):
+        return _roll_back(call, ref, managed)
+    if call.flag("pause"):
+        return _pause(call, ref)
+    given = {name: call.arguments[name] for name in CHANGES if name in call.arguments}
+    method = ReplaceMethod(call.text("method") or ReplaceMethod.RECREATE)
+    if method is ReplaceMethod.RESTORE and set(given) - {store.TEMPLATE}:
+        rule = "VMs that are restored in place only get another template; use method=Recreate"
+        raise InvalidCombination(("method", *(name for name in CHANGES if name in given)), rule)
+    if store.open_replacement(connection, ref.id) is not None:
+        rule = "its virtual machines are being replaced; let this end, or give rollback=true"
+        raise InvalidParameter("id", str(ref.uuid), rule)
+    parameters = _changed(managed.parameters, given)
+    if method is ReplaceMethod.RECREATE:
+        _check_parameters(call, managed, parameters)
+    members = managed_store.members_of(connection, ref.id)
+    desired = managed.desired_count
+    surge = count_or_share("maxsurge", call.text("maxsurge") or "0", desired) or 0
+    unavailable = count_or_share("maxunavailable", call.text("maxunavailable") or "1", desired) or 0
+    if method is ReplaceMethod.RESTORE:
+        surge = 0
+    if surge + unavailable == 0:
+        rule = "maxsurge and maxunavailable must not both be 0: no virtual machine could be replaced"
+        raise InvalidCombination(("maxsurge", "maxunavailable"), rule)
+    values = {
+        "method": method.value,
+        "max_surge": surge,
+        "max_unavailable": unavailable,
+        "pause_at": _checkpoints(call.text("pauseafter"), len(members)),
+        "max_failures": count_or_share("maxfailures", call.text("maxfailures") or "0", desired) or 0,
+        "expunge": call.flag("expunge"),
+    }
+    return _begin(call, ref, managed, parameters, values, [vm.id for vm in members])
+
+
+def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, Any]:
+    """Replace the VMs that the newest replacement has replaced, by its rules, with the parameters before."""
+    connection = call.connection
+    last = store.last_replacement(connection, ref.id)
+    if last is None:
+        raise InvalidParameter("id", str(ref.uuid), "its virtual machines were never replaced")
+    if last.method == ReplaceMethod.RESTORE and store.recorded_template(connection, last.old_parameters) is None:
+        rule = "its virtual machines had several templates, which are not recorded for each"
+        raise InvalidParameter("id", str(ref.uuid), rule)
+    kept = {vm_id for vm_id, state in store.states_of_vms(connection, last.id).items() if state == store.PENDING}
+    store.close_replacement(connection, ref.id, ReplacementState.SUPERSEDED)
+    members = managed_store.members_of(connection, ref.id)
+    names = ("method", "max_surge", "max_unavailable", "max_failures", "expunge")
+    values = {**{name: getattr(last, name) for name in names}, "pause_at": []}
+    return _begin(call, ref, managed, last.old_parameters, values, [vm.id for vm in members if vm.id not in kept])
+
+
+def _pause(call: Call, ref: EntityRef) -> Mapping[str, Any]:
+    """Let a replacement in progress wait for ``resumeBulkOperation``; jobs that were begun end."""
+    replacement = store.open_replacement(call.connection, ref.id)
+    if replacement is None or replacement.state != ReplacementState.IN_PROGRESS:
+        raise InvalidParameter("id", str(ref.uuid), "it has no replacement in progress")
+    changes = {"state": ReplacementState.PAUSED.value, "pause_at": [0, *replacement.pause_at]}
+    store.update_replacement(call.connection, replacement.id, changes)
+    return _shown(call.connection, ref)
+
+
+def _begin(
+    call: Call,
+    ref: EntityRef,
+    managed: Row[Any],
+    parameters: Mapping[str, str],
+    values: Mapping[str, Any],
+    vm_ids: list[int],
+) -> Mapping[str, Any]:
+    row = {
+        **values,
+        "deployment_id": ref.id,
+        "old_parameters": managed.parameters,
+        "new_parameters": dict(parameters),
+    }
+    store.insert_replacement(call.connection, row, vm_ids)
+    managed_store.update_managed(call.connection, ref.id, {"parameters": dict(parameters)})
+    return _shown(call.connection, ref)
+
+
+def _resume(call: Call) -> Mapping[str, Any]:
+    """Continue a replacement that is paused or failed; new VMs in state Error are destroyed and deployed again."""
+    ref, connection = call.arguments["id"], call.connection
+    _lock(call, ref)
+    replacement = store.open_replacement(connection, ref.id)
+    if replacement is None or replacement.state == ReplacementState.IN_PROGRESS:
+        raise InvalidParameter("id", str(ref.uuid), "it has no replacement that is paused or failed")
+    is_paused = replacement.state == ReplacementState.PAUSED
+    changes: dict[str, Any] = {"state": ReplacementState.IN_PROGRESS.value}
+    if is_paused:
+        changes["pause_at"] = replacement.pause_at[1:]
+    else:
+        changes["failures"] = 0
+        states = store.states_of_vms(connection, replacement.id)
+        failed = [vm_id for vm_id, state in states.items() if state == store.FAILED]
+        store.mark_vms(connection, replacement.id, failed, store.PENDING)
+        members = managed_store.members_of(connection, ref.id)
+        broken = [vm for vm in members if vm.id not in states and vm.state == VmState.ERROR]
+        if broken:
+            destroy_vms(call, broken, expunge=replacement.expunge)
+    store.update_replacement(connection, replacement.id, changes)
+    managed_store.update_managed(connection, ref.id, {})
+    return _shown(connection, ref)
+
+
+def _lock(call: Call, ref: EntityRef) -> Row[Any]:
+    """Lock and return a managed deployment of an account that the caller may act for.
+
+    Raises:
+        PermissionDenied: the caller may not act for the account.
+        InvalidParameter: the deployment is not managed.
+    """
+    connection = call.connection
+    require_access(connection, call.caller, deployment_owner(connection, ref.id), f"deployment {ref.uuid}")
+    managed = managed_store.lock_managed(connection, ref.id)
+    if managed is None:
+        raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
+    return managed
+
+
+def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the recorded parameters with other values; of a list of VMs every entry gets them."""
+    parameters = dict(recorded)
+    for name, value in given.items():
+        wire = str(value.uuid) if isinstance(value, EntityRef) else str(value)
+        replaced = (name, *SAME_AS.get(name, ()))
+        found = [known for known in parameters if known.lower().rpartition(".")[2].partition("[")[0] in replaced]
+        prefixes = {known.rpartition(".")[0] for known in found if known.lower().startswith("virtualmachines[")}
+        if not prefixes and name not in parameters:
+            prefixes = {known.rpartition(".")[0] for known in parameters if known.startswith("virtualmachines[")}
+        for known in found:
+            del parameters[known]
+        for prefix in prefixes or {""}:
+            parameters[f"{prefix}.{name}" if prefix else name] = wire
+    return parameters
+
+
+def _check_parameters(call: Call, managed: Row[Any], parameters: Mapping[str, str]) -> None:
+    """Check a deployment of one more VM by these parameters; missing capacity is no error, for VMs will go.
+
+    Raises:
+        BulkDeployError: the parameters cannot be had.
+    """
+    try:
+        deploy_more(call, managed, 0, 1, dry_run=True, recorded=parameters)
+    except (InsufficientCapacity, InsufficientAddresses, ResourceLimitExceeded):
+        return
+
+
+def _checkpoints(given: str | None, vms: int) -> list[int]:
+    """Return the numbers of replaced VMs at which to pause, by percentages such as ``10,50``.
+
+    Raises:
+        InvalidParameter: a part is no percentage from 1 to 99.
+    """
+    parts = [part.strip().removesuffix("%") for part in (given or "").split(",") if part.strip()]
+    if any(not part.isascii() or not part.isdigit() or not 0 < int(part) < 100 for part in parts):
+        rule = "it must be percentages from 1 to 99, separated by commas, such as 10,50"
+        raise InvalidParameter("pauseafter", given, rule)
+    counts = {-(-vms * int(part) // 100) for part in parts}
+    return sorted(count for count in counts if count < vms)
+
+
+def _shown(connection: Connection, ref: EntityRef) -> Mapping[str, Any]:
+    return list_bulk_deployments(connection, Visibility(), {"id": ref}, Paging(limit=1)).rows[0]
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name=REPLACE_COMMAND,
+        description="Replaces the VMs of a managed bulk deployment gradually; the sweeper takes each step",
+        shape=Shape.OBJECT,
+        response=BULK_DEPLOYMENT,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
+            uuid("templateid", Entity.TEMPLATE, "another template"),
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "another service offering; only with Recreate"),
+            string("userdata", "other user data, in base64; only with Recreate", length=1048576),
+            string("keypairs", "names of other SSH key pairs, separated by commas; only with Recreate"),
+            string(
+                "method",
+                "Recreate (default) deploys new VMs and destroys the old ones; Restore makes root disks anew",
+                choices=tuple(ReplaceMethod),
+            ),
+            string("maxsurge", "VMs beyond the desired number, or a percentage such as 10%; default: 0"),
+            string("maxunavailable", "VMs that may be unavailable, or a percentage; default: 1"),
+            string("pauseafter", "pause when these percentages of the VMs are replaced, such as 10,50"),
+            string("maxfailures", "stop if more VMs fail than this number, or percentage; default: 0"),
+            boolean("expunge", "expunge replaced VMs at once; else they can be recovered until expunge.delay"),
+            boolean("pause", "only let the replacement in progress wait for resumeBulkOperation"),
+            boolean("rollback", "replace the VMs of the newest replacement again, with the parameters before"),
+        ),
+        errors=(
+            PermissionDenied,
+            OwnerDisabled,
+            ResourceLimitExceeded,
+            InsufficientCapacity,
+            InsufficientAddresses,
+            ResourceUnavailable,
+        ),
+        handler=_replace,
+    ),
+    Command(
+        name="resumeBulkOperation",
+        description="Continues the replacement of a managed bulk deployment that is paused or failed",
+        shape=Shape.OBJECT,
+        response=BULK_DEPLOYMENT,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.DEPLOYMENT, "the deployment", required=True),),
+        errors=(PermissionDenied,),
+        handler=_resume,
+    ),
+)

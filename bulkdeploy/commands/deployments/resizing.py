@@ -1,0 +1,77 @@
+"""VMs that are added to a managed deployment by its recorded call, and VMs that are removed from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.services.deployments.deploy import DryRun, deploy
+from bulkdeploy.services.fleets.bulk_operations import BulkDryRun
+from bulkdeploy.services.fleets.scale_in import scale_in
+from bulkdeploy.store.deployments.deployments import DeployedVms
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """The jobs, the deployment and the operation that give a deployment its desired size."""
+
+    added: Sequence[tuple[str, str]] = ()
+    """Pairs of a job's and its VM's uuid."""
+
+    removed: Sequence[tuple[UUID, UUID]] = ()
+    grown_by: UUID | None = None
+    operation: UUID | None = None
+
+
+def resize(
+    call: Call,
+    managed: Row[Any],
+    members: Sequence[Row[Any]],
+    desired: int,
+    policy: ScaleInPolicy,
+    *,
+    partial: bool = False,
+) -> Resized:
+    """Deploy the VMs that are missing, or destroy those that are too many. The caller has locked the deployment."""
+    more = desired - len(members)
+    if more > 0:
+        made = deploy_more(call, managed, len(members), more)
+        if isinstance(made, DryRun):
+            raise AssertionError("a recorded call is no dry run")
+        return Resized(added=list(zip(made.job_uuids, made.vm_uuids, strict=True)), grown_by=made.uuid)
+    if more == 0:
+        return Resized()
+    removed = scale_in(call.connection, call.system, call.caller, members, -more, policy, partial=partial)
+    if isinstance(removed, BulkDryRun):
+        raise AssertionError("no dry run was asked for")  # noqa: TRY004 - a defect, not a wrong type
+    return Resized(removed=removed.jobs, operation=removed.uuid)
+
+
+def deploy_more(
+    call: Call,
+    managed: Row[Any],
+    before: int,
+    count: int,
+    *,
+    dry_run: bool = False,
+    recorded: Mapping[str, str] | None = None,
+) -> DeployedVms | DryRun:
+    """Make the recorded call again for ``count`` VMs, by the same rules and limits.
+
+    ``recorded``: parameters instead of those that the deployment has.
+    """
+    command = find_commands()[managed.command]
+    if command.repeat is None:
+        raise AssertionError(f"calls of {command.name} are not recorded")
+    parameters = {
+        **(managed.parameters if recorded is None else recorded),
+        **({"dryrun": "true"} if dry_run else {}),
+    }
+    wanted = command.repeat(replace(call, command=command), parameters, before, count)
+    (result,) = deploy(call.connection, call.system, [replace(wanted, grown_from=managed.deployment_id)])
+    return result

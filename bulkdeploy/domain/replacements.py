@@ -1,0 +1,143 @@
+"""Rolling replacements of the VMs of a managed deployment: their rules, and the next step from what is seen now.
+
+A step is chosen from the state of all VMs and from nothing that an earlier step remembered. So any sweeper may take
+the next step after any other one died.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReplaceMethod(StrEnum):
+    """How VMs are replaced."""
+
+    RESTORE = "Restore"
+    """The root disk of each VM is made anew; its id, name and addresses stay."""
+
+    RECREATE = "Recreate"
+    """New VMs are deployed, and the old ones are destroyed."""
+
+
+class ReplacementState(StrEnum):
+    """The state of a replacement."""
+
+    IN_PROGRESS = "InProgress"
+    PAUSED = "Paused"
+    """A checkpoint was reached; ``resumeBulkOperation`` continues."""
+
+    FAILED = "Failed"
+    """Too many VMs failed; ``resumeBulkOperation`` tries again, or ``rollback`` begins."""
+
+    COMPLETED = "Completed"
+    SUPERSEDED = "Superseded"
+    """A later replacement began, or the management of the deployment ended, before this one was completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A VM of the deployment that is not being destroyed.
+
+    Attributes:
+        id: the VM.
+        is_old: the VM has the previous parameters and is to be replaced.
+        is_available: the VM runs and no job works on it.
+        is_broken: the VM is in state Error.
+        has_job: a job works on the VM.
+    """
+
+    id: int
+    is_old: bool
+    is_available: bool
+    is_broken: bool = False
+    has_job: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacementRules:
+    """The limits of a replacement.
+
+    Attributes:
+        method: how VMs are replaced.
+        desired: the VMs that the deployment is to have.
+        total: the VMs that were to be replaced when the replacement began.
+        max_surge: the VMs that there may be beyond ``desired``.
+        max_unavailable: the VMs of ``desired`` that may be unavailable.
+        pause_at: the replacement pauses when so many VMs are replaced; None: it does not.
+        max_failures: the replacement fails if more VMs fail.
+        failures: VMs that failed so far.
+    """
+
+    method: ReplaceMethod
+    desired: int
+    total: int
+    max_surge: int
+    max_unavailable: int
+    pause_at: int | None = None
+    max_failures: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacementStep:
+    """What is done next.
+
+    Attributes:
+        state: the state of the replacement from now on.
+        create: the number of VMs to deploy.
+        remove: VMs to destroy.
+        restore: VMs to restore.
+        failed: new VMs that are broken; they are among ``remove`` unless the replacement fails.
+    """
+
+    state: ReplacementState = ReplacementState.IN_PROGRESS
+    create: int = 0
+    remove: tuple[int, ...] = ()
+    restore: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+
+def next_step(rules: ReplacementRules, members: Sequence[Member]) -> ReplacementStep:
+    """Return the next step of a replacement that is in progress.
+
+    At any moment at least ``desired - max_unavailable`` VMs are available, unless others than the replacement make
+    VMs unavailable, and there are at most ``desired + max_surge`` VMs.
+    """
+    old = [vm for vm in members if vm.is_old]
+    if rules.method is ReplaceMethod.RESTORE:
+        return _restore_step(rules, members, old)
+    new = [vm for vm in members if not vm.is_old]
+    broken = tuple(vm.id for vm in new if vm.is_broken and not vm.has_job)
+    if rules.failures + len(broken) > rules.max_failures and broken:
+        return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
+    kept_old = 0 if rules.pause_at is None else max(0, rules.total - rules.pause_at)
+    wanted_new = max(0, rules.desired - kept_old)
+    removed = _removable(rules, members, old, len(old) - kept_old)
+    surplus = [vm.id for vm in reversed(new) if vm.id not in broken][: max(0, len(new) - len(broken) - wanted_new)]
+    staying = len(members) - len(removed) - len(broken) - len(surplus)
+    create = min(wanted_new - (len(new) - len(broken)), rules.desired + rules.max_surge - staying)
+    if len(old) <= kept_old and len(new) == wanted_new and all(vm.is_available for vm in new):
+        done = ReplacementState.COMPLETED if not old else ReplacementState.PAUSED
+        return ReplacementStep(state=done)
+    return ReplacementStep(create=max(0, create), remove=(*broken, *surplus, *removed), failed=broken)
+
+
+def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member]) -> ReplacementStep:
+    if rules.failures > rules.max_failures:
+        return ReplacementStep(state=ReplacementState.FAILED)
+    kept_old = 0 if rules.pause_at is None else max(0, rules.total - rules.pause_at)
+    begun = _removable(rules, members, old, len(old) - kept_old)
+    if begun or any(vm.has_job for vm in members if not vm.is_old) or len(old) > kept_old:
+        return ReplacementStep(restore=begun)
+    return ReplacementStep(state=ReplacementState.PAUSED if old else ReplacementState.COMPLETED)
+
+
+def _removable(
+    rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member], most: int
+) -> tuple[int, ...]:
+    """Return the old VMs that may become unavailable now: first those that are unavailable already."""
+    spare = sum(vm.is_available for vm in members) - (rules.desired - rules.max_unavailable)
+    idle = [vm for vm in old if not vm.has_job]
+    down = [vm.id for vm in idle if not vm.is_available]
+    up = [vm.id for vm in idle if vm.is_available]
+    return tuple([*down, *up[: max(0, spare)]][: max(0, most)])

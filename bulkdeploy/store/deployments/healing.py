@@ -1,0 +1,64 @@
+"""Healing of managed deployments: the VMs that are broken, and the tries so far."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from bulkdeploy.store.database.arrays import int_array
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S, CHECK_EVERY_S = 30, 3600, 10
+
+_BROKEN = text(
+    "SELECT v.id FROM virtual_machines v"
+    " LEFT JOIN LATERAL (SELECT j.kind, j.status FROM async_jobs j WHERE j.instance_id = v.id"
+    "   AND j.instance_type = 'VirtualMachine' ORDER BY j.id DESC LIMIT 1) last ON true"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND coalesce(last.status, 1) <> 0 AND (v.state = 'Error'"
+    "   OR (v.state = 'Stopped' AND v.updated < now() - make_interval(secs => :seconds)"
+    "     AND NOT (coalesce(last.kind, '') = 'stop_virtual_machine' AND last.status = 1)))"
+    " ORDER BY v.id"
+)
+
+
+def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) -> list[int]:
+    """Return the broken ones of these VMs: in state Error, or Stopped for so long though nobody stopped them.
+
+    A VM whose newest job stopped it was stopped on purpose. VMs with an unfinished job are left out.
+    """
+    return list(connection.execute(_BROKEN, {"vms": int_array(vm_ids), "seconds": after_s}).scalars())
+
+
+_HEALTHY = text(
+    "UPDATE managed_deployments SET heal_tries = 0, heal_broken = 0,"
+    " next_heal = now() + make_interval(secs => :every) WHERE deployment_id = :id"
+)
+
+
+def note_healthy(connection: Connection, deployment_id: int) -> None:
+    """Begin to count tries anew, for no VM of the deployment is broken."""
+    connection.execute(_HEALTHY, {"id": deployment_id, "every": CHECK_EVERY_S})
+
+
+_HEALING = text(
+    "UPDATE managed_deployments SET heal_broken = :broken,"
+    " heal_tries = CASE WHEN :broken < heal_broken THEN 1 ELSE heal_tries + 1 END, next_heal = now()"
+    " + make_interval(secs => CASE WHEN :broken < heal_broken THEN :first"
+    "   ELSE least(:longest, :first * power(2, least(heal_tries, 20))) END)"
+    " WHERE deployment_id = :id RETURNING heal_tries"
+)
+
+
+def note_healing(connection: Connection, deployment_id: int, broken: int) -> int:
+    """Count a try, and return the tries in a row that did not make the broken VMs fewer.
+
+    The next try is due after twice the pause of such a try, up to an hour.
+    """
+    wanted = {"id": deployment_id, "broken": broken, "first": FIRST_PAUSE_S, "longest": LONGEST_PAUSE_S}
+    return int(connection.execute(_HEALING, wanted).scalar_one())
+
+
+def deployment_uuid(connection: Connection, deployment_id: int) -> UUID:
+    """Return the id of a deployment that clients see."""
+    query = text("SELECT uuid FROM deployments WHERE id = :id")
+    found: UUID = connection.execute(query, {"id": deployment_id}).scalar_one()
+    return found

@@ -1,0 +1,80 @@
+"""Steps of rolling replacements keep their limits and come to an end, whatever happens between them."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkdeploy.domain.replacements import (
+    Member,
+    ReplacementRules,
+    ReplacementState,
+    ReplaceMethod,
+    next_step,
+)
+
+
+@st.composite
+def _rules(draw: st.DrawFn) -> ReplacementRules:
+    desired = draw(st.integers(1, 12))
+    surge, unavailable = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    return ReplacementRules(
+        method=draw(st.sampled_from(ReplaceMethod)),
+        desired=desired,
+        total=desired,
+        max_surge=surge,
+        max_unavailable=max(unavailable, 1 if surge == 0 else 0),
+        pause_at=draw(st.none() | st.integers(1, max(1, desired - 1))),
+        max_failures=100,
+    )
+
+
+@given(rules=_rules(), data=st.data())
+def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: st.DataObject) -> None:
+    """Jobs end in any order. Never are there too many VMs or too few available ones, and all VMs become new."""
+    if rules.method is ReplaceMethod.RESTORE:
+        rules = replace(rules, max_surge=0, max_unavailable=max(1, rules.max_unavailable))
+    vms = {number: Member(number, is_old=True, is_available=True) for number in range(rules.desired)}
+    born, pauses = rules.desired, 0
+    for _ in range(20 * rules.desired + 20):
+        step = next_step(rules, list(vms.values()))
+        if step.state is ReplacementState.PAUSED:
+            pauses += 1
+            assert rules.pause_at is not None
+            assert sum(vm.is_old for vm in vms.values()) == rules.total - rules.pause_at
+            rules = replace(rules, pause_at=None)
+            continue
+        if step.state is ReplacementState.COMPLETED:
+            break
+        for vm_id in step.remove:
+            del vms[vm_id]
+        for vm_id in step.restore:
+            vms[vm_id] = Member(vm_id, is_old=False, is_available=False, has_job=True)
+        for _ in range(step.create if not step.remove else 0):
+            vms[born] = Member(born, is_old=False, is_available=False, has_job=True)
+            born += 1
+        assert len(vms) <= rules.desired + rules.max_surge
+        assert sum(vm.is_available for vm in vms.values()) >= rules.desired - rules.max_unavailable
+        working = [vm.id for vm in vms.values() if vm.has_job]
+        for vm_id in working:
+            if data.draw(st.booleans()) or vm_id == working[0]:
+                broken = rules.method is ReplaceMethod.RECREATE and data.draw(st.integers(0, 9)) == 0 and born < 40
+                vms[vm_id] = replace(vms[vm_id], has_job=False, is_available=not broken, is_broken=broken)
+    else:
+        raise AssertionError("the replacement does not end")
+    assert len(vms) == rules.desired
+    assert not any(vm.is_old or vm.has_job for vm in vms.values())
+    assert pauses <= 1
+
+
+def test_too_many_failures_stop_a_replacement() -> None:
+    """One broken new VM is replaced if it may be; otherwise nothing more is done."""
+    members = [
+        Member(1, is_old=True, is_available=True),
+        Member(2, is_old=False, is_available=False, is_broken=True),
+    ]
+    rules = ReplacementRules(
+        method=ReplaceMethod.RECREATE, desired=2, total=2, max_surge=0, max_unavailable=1, max_failures=1
+    )
+    assert next_step(rules, members).remove == (2,)
+    assert next_step(replace(rules, failures=1), members).state is ReplacementState.FAILED
