@@ -5,7 +5,20 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, Select, Subquery, and_, case, exists, func, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Subquery,
+    and_,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from bulkdeploy.domain.accounts import Caller
@@ -153,13 +166,21 @@ def _query(places: Subquery) -> Select[Any]:
             template.details,
             template.created,
             template.removed,
-            user_data.c.uuid.label("userdataid"),
-            user_data.c.name.label("userdataname"),
-            user_data.c.params.label("userdataparams"),
-            case((user_data.c.id.is_not(None), template.user_data_policy)).label("userdatapolicy"),
+            *_user_data_columns(),
         )
         .select_from(_tables(places))
         .order_by(template.sort_key, template.id, places.c.zone_id)
+    )
+
+
+def _user_data_columns() -> tuple[ColumnElement[Any], ...]:
+    """Return the columns of the live user data that is linked to a template."""
+    data = user_data.c
+    return (
+        data.uuid.label("userdataid"),
+        data.name.label("userdataname"),
+        data.params.label("userdataparams"),
+        case((data.id.is_not(None), templates.c.user_data_policy)).label("userdatapolicy"),
     )
 
 
