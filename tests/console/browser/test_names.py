@@ -35,6 +35,7 @@ SHOWN = {
     "jobs": ("accounts",),
     "events": ("accounts", "events", "users"),
     "capacity": ("zones", "pods", "clusters", "service_offerings"),
+    "topology": ("zones", "pods", "accounts"),
     "health": (),
     "deployment": ("zones", "clusters", "pods"),
     "virtual-machines?column=domain&column=group": ("domains",),
