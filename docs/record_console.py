@@ -16,7 +16,7 @@ IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 255
 HALF_WAY = 60
-GRAPHS_AFTER_MIN = 5
+GRAPHS_AFTER_MIN = 3
 """A VM is measured once a minute; a graph needs two measurements with differences."""
 TO_THE_END = ("health", "topology", "virtual-machine")
 """Shown below what fits a screen, too."""

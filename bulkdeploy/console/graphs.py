@@ -9,7 +9,7 @@ from bulkdeploy.console.calls import Row
 from bulkdeploy.console.formats import parsed, size
 from bulkdeploy.console.visit import Visit
 
-OF_VMS, OF_HOSTS = "listVirtualMachinesUsageHistory", "getUsageHistory"
+OF_VMS, OF_HOSTS = "listVirtualMachinesUsageHistory", "getHostUsageHistory"
 PERIODS: Mapping[str, timedelta] = MappingProxyType(
     {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 )
@@ -126,10 +126,10 @@ class _Samples:
 
     def _graph(self, title: str, values: Sequence[Value], word: Callable[[float], str], top: float | None) -> Graph:
         end = self._dated[-1][0]
-        begin = end - self._period
+        begin = max(end - self._period, self._dated[0][0])
+        width = (end - begin) or self._period
         series = [
-            _thinned([((moment - begin) / self._period, value(row)) for moment, row in self._dated])
-            for value in values
+            _thinned([((moment - begin) / width, value(row)) for moment, row in self._dated]) for value in values
         ]
         highest = max(value for one in series for _, value in one)
         return Graph(

@@ -41,7 +41,7 @@ OURS = {
     "repairVirtualMachine",
     "getHealth",
     "getJobHistory",
-    "getUsageHistory",
+    "getHostUsageHistory",
     "getZoneMap",
     "listBulkDeployments",
     "listBulkOperations",

@@ -129,7 +129,7 @@ def test_measurements_are_kept(fleet: Fleet, watch: UsageWatch, client: ApiClien
 
 def usage_of(client: ApiClient, **parameters: object) -> list[dict[str, Any]]:
     """Return the samples of a place."""
-    return list(client.call("getUsageHistory", **parameters)["usagehistory"].get("samples", []))
+    return list(client.call("getHostUsageHistory", **parameters)["usagehistory"].get("samples", []))
 
 
 def test_hosts_are_summed_over_intervals(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:

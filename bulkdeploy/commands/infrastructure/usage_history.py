@@ -1,4 +1,4 @@
-"""getUsageHistory: what a host, a cluster or a zone used within the last hour, day or week."""
+"""getHostUsageHistory: what a host, a cluster or a zone used within the last hour, day or week."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def get_usage_history(call: Call) -> Mapping[str, Any]:
 
 COMMANDS: tuple[Command, ...] = (
     Command(
-        name="getUsageHistory",
+        name="getHostUsageHistory",
         description="Returns what the hosts of a place used within the last hour, day or week, by intervals of five"
         " minutes or an hour",
         handler=get_usage_history,

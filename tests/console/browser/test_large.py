@@ -89,11 +89,11 @@ def test_the_map_of_25000_hosts(open_large: Callable[..., Tab], places: dict[str
     assert "25,000 hosts in 625 clusters" in tab.text("[data-line]")
     assert tab.page.locator("canvas").count() == 25
     tab.page.focus("canvas")
-    told = set()
+    hosts = set()
     for _ in range(30):
         tab.page.keyboard.press("ArrowRight")
-        told.add(tab.text("[data-line] a"))
-    assert len(told) == 30
+        hosts.add(tab.text("[data-line] a"))
+    assert len(hosts) == 30
     tab.page.locator("canvas").last.scroll_into_view_if_needed()
     tab.page.locator("canvas").last.focus()
     tab.page.keyboard.press("End")
