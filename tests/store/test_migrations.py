@@ -170,7 +170,7 @@ EARLIER_ROLES = """
     DROP TABLE bmcs, host_ha, host_ha_transitions;
     ALTER TABLE zones DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
     ALTER TABLE clusters DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
-    ALTER TABLE templates DROP COLUMN source_vm_id;
+    ALTER TABLE templates DROP COLUMN source_vm_id, DROP COLUMN user_data_id, DROP COLUMN user_data_policy;
     ALTER TABLE network_offerings DROP COLUMN tags;
     DROP TABLE guest_usage_samples, host_usage_intervals;
     ALTER TABLE roles DROP COLUMN is_public;

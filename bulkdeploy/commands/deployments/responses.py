@@ -25,6 +25,7 @@ REPLACEMENT_FIELDS = (
             number("count", "the VMs that the deployment has there"),
             number("replaced", "those of them that have the new parameters"),
         ),
+        ROOT_ADMIN_ONLY,
     ),
 )
 

@@ -1,9 +1,9 @@
-"""Rolling replacements: 0060_pre_replacements.sql."""
+"""Rolling replacements: 0061_pre_replacements.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0060_pre_replacements"
-down_revision = "0059_pre_host_usage_intervals"
+revision = "0061_pre_replacements"
+down_revision = "0060_pre_template_user_data"
 
 
 def upgrade() -> None:

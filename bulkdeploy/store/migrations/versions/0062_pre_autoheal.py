@@ -1,9 +1,9 @@
-"""Healing of managed deployments: 0061_pre_autoheal.sql."""
+"""Healing of managed deployments: 0062_pre_autoheal.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
-revision = "0061_pre_autoheal"
-down_revision = "0060_pre_replacements"
+revision = "0062_pre_autoheal"
+down_revision = "0061_pre_replacements"
 
 
 def upgrade() -> None:
