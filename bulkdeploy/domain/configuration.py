@@ -288,6 +288,15 @@ SETTINGS: tuple[Setting, ...] = (
         "Fence hosts that are Down and have highly available VMs, and start those elsewhere",
     ),
     Setting(
+        "vm.ha.restart.attempts",
+        "3",
+        N,
+        "How often within an hour a highly available VM whose guest crashed is started again on its host. After"
+        " that it is started on other hosts as often, then it stays Stopped (0: it stays Stopped at once)",
+        minimum=0,
+        maximum=100,
+    ),
+    Setting(
         "outofbandmanagement.action.timeout",
         "60",
         N,

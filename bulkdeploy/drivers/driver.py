@@ -155,7 +155,8 @@ class SnapshotSpec:
 class Guest:
     """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
 
-    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know.
+    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know. ``has_crashed``: it is
+    off although it was not shut down from inside and nobody cut its power; False if the hypervisor does not know.
     """
 
     uuid: UUID
@@ -167,6 +168,7 @@ class Guest:
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
     nic_uuids: frozenset[UUID] | None = None
     iso_uuid: UUID | None = None
+    has_crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ evacuates it, once it is fenced. Nothing else is started: a host that is silent 
 
 A VM whose guest was not running, in two looks a second or more apart, gets a job that stops it: the job looks
 again, with its fence, takes away what is left, and gives claims back. What is missing once may be on its way.
+A highly available VM whose guest crashed gets a job that starts it again instead (``ended_guests``).
 Where a hypervisor reports that a guest ended, its host is looked at in that round and the next; all hosts are
 looked at less often, which finds ends that were not reported.
 """
@@ -37,8 +38,8 @@ from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, Hyperviso
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.ended_guests import stop_or_restart
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
@@ -94,7 +95,7 @@ def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at a host: its row, why it did not answer (None: it did), and the guests that run on it.
+    """One look at a host: its row, why it did not answer (None: it did), and its guests that run or have crashed.
 
     ``is_drained``: it takes no new guests, and that stands where silence would.
     """
@@ -102,6 +103,7 @@ class Seen:
     host: Row[Any]
     silence: str | None
     running: frozenset[UUID] = frozenset()
+    crashed: frozenset[UUID] = frozenset()
     is_drained: bool = False
 
     @property
@@ -303,6 +305,7 @@ class HostWatch:
             with read_only(self._engine) as connection:
                 after = store.settled_vms(connection, answering)
         running = frozenset[UUID]().union(*(one.running for one in seen))
+        crashed = frozenset[UUID]().union(*(one.crashed for one in seen))
         now = self._clock()
         missing = {
             (vm.uuid, vm.host_uuid): self._missing_since.get((vm.uuid, vm.host_uuid), now)
@@ -317,10 +320,10 @@ class HostWatch:
             if host in unseen and vm not in moved
         }
         if ended:
-            stop = partial(_stop, host_uuids=answering, vm_uuids=ended)
-            stopped = run_transaction(self._engine, stop, Failpoint.SWEEP_GUESTS)
-            metrics.SWEPT.labels("ended_guests").inc(stopped)
-            log.info("ended_guests", jobs=stopped)
+            handle = partial(stop_or_restart, host_uuids=answering, vm_uuids=ended, crashed=crashed)
+            jobs = run_transaction(self._engine, handle, Failpoint.SWEEP_GUESTS)
+            metrics.SWEPT.labels("ended_guests").inc(jobs)
+            log.info("ended_guests", jobs=jobs)
 
 
 def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
@@ -338,7 +341,8 @@ def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
         if host.answers is not False:
             log.warning("host_silent", host=host.name, why=str(answer))
         return Seen(host, str(answer), is_drained=isinstance(answer, HostDrained))
-    return Seen(host, None, frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING))
+    running = frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING)
+    return Seen(host, None, running, frozenset(guest.uuid for guest in answer if guest.has_crashed))
 
 
 def _is_well(one: Seen) -> bool:
@@ -402,21 +406,3 @@ def new_evacuation(host: Row[Any], why: str) -> NewJob:
         user_id=ADMIN_USER_ID,
         params={BY_DRIVER: True, ONLY_HA: True},
     )
-
-
-def _stop(connection: Connection, *, host_uuids: Sequence[UUID], vm_uuids: frozenset[UUID]) -> int:
-    """Jobs in the name of each VM's owner; how many."""
-    vms = store.lock_settled_vms(connection, host_uuids, vm_uuids)
-    if vms:
-        jobs = [
-            STOP.new_job(
-                Instance(STOP.instance_type, vm.id, vm.uuid),
-                f"stopping Vm {vm.name}, whose guest has ended",
-                account_id=vm.account_id,
-                user_id=vm.user_id,
-                params={"forced": True},
-            )
-            for vm in vms
-        ]
-        insert_jobs(connection, jobs, INTERACTIVE)
-    return len(vms)

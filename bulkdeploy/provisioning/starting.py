@@ -72,8 +72,10 @@ class Starter:
         self._kind, self._tools, self._calls = kind, tools, tools.calls
         self._find_place, self._failed, self._removes_volumes = find_place, failed, removes_volumes
 
-    def run(self, work: Assignment, *, pinned: bool) -> Outcome:
+    def run(self, work: Assignment, *, pinned: bool, leaves_host: DriverError | None = None) -> Outcome:
         """Run the VM; ``pinned``: on its host or nowhere.
+
+        ``leaves_host``: why it is started elsewhere without a try on its host.
 
         Raises:
             LeaseLost: see DriverCalls.
@@ -81,7 +83,7 @@ class Starter:
         if OVERDUE in work.job.progress:
             return self._give_up(work)
         began = time.monotonic()
-        failure = earlier_failure(work.job.progress)
+        failure = leaves_host or earlier_failure(work.job.progress)
         if failure is None:
             failure = self._calls.run(work)
         while failure is not None:

@@ -167,3 +167,28 @@ def test_nothing_starts_while_the_controller_does_not_answer(cloud: Cloud) -> No
         wait_until(lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(vms), "guests do not run elsewhere")
         take_back(cloud, dead)
     cloud.assert_intact()
+
+
+def test_crashed_guests_run_again_where_they_were(cloud: Cloud) -> None:
+    """Highly available guests alone, after their process or their host was killed; other VMs are stopped."""
+    vms = cloud.deploy(VMS)
+    plain, *available = vms
+    for vm in available:
+        cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+    where = {vm: cloud.host_of(vm) for vm in vms}
+    with DoubleRuns(cloud) as doubles:
+        for host in cloud.hosts.hosts:
+            for guest, pid in host.guest_pids().items():
+                if str(guest) in (plain, available[0]):
+                    os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: cloud.state(plain) == "Stopped", "a plain VM is not stopped")
+        wait_until(lambda: UUID(available[0]) in cloud.hosts.running(), "a crashed guest does not run again")
+        failed = next(host for host in cloud.hosts.hosts if host.name == where[available[1]])
+        switch(failed, on=False)
+        switch(failed, on=True)
+        wait_until(
+            lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(available), "guests do not run again"
+        )
+    assert {vm: cloud.host_of(vm) for vm in available} == {vm: where[vm] for vm in available}
+    assert doubles.found == set()
+    cloud.assert_intact()

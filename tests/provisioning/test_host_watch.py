@@ -1,6 +1,8 @@
 """The sweeper's look at hosts: states of hosts and VMs follow what is seen, and alerts tell of it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -8,9 +10,10 @@ import pytest
 
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import Guest
+from bulkdeploy.drivers.driver import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
+from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
 from bulkdeploy.provisioning.host_watch import HostWatch, Waits, state_after
 from tests.support.zones.fleet import Fleet, OneDriver
 
@@ -26,6 +29,7 @@ class Window(OneDriver):
         super().__init__(driver)
         self.looked: list[list[UUID]] = []
         self.memory: dict[UUID, int] = {}
+        self.crashed: list[Guest] = []
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
         """What a test says."""
@@ -47,7 +51,7 @@ class Window(OneDriver):
         """What the simulator has there."""
         del timeout_s
         self.looked.append([host.uuid for host in hosts])
-        guests = list(self.driver.list_guests())
+        guests = [*self.driver.list_guests(), *self.crashed]
         return [[guest for guest in guests if guest.host_uuid == host.uuid] for host in hosts]
 
 
@@ -216,7 +220,8 @@ def end_guest(fleet: Fleet, vm: Any) -> None:
     """Let a VM's guest end by itself."""
     host = fleet.zone.rows("SELECT uuid, name FROM hosts WHERE id = :id", id=vm.host_id)[0]
     address = HostAddress(host.uuid, host.name, "192.0.2.1", "Simulator")
-    fleet.driver.ensure_stopped(address, vm.uuid, forced=True, fence=1 << 40, timeout_s=5)
+    of_its_last_job = max(job.id for job in fleet.jobs()) * LEASES_PER_JOB + LEASES_PER_JOB - 1
+    fleet.driver.ensure_stopped(address, vm.uuid, forced=True, fence=of_its_last_job, timeout_s=5)
 
 
 def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, guest_watch: HostWatch, clock: Clock) -> None:
@@ -235,6 +240,74 @@ def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, guest_watch: HostWatch,
         assert len(fleet.jobs()) == jobs + 1
     states = {row.uuid: row.state for row in fleet.vms()}
     assert {states[row.uuid] for row in others} == {"Running"}
+
+
+def crash_guest(fleet: Fleet, window: Window, vm: Any) -> None:
+    """Let a VM's guest end, and its host say that it crashed."""
+    guests = [guest for guest in fleet.driver.list_guests() if guest.uuid == vm.uuid]
+    window.crashed = [replace(guest, power=PowerState.STOPPED, has_crashed=True) for guest in guests]
+    end_guest(fleet, vm)
+
+
+def look_twice(guest_watch: HostWatch, clock: Clock) -> None:
+    """Look at all hosts, and again after the time that a guest must be missing for."""
+    for _ in range(2):
+        guest_watch.watch_hosts()
+        clock.now += 1
+
+
+def test_a_crashed_guest_is_started_again_on_its_host_then_elsewhere_then_not(
+    fleet: Fleet, window: Window, guest_watch: HostWatch, clock: Clock
+) -> None:
+    """A highly available VM is started on its host until it crashed too often there; at last it stays Stopped."""
+    fleet.zone.change("UPDATE service_offerings SET offer_ha = true")
+    fleet.set_value("vm.ha.restart.attempts", 2)
+    fleet.deploy(1)
+    fleet.run()
+    hosts = []
+    for _ in range(5):
+        (vm,) = fleet.vms()
+        hosts.append(vm.host_id)
+        crash_guest(fleet, window, vm)
+        look_twice(guest_watch, clock)
+        window.crashed = []
+        fleet.run()
+    (vm,) = fleet.vms()
+    assert (vm.state, vm.host_id) == ("Stopped", None)
+    assert hosts[0] == hosts[1] == hosts[2]
+    assert len(set(hosts[2:])) > 1
+    assert all(before != after for before, after in pairwise(hosts[2:]))
+    assert [text for text in alerts(fleet) if "crashed 5 times" in text] != []
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize(
+    ("why", "setting"),
+    [
+        ("not available", {}),
+        ("off", {"vm.ha.enabled": "false"}),
+        ("no try", {"vm.ha.restart.attempts": 0}),
+        ("", {}),
+    ],
+)
+def test_other_guests_that_end_stay_off(
+    fleet: Fleet, window: Window, guest_watch: HostWatch, clock: Clock, why: str, setting: Mapping[str, object]
+) -> None:
+    """No guest is started again that was shut down (""), is not highly available, or where operators chose so."""
+    fleet.zone.change("UPDATE service_offerings SET offer_ha = :ha", ha=why != "not available")
+    for name, value in setting.items():
+        fleet.set_value(name, value)
+    fleet.deploy(1)
+    fleet.run()
+    (vm,) = fleet.vms()
+    if why:
+        crash_guest(fleet, window, vm)
+    else:
+        end_guest(fleet, vm)
+    look_twice(guest_watch, clock)
+    fleet.run()
+    assert [row.state for row in fleet.vms()] == ["Stopped"]
+    fleet.assert_intact()
 
 
 def test_hosts_that_report_an_end_are_looked_at_at_once(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -715,7 +716,8 @@ def _list_guests(call: HostCall) -> list[Guest]:
             power = PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
             seen = read_domain(domain.XMLDesc())
             if seen is not None:
-                guests.append(_guest(call, seen, power))
+                guest = _guest(call, seen, power)
+                guests.append(replace(guest, has_crashed=power is PowerState.STOPPED and _has_crashed(domain)))
     return guests
 
 
@@ -730,6 +732,20 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
             if seen is not None:
                 found.append(GuestDetails(seen.uuid, seen.name, seen.template_uuid, tuple(seen.disks), seen.nics))
     return found
+
+
+def _has_crashed(domain: libvirt.virDomain) -> bool:
+    """Return True if a domain that is off ended with its process, its host or its daemon.
+
+    A domain has no reason (UNKNOWN) after its host was reset: what runs is kept in memory there.
+    """
+    state, reason = domain.state()
+    return state == libvirt.VIR_DOMAIN_SHUTOFF and reason in {
+        libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN,
+        libvirt.VIR_DOMAIN_SHUTOFF_CRASHED,
+        libvirt.VIR_DOMAIN_SHUTOFF_FAILED,
+        libvirt.VIR_DOMAIN_SHUTOFF_DAEMON,
+    }
 
 
 def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:

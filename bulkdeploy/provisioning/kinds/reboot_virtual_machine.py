@@ -7,6 +7,7 @@ worker that takes over does both again: a guest that came up meanwhile goes down
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.failed_tries import AVOID
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
@@ -15,9 +16,16 @@ from bulkdeploy.provisioning.progress import FAILURE, OVERDUE
 from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, starter_of_existing_vms
 from bulkdeploy.provisioning.stopping import STOP_FAILPOINTS, not_stopped
 
+CRASHES = "crashes"
+LEAVES_HOST = "leaves_host"
+
 
 class RebootVirtualMachine(VmSteps):
-    """Params: ``forced``, its power is cut."""
+    """Params: ``forced``, its power is cut.
+
+    A job that starts a crashed guest again has CRASHES, the number of its crashes within an hour, and LEAVES_HOST
+    if these are too many to try its host again.
+    """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)
@@ -25,11 +33,15 @@ class RebootVirtualMachine(VmSteps):
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
+        leaves_host: DriverError | None = None
         if not work.job.progress.keys() & {FAILURE, AVOID, OVERDUE}:
             failure = self.tools.calls.stop(work, forced=bool(work.job.params.get("forced")))
             if failure is not None:
                 return not_stopped(self, work, failure)
-        return self._starter.run(work, pinned=False)
+            if work.job.params.get(LEAVES_HOST) and work.host is not None:
+                why = f"its guest crashed {work.job.params[CRASHES]} times within an hour"
+                leaves_host = DriverError("boot", work.host.name, why, transient=True)
+        return self._starter.run(work, pinned=False, leaves_host=leaves_host)
 
 
 REBOOT = JobKind(

@@ -166,3 +166,16 @@ def ha_priorities(connection: Connection, vm_ids: Collection[int]) -> dict[int, 
     """
     rows = connection.execute(_HA_PRIORITIES, {"name": HA_PRIORITY, "vms": int_array(sorted(vm_ids))})
     return {row.id: int(row.priority) for row in rows}
+
+
+_RESTARTS = text(
+    "SELECT instance_id, count(*) AS restarts FROM async_jobs WHERE instance_type = 'VirtualMachine'"
+    " AND instance_id = ANY(CAST(:vms AS bigint[])) AND kind = 'reboot_virtual_machine' AND params ? 'crashes'"
+    " AND created > now() - interval '1 hour' GROUP BY instance_id"
+)
+
+
+def restarts_of_late(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
+    """Return how many jobs of the last hour started each VM again after a crash, for VMs that have any."""
+    rows = connection.execute(_RESTARTS, {"vms": int_array(sorted(vm_ids))})
+    return {row.instance_id: row.restarts for row in rows}
