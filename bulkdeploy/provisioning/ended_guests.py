@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import CRASHES, LEAVES_HOST, REBOOT
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import GUEST_ENDED, STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.hypervisors import watching as store
@@ -78,7 +78,7 @@ def _stop_job(vm: Row[Any]) -> NewJob:
         f"stopping Vm {vm.name}, whose guest has ended",
         account_id=vm.account_id,
         user_id=vm.user_id,
-        params={"forced": True},
+        params={"forced": True, GUEST_ENDED: True},
     )
 
 

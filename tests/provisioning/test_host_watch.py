@@ -15,6 +15,8 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
 from bulkdeploy.provisioning.host_watch import HostWatch, Waits, state_after
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.store.deployments.healing import broken_vms
 from tests.support.zones.fleet import Fleet, OneDriver
 
 
@@ -308,6 +310,22 @@ def test_other_guests_that_end_stay_off(
     fleet.run()
     assert [row.state for row in fleet.vms()] == ["Stopped"]
     fleet.assert_intact()
+
+
+def test_a_guest_that_ended_counts_as_broken_and_one_that_was_stopped_does_not(
+    fleet: Fleet, guest_watch: HostWatch, clock: Clock
+) -> None:
+    """Autoheal starts a VM whose guest ended by itself, and leaves a VM alone that a call stopped."""
+    fleet.deploy(2)
+    fleet.run()
+    ended, stopped = fleet.vms()
+    end_guest(fleet, ended)
+    look_twice(guest_watch, clock)
+    fleet.make_job(STOP, stopped.id)
+    fleet.run()
+    assert {row.state for row in fleet.vms()} == {"Stopped"}
+    with fleet.engine.connect() as connection:
+        assert broken_vms(connection, [ended.id, stopped.id], 0) == [ended.id]
 
 
 def test_hosts_that_report_an_end_are_looked_at_at_once(

@@ -27,8 +27,7 @@ def heal(
     """Begin to heal broken VMs of a deployment that the caller has locked, and return their number.
 
     VMs in state Error are destroyed: the size of the deployment then brings new ones. Never are more than
-    ``heal_at_once`` VMs under way. Each try that does not make the broken VMs fewer
-    doubles the time to the next one.
+    ``heal_at_once`` VMs under way. Each try that does not make the broken VMs fewer doubles the time to the next.
 
     Raises:
         BulkDeployError: the VMs cannot be started or destroyed.

@@ -11,11 +11,12 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, CHECK_EVERY_S = 30, 3600, 10
 
 _BROKEN = text(
     "SELECT v.id FROM virtual_machines v"
-    " LEFT JOIN LATERAL (SELECT j.kind, j.status FROM async_jobs j WHERE j.instance_id = v.id"
+    " LEFT JOIN LATERAL (SELECT j.kind, j.status, j.params FROM async_jobs j WHERE j.instance_id = v.id"
     "   AND j.instance_type = 'VirtualMachine' ORDER BY j.id DESC LIMIT 1) last ON true"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND coalesce(last.status, 1) <> 0 AND (v.state = 'Error'"
     "   OR (v.state = 'Stopped' AND v.updated < now() - make_interval(secs => :seconds)"
-    "     AND NOT (coalesce(last.kind, '') = 'stop_virtual_machine' AND last.status = 1)))"
+    "     AND NOT (coalesce(last.kind, '') = 'stop_virtual_machine' AND last.status = 1"
+    "       AND NOT last.params ? 'guest_ended')))"
     " ORDER BY v.id"
 )
 
@@ -23,7 +24,8 @@ _BROKEN = text(
 def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) -> list[int]:
     """Return the broken ones of these VMs: in state Error, or Stopped for so long though nobody stopped them.
 
-    A VM whose newest job stopped it was stopped on purpose. VMs with an unfinished job are left out.
+    A VM whose newest job stopped it was stopped on purpose, unless its guest had ended before. VMs with an
+    unfinished job are left out.
     """
     return list(connection.execute(_BROKEN, {"vms": int_array(vm_ids), "seconds": after_s}).scalars())
 
