@@ -12,6 +12,7 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
 from sqlalchemy import text
 
 from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.store.ledger.release import release_hosts
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 RIVAL_ADMIN, BELOW, OPENED = "rivals-admin", "below-admin", "opened"
@@ -129,9 +130,9 @@ INSERT INTO bulk_operations (command, account_id, user_id, vm_count)
     WHERE v.name LIKE '%s-own-%' GROUP BY v.account_id;
 UPDATE deployments d SET account_id = v.account_id FROM virtual_machines v
     WHERE v.deployment_id = d.id AND v.name LIKE '%s-own-%';
-UPDATE virtual_machines SET state = 'Stopped', host_id = NULL
+UPDATE virtual_machines SET state = 'Stopped'
     WHERE name LIKE '%s-own-stopped%' OR name LIKE '%s-own-bare' OR name LIKE '%s-own-kept';
-UPDATE virtual_machines SET state = 'Destroyed', host_id = NULL WHERE name LIKE '%s-own-destroyed';
+UPDATE virtual_machines SET state = 'Destroyed' WHERE name LIKE '%s-own-destroyed';
 UPDATE virtual_machines v SET state = 'Running', group_id = g.id, iso_id = i.id, template_id = t.id,
         user_id = (SELECT u.id FROM users u WHERE u.account_id = v.account_id)
     FROM instance_groups g, templates i, templates t WHERE v.name LIKE '%s-own-running'
@@ -210,6 +211,9 @@ def add_tenants(world: World) -> None:
             world.deploy(f"{own(tenant)}{state}", tenant, domain)
         world.deploy(f"{own(tenant)}{STOPPED}-project", projectid=world.id_of("projects", own(tenant)))
     _run(world, MACHINES)
+    with world.engine.begin() as connection:
+        idle = "SELECT id FROM virtual_machines WHERE state IN ('Stopped', 'Destroyed')"
+        release_hosts(connection, list(connection.execute(text(idle)).scalars()))
     for name in USERS_MAY:
         world.client().call("updateConfiguration", name=name, value="true")
     for name in (*ROLE_TYPES, OPENED):
