@@ -142,13 +142,14 @@ test-marvin: setup ## Run CloudStack's integration tests of the checkout CLOUDST
 test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
 	@$(BIN)/python -m tests.systemd
 
-check: setup ## Format, lint, types, import contracts, generated files, manifests for Kubernetes
+check: setup ## Format, lint, types, import contracts, generated files, the row of migrations, manifests for Kubernetes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
 	$(BIN)/python -m tests.compatibility.page --check
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/architecture/test_migration_order.py
 	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended

@@ -26,7 +26,7 @@ FOR_EVERY_TYPE = frozenset(
     {
         *("createConsoleEndpoint", "deleteUserData", "destroyVolume", "getUserKeys", "listApis"),
         *("listDetailOptions", "listKubernetesClusters", "listResourceIcon", "listUserData"),
-        *("listVirtualMachinesMetrics", "listVolumesMetrics", "registerUserData"),
+        *("listVirtualMachinesMetrics", "listVolumesMetrics", "registerUserData", "linkUserDataToTemplate"),
         *("listCustomActions", "runCustomAction", "listVirtualMachinesUsageHistory"),
     }
 )
