@@ -36,6 +36,10 @@ INSERT INTO host_claims (consumer, host_id, consumer_kind, account_id, cpu_mhz, 
 INSERT INTO host_claims (consumer, host_id, consumer_kind, account_id, cpu_mhz, memory_mib)
   SELECT gen_random_uuid(), chaos.some_host(:dice), 1, min(id), 500, 512 FROM accounts;
 
+-- breaks: reservations_have_jobs
+INSERT INTO host_claims (consumer, host_id, consumer_kind, account_id, cpu_mhz, memory_mib)
+  SELECT gen_random_uuid(), chaos.some_host(:dice), 2, min(id), 500, 512 FROM accounts;
+
 -- breaks: nothing_is_stuck
 UPDATE volumes SET removal_due = NULL
   WHERE id = (SELECT id FROM volumes WHERE state = 'Destroy' ORDER BY md5(id || :dice) LIMIT 1);

@@ -326,6 +326,9 @@ def test_a_guest_that_ended_counts_as_broken_and_one_that_was_stopped_does_not(
     assert {row.state for row in fleet.vms()} == {"Stopped"}
     with fleet.engine.connect() as connection:
         assert broken_vms(connection, [ended.id, stopped.id], 0) == [ended.id]
+    fleet.zone.change("DELETE FROM async_jobs")  # as after job.expire.minutes
+    with fleet.engine.connect() as connection:
+        assert broken_vms(connection, [ended.id, stopped.id], 0) == []
 
 
 def test_hosts_that_report_an_end_are_looked_at_at_once(

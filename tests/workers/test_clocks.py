@@ -13,10 +13,10 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots
 
+pytestmark = pytest.mark.long
+
 RESTLESS_CLOCK = '''
 import time
-
-pytestmark = pytest.mark.long
 
 _true, _true_ns = time.time, time.time_ns
 

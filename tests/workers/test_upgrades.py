@@ -30,11 +30,11 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run
 
+pytestmark = pytest.mark.long
+
 MIGRATION = '''"""One of the next release."""
 
 from alembic import op
-
-pytestmark = pytest.mark.long
 
 revision = "{name}"
 down_revision = "{before}"

@@ -14,8 +14,8 @@ _BROKEN = text(
     " LEFT JOIN LATERAL (SELECT j.kind, j.status, j.params FROM async_jobs j WHERE j.instance_id = v.id"
     "   AND j.instance_type = 'VirtualMachine' ORDER BY j.id DESC LIMIT 1) last ON true"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND coalesce(last.status, 1) <> 0 AND (v.state = 'Error'"
-    "   OR (v.state = 'Stopped' AND v.updated < now() - make_interval(secs => :seconds)"
-    "     AND NOT (coalesce(last.kind, '') = 'stop_virtual_machine' AND last.status = 1"
+    "   OR (v.state = 'Stopped' AND last.kind IS NOT NULL AND v.updated < now() - make_interval(secs => :seconds)"
+    "     AND NOT (last.kind = 'stop_virtual_machine' AND last.status = 1"
     "       AND NOT last.params ? 'guest_ended')))"
     " ORDER BY v.id"
 )
@@ -25,7 +25,8 @@ def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) ->
     """Return the broken ones of these VMs: in state Error, or Stopped for so long though nobody stopped them.
 
     A VM whose newest job stopped it was stopped on purpose, unless its guest had ended before. VMs with an
-    unfinished job are left out.
+    unfinished job are left out, and so are Stopped VMs whose jobs are removed by now: they may have been stopped on
+    purpose.
     """
     return list(connection.execute(_BROKEN, {"vms": int_array(vm_ids), "seconds": after_s}).scalars())
 

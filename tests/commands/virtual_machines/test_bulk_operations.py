@@ -308,10 +308,10 @@ def test_root_disks_are_made_anew_from_another_template(fleet: Fleet, client: Ap
     assert [vm["nic"][0]["ipaddress"] for vm in first] == [vm["nic"][0]["ipaddress"] for vm in after]
     assert Counter(vm["templateid"] == str(other) for vm in after) == {True: 4, False: 1}
     fleet.assert_intact()
-    fleet.zone.change(f"UPDATE templates SET size_bytes = size_bytes * 1000 WHERE uuid = '{other}'")
+    fleet.zone.change("UPDATE template_zones SET ready = false")
     error = refused(client, "bulkRestoreVirtualMachine", deploymentid=web, templateid=str(other))
     assert "cannot restore 4 of 4" in error.errortext
-    assert "which does not change" in error.errortext
+    assert "is not ready in the VM's zone" in error.errortext
 
 
 def test_stopped_vms_are_scaled_at_once_and_running_ones_by_jobs(fleet: Fleet, client: ApiClient, web: str) -> None:
