@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported_resources import ABSENT
@@ -45,6 +46,12 @@ WITHOUT_EFFECT = {
 }
 """Parameters that clients send as a matter of course and that can change nothing: their descriptions say why."""
 
+MANAGED = (
+    "INSERT INTO managed_deployments (deployment_id, desired_count, scale_in_policy, command, parameters)"
+    " SELECT id, 1, 'Balanced', 'bulkDeployVirtualMachine', '{}' FROM deployments"
+)
+"""Lets every deployment be managed: calls about others are refused before they look at everything."""
+
 
 def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     """What makes calls good that would else be refused before they look at everything."""
@@ -83,6 +90,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
         "createUser": acme,
         "createVlanIpRange": addresses,
         "createZone": dns,
+        "replaceBulkDeployment": {"method": "Restore"},
         "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},
         "updateAccount": {"id": walker.named("accounts", "acme")},
         "updateGuestOs": {"id": added["id"]},
@@ -140,6 +148,8 @@ def test_every_parameter_is_read_or_said_to_have_no_effect(walker: Walker, postg
     others = beside(walker)
     last = sorted(COMMANDS, key=lambda name: name.startswith(REMOVING))
     with walker.in_a_copy(postgres_url, commands) as copy:
+        with copy.connected() as connection, connection.begin():
+            connection.execute(text(MANAGED))
         for name in last:
             for with_one in ("", *(parameter.name for parameter in COMMANDS[name].parameters)):
                 for by in (ADMIN, USER):

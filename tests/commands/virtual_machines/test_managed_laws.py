@@ -159,7 +159,11 @@ class ManagedDeployment(RuleBasedStateMachine):
         for vm in self.fleet.vms():
             if vm.removed is None:
                 self.fleet.make_job(DESTROY, vm.id, expunge=True)
-        self.fleet.run()
+        for _ in range(SETTLING_ROUNDS):
+            self.fleet.run()
+            if not self.fleet.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
+                break
+            self.fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE status = 0")
         self.fleet.assert_nothing_held()
 
     def _is_settled(self) -> bool:
