@@ -280,7 +280,8 @@ def test_calls_with_passwords_take_no_thread_of_others(server: Server) -> None:
                 time.sleep(0.1)
             honest_calls_are_answered(server)
             assert not any(call.done() for call in calls)
-            assert 0 < server.waiting_for_locks() <= PROCESSES * PASSWORD_THREADS
+            # One that waited for too long may be about to try again: none waits at that moment.
+            assert server.waiting_for_locks() <= PROCESSES * PASSWORD_THREADS
             connection.rollback()
         assert {call.result().status for call in calls} == {200}
 
