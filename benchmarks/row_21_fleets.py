@@ -24,7 +24,8 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import JobMessage
-from bulkdeploy.services.fleets.bulk_operations import BulkRequest, VmSelection, jobs_of_kind, run_bulk_operation
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
+from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation

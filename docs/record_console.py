@@ -22,7 +22,7 @@ TO_THE_END = ("health", "topology", "virtual-machine")
 """Shown below what fits a screen, too."""
 IN_THE_DARK = ("virtual-machines", "capacity", "health")
 WAITED_FOR = {"topology": "canvas", "health": "#history"}
-"""What a page shows last."""
+"""Selectors of elements that a page shows last."""
 
 
 def main() -> None:

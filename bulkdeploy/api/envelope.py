@@ -126,7 +126,7 @@ def _array(parts: Iterable[bytes]) -> orjson.Fragment:
 
 
 class _ByRole(dict[RoleType | None, T]):
-    """One thing per role, made at its first use; None, a caller without credentials, sees what every role sees."""
+    """Values by role, each made at its first use; None is a caller without credentials: what every role sees."""
 
     def __init__(self, make: Callable[[RoleType | None], T]) -> None:
         self._make = make

@@ -56,5 +56,12 @@ FAILED_RESULT_CODE = 530
 PLANNED = "planned"
 """Param of jobs that move or start others' VMs: a plan that was shown, as lists of VM, host and turn, by ids."""
 
+GUEST_ENDED = "guest_ended"
+"""Param of jobs that stop a VM: its guest had ended without a call."""
+
+CRASHES, LEAVES_HOST = "crashes", "leaves_host"
+"""Params of jobs that start a crashed guest again: its crashes within an hour; True if they are too many to try its
+host once more."""
+
 FIRST_HOST = "first_host_id"
 """Param of jobs that start a VM: the host that is tried before others."""

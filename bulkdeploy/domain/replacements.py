@@ -80,7 +80,7 @@ class ReplacementRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementStep:
-    """What is done next.
+    """The next step of a replacement.
 
     Attributes:
         state: the state of the replacement from now on.

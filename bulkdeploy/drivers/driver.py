@@ -155,8 +155,8 @@ class SnapshotSpec:
 class Guest:
     """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
 
-    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know. ``has_crashed``: it is
-    off although it was not shut down from inside and nobody cut its power; False if the hypervisor does not know.
+    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know. ``has_crashed``: its
+    process or its host died, and nobody shut it down or cut its power; False if the hypervisor does not know.
     """
 
     uuid: UUID

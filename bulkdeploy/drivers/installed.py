@@ -1,4 +1,4 @@
-"""Which drivers of one kind are installed: those of the tree, and those that joined by an entry point."""
+"""The installed drivers of one kind: those of the tree, and those that other distributions add by entry points."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class UnknownDriver(DriverSettingError):
 
 
 class UnusableDriver(DriverSettingError):
-    """A driver is installed and can not be used."""
+    """A driver that is installed cannot be used."""
 
     def __init__(self, setting: str, name: str, why: str) -> None:
         self.setting, self.name = setting, name
-        super().__init__(f"{setting}: driver {name!r} can not be used: {why}")
+        super().__init__(f"{setting}: driver {name!r} cannot be used: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
-from bulkdeploy.provisioning.kinds.reboot_virtual_machine import CRASHES, LEAVES_HOST, REBOOT
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import GUEST_ENDED, STOP
+from bulkdeploy.domain.jobs import CRASHES, GUEST_ENDED, LEAVES_HOST
+from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.hypervisors import watching as store
@@ -39,16 +40,17 @@ def stop_or_restart(
     configuration = read_configuration(connection)
     attempts = configuration.number("vm.ha.restart.attempts") if configuration.flag("vm.ha.enabled") else 0
     restarts = _restarts(connection, [vm.id for vm in vms if vm.uuid in crashed]) if attempts else {}
-    record_alerts(
-        connection,
-        [_crashes_too_often(vm, restarts[vm.id]) for vm in vms if restarts.get(vm.id, 0) >= 2 * attempts > 0],
-    )
-    jobs = [
-        _restart_job(vm, restarts[vm.id], attempts)
-        if restarts.get(vm.id, 2 * attempts) < 2 * attempts
-        else _stop_job(vm)
-        for vm in vms
-    ]
+    jobs: list[NewJob] = []
+    alerts: list[Alert] = []
+    for vm in vms:
+        restarted = restarts.get(vm.id)
+        if restarted is not None and restarted < 2 * attempts:
+            jobs.append(_restart_job(vm, restarted, attempts))
+            continue
+        jobs.append(_stop_job(vm))
+        if restarted is not None:
+            alerts.append(_crashes_too_often(vm, restarted))
+    record_alerts(connection, alerts)
     insert_jobs(connection, jobs, INTERACTIVE)
     return len(jobs)
 

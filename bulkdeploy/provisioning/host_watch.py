@@ -95,7 +95,7 @@ def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at a host: its row, why it did not answer (None: it did), and its guests that run or have crashed.
+    """A look at a host: its row, why it did not answer (None: it did), and its guests that run or have crashed.
 
     ``is_drained``: it takes no new guests, and that stands where silence would.
     """

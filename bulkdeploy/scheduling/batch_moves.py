@@ -18,7 +18,7 @@ from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.model import Plan, Purpose, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed
-from bulkdeploy.scheduling.place import BOUND, NoPlace, thresholds_of, zone_as_seen_by
+from bulkdeploy.scheduling.place import BOUND, NoPlace, Planned, thresholds_of, zone_as_seen_by
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vms_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
@@ -39,13 +39,11 @@ class AlikeVms:
 
 @dataclass(frozen=True, slots=True)
 class PlacedVms:
-    """VMs with one need, the plan that places them, and the limits that their claims check again."""
+    """VMs with one need, and the plan that places them."""
 
     need: PlacementNeed
     vms: Sequence[VmToPlace]
-    plan: Plan
-    thresholds: Thresholds
-    pool_limits: Mapping[int, int]
+    planned: Planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +74,15 @@ class BatchPlan:
         needs = [each.need for each in self.placed]
         claim_hosts(
             connection,
-            np.concatenate([each.plan.host_ids for each in self.placed]),
+            np.concatenate([each.planned.plan.host_ids for each in self.placed]),
             [consumers[vm.id] for each in self.placed for vm in each.vms],
             account_id=np.repeat([need.owner.account_id for need in needs], counts),
             cpu_mhz=np.repeat([need.cpu_number * need.cpu_mhz for need in needs], counts),
             memory_mib=np.repeat([need.memory_mib for need in needs], counts),
-            thresholds=reduce(Thresholds.joined, (each.thresholds for each in self.placed)),
+            thresholds=reduce(Thresholds.joined, (each.planned.thresholds for each in self.placed)),
             kind=kind,
         )
-        limits = {pool: limit for each in self.placed for pool, limit in each.pool_limits.items()}
+        limits = {pool: limit for each in self.placed for pool, limit in each.planned.pool_limits.items()}
         pools = self._pools()
         if pools:
             claim_pools(
@@ -109,7 +107,7 @@ class BatchPlan:
         """Write the claimed places into the rows of the VMs and of their volumes without a pool."""
         if not self.placed:
             return
-        plans = [each.plan for each in self.placed]
+        plans = [each.planned.plan for each in self.placed]
         write_places(
             connection,
             [vm.id for each in self.placed for vm in each.vms],
@@ -126,7 +124,7 @@ class BatchPlan:
         return [
             (volume, disk.size_bytes, pool)
             for each in self.placed
-            for vm, row in zip(each.vms, each.plan.pool_ids.tolist(), strict=True)
+            for vm, row in zip(each.vms, each.planned.plan.pool_ids.tolist(), strict=True)
             for volume, disk, pool in zip(vm.unplaced_volumes, each.need.disks, row, strict=True)
         ]
 
@@ -218,8 +216,8 @@ def _plan_zone(
         for kind, request, plan in zip(of_owner, requests, plans, strict=True):
             made.hosts.update(_hosts(kind, plan))
             if plan.placed:
-                thresholds = thresholds_of(snapshot, request, plan)
-                made.placed.append(PlacedVms(kind.need, kind.vms[: plan.placed], plan, thresholds, limits))
+                planned = Planned(plan, request, limits, thresholds_of(snapshot, request, plan))
+                made.placed.append(PlacedVms(kind.need, kind.vms[: plan.placed], planned))
             left = after(left, request, plan)
             add_members(request, plan, placed)
 

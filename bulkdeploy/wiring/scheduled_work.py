@@ -114,7 +114,7 @@ DUE_ROWS: tuple[Callable[[System], DueRows], ...] = (
     due_vm_schedules,
     due_managed_deployments,
 )
-"""All kinds of rows that the sweeper handles when they are due."""
+"""The kinds of rows that the sweeper handles when they are due."""
 
 
 @dataclass(frozen=True, slots=True)

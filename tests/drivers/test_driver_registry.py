@@ -150,7 +150,7 @@ def test_an_unknown_driver_is_named_with_its_setting_and_those_there_are() -> No
 )
 def test_what_is_no_driver_is_an_error_with_the_reason(name: str, why: str) -> None:
     """An entry point that cannot be loaded, or is none, is an error that names setting and reason."""
-    with pytest.raises(UnusableDriver, match=rf"drivers\.KVM: driver '{name}' can not be used: .*{why}"):
+    with pytest.raises(UnusableDriver, match=rf"drivers\.KVM: driver '{name}' cannot be used: .*{why}"):
         configure_drivers({"KVM": name}, {})
 
 

@@ -21,6 +21,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     plan_row,
 )
 from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
+from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
@@ -33,15 +34,9 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployCall, DeployRequest, NamedVm
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import (
-    InsufficientAddresses,
-    InsufficientCapacity,
     InvalidCombination,
     InvalidParameter,
-    OwnerDisabled,
-    PermissionDenied,
     PlanStale,
-    ResourceLimitExceeded,
-    ResourceUnavailable,
 )
 from bulkdeploy.services.deployments.bulk_deployments import deployed_places, job_rows, planned_places
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
@@ -273,15 +268,7 @@ COMMANDS: tuple[Command, ...] = (
             string("requesttoken", "the same token with the same parameters answers the same jobs again"),
             *MANAGED,
         ),
-        errors=(
-            PermissionDenied,
-            OwnerDisabled,
-            ResourceLimitExceeded,
-            InsufficientCapacity,
-            InsufficientAddresses,
-            ResourceUnavailable,
-            PlanStale,
-        ),
+        errors=(*DEPLOYMENT_ERRORS, PlanStale),
         handler=bulk_create_virtual_machines,
         repeat=_repeat,
     ),

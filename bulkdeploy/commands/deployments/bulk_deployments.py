@@ -18,7 +18,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     require_root_admin,
 )
 from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
-from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT
+from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
@@ -30,12 +30,8 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployCall
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
-    InsufficientAddresses,
-    InsufficientCapacity,
-    OwnerDisabled,
     PermissionDenied,
     PlanStale,
-    ResourceLimitExceeded,
     ResourceUnavailable,
 )
 from bulkdeploy.scheduling.explanation import explain_deployment
@@ -113,15 +109,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,
         rules=(Exclusive(("podid", "clusterid")), *RULES),
-        errors=(
-            PermissionDenied,
-            OwnerDisabled,
-            ResourceLimitExceeded,
-            InsufficientCapacity,
-            InsufficientAddresses,
-            ResourceUnavailable,
-            PlanStale,
-        ),
+        errors=(*DEPLOYMENT_ERRORS, PlanStale),
         handler=DEPLOYING.handle,
         sharing=DEPLOYING,
         repeat=_repeat,

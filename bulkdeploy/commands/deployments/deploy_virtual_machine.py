@@ -4,19 +4,14 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, JOB_ID, JOB_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_call, deploying, named_nics
+from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.deployment import DeployCall, NamedVm
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
-    InsufficientAddresses,
-    InsufficientCapacity,
-    OwnerDisabled,
-    PermissionDenied,
     PlanStale,
-    ResourceLimitExceeded,
-    ResourceUnavailable,
 )
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
@@ -57,15 +52,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(*OF_ANY_VM, *OF_ONE_VM, CUSTOM_ID_PARAMETER, JOB_ID_PARAMETER),
         unsupported=UNSUPPORTED,
         rules=RULES_OF_ONE_VM,
-        errors=(
-            PermissionDenied,
-            OwnerDisabled,
-            ResourceLimitExceeded,
-            InsufficientCapacity,
-            InsufficientAddresses,
-            ResourceUnavailable,
-            PlanStale,
-        ),
+        errors=(*DEPLOYMENT_ERRORS, PlanStale),
         handler=DEPLOYING.handle,
         sharing=DEPLOYING,
     ),

@@ -7,7 +7,8 @@ from sqlalchemy import Row
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.recorded_calls import MANAGED
-from bulkdeploy.commands.deployments.resizing import Resized, deploy_more, resize
+from bulkdeploy.commands.deployments.resizing import Resized, deploy_more, lock_deployment, resize
+from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, integer, string, uuid
@@ -16,25 +17,14 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import ScaleInPolicy
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import (
-    InsufficientAddresses,
-    InsufficientCapacity,
-    InvalidParameter,
-    OwnerDisabled,
-    PermissionDenied,
-    ResourceLimitExceeded,
-    ResourceUnavailable,
-)
 from bulkdeploy.domain.replacements import ReplacementState
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.deployments.deploy import DryRun
-from bulkdeploy.services.fleets.bulk_operations import BulkDryRun, count_or_share
+from bulkdeploy.services.fleets.bulk_operations import check_bulk_operation, count_or_share
 from bulkdeploy.services.fleets.scale_in import UPDATE_COMMAND, scale_in
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
-from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import managed_deployments as store
-from bulkdeploy.store.deployments.deployments import deployment_owner
 from bulkdeploy.store.deployments.replacements import close_replacement, is_in_progress
 
 UPDATED = Response(
@@ -66,10 +56,7 @@ def _update(call: Call) -> Mapping[str, Any]:
     given = call.arguments
     count, policy_name = given.get("virtualmachinecount"), given.get("scaleinpolicy")
     is_kept, is_dry = call.flag("managed", default=True), call.flag("dryrun")
-    require_access(connection, call.caller, deployment_owner(connection, ref.id), f"deployment {ref.uuid}")
-    managed = store.lock_managed(connection, ref.id)
-    if managed is None:
-        raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
+    managed = lock_deployment(call, ref)
     members = store.members_of(connection, ref.id)
     policy = ScaleInPolicy(policy_name or managed.scale_in_policy)
     desired = managed.desired_count if count is None else count
@@ -128,9 +115,8 @@ def _dry_run(
         return {"added": shown.fits if isinstance(shown, DryRun) else 0, "removed": 0}
     if more == 0:
         return {"added": 0, "removed": 0, "virtualmachines": []}
-    shown_in = scale_in(call.connection, call.system, call.caller, members, -more, policy, dry_run=True)
-    vms = shown_in.vms if isinstance(shown_in, BulkDryRun) else ()
-    rows = [{"id": vm.uuid, "name": vm.name, "state": vm.state} for vm, _ in vms]
+    checked = check_bulk_operation(call.connection, call.system, call.caller, scale_in(members, -more, policy))
+    rows = [{"id": vm.uuid, "name": vm.name, "state": vm.state} for vm, _ in checked.vms]
     return {"added": 0, "removed": len(rows), "virtualmachines": rows}
 
 
@@ -156,14 +142,7 @@ COMMANDS: tuple[Command, ...] = (
             boolean("managed", "false: the number of VMs is not kept any more; the VMs stay"),
             boolean("dryrun", "check only, and answer how many VMs would be added or which would be removed"),
         ),
-        errors=(
-            PermissionDenied,
-            OwnerDisabled,
-            ResourceLimitExceeded,
-            InsufficientCapacity,
-            InsufficientAddresses,
-            ResourceUnavailable,
-        ),
+        errors=DEPLOYMENT_ERRORS,
         handler=_update,
     ),
 )

@@ -1,4 +1,4 @@
-"""One step of a rolling replacement: what is to be done is decided by ``domain.replacements``, and done here.
+"""The execution of one step of a rolling replacement, which ``domain.replacements`` chooses.
 
 A step is one transaction. It looks at the VMs as they are now, so that a step that was lost is chosen again.
 """
@@ -21,8 +21,13 @@ from bulkdeploy.domain.replacements import (
 )
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
-from bulkdeploy.services.fleets.bulk_operations import BulkDryRun, BulkRequest, run_bulk_operation
-from bulkdeploy.services.fleets.scale_in import destruction, select_exactly
+from bulkdeploy.services.fleets.bulk_operations import (
+    BulkRequest,
+    check_bulk_operation,
+    destruction,
+    run_bulk_operation,
+)
+from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.store.deployments import replacements as store
 
@@ -100,16 +105,13 @@ def _restore(call: Call, replacement: Row[Any], vms: Sequence[Row[Any]]) -> int:
         operation=restore_operation(template),
         selection=select_exactly(vms),
         partial=True,
-        dry_run=True,
     )
-    checked = run_bulk_operation(connection, call.system, call.caller, request)
-    if not isinstance(checked, BulkDryRun):
-        raise AssertionError("a dry run was asked for")  # noqa: TRY004 - a defect, not a wrong type
+    checked = check_bulk_operation(connection, call.system, call.caller, request)
     ready = [vm for vm, _ in checked.vms]
     unready = {vm.id for vm in vms} - {vm.id for vm in ready}
     store.mark_vms(connection, replacement.id, unready, store.FAILED)
     if ready:
-        begun = replace(request, dry_run=False, selection=select_exactly(ready))
+        begun = replace(request, selection=select_exactly(ready))
         run_bulk_operation(connection, call.system, call.caller, begun)
         store.mark_vms(connection, replacement.id, [vm.id for vm in ready], store.UNDERWAY)
     return len(unready)

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.replacement_steps import REPLACE_COMMAND, destroy_vms
-from bulkdeploy.commands.deployments.resizing import deploy_more
-from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT
+from bulkdeploy.commands.deployments.resizing import deploy_more, lock_deployment
+from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMENT_ERRORS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
@@ -19,24 +19,20 @@ from bulkdeploy.domain.errors import (
     InsufficientCapacity,
     InvalidCombination,
     InvalidParameter,
-    OwnerDisabled,
     PermissionDenied,
     ResourceLimitExceeded,
-    ResourceUnavailable,
 )
 from bulkdeploy.domain.replacements import ReplacementState, ReplaceMethod
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.services.deployments.bulk_deployments import list_bulk_deployments
 from bulkdeploy.services.fleets.bulk_operations import count_or_share
-from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import managed_deployments as managed_store
 from bulkdeploy.store.deployments import replacements as store
-from bulkdeploy.store.deployments.deployments import deployment_owner
 from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.visibility import Visibility
 
 CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
-"""What replaced VMs may have anew; other parameters stay those of the recorded call."""
+"""Parameters that a replacement may change. All others stay as in the recorded call."""
 
 SAME_AS: Mapping[str, tuple[str, ...]] = {"userdata": ("userdataid", "userdatadetails"), "keypairs": ("keypair",)}
 """Recorded parameters that give the same in another way, and that a change removes."""
@@ -45,7 +41,7 @@ SAME_AS: Mapping[str, tuple[str, ...]] = {"userdata": ("userdataid", "userdatade
 def _replace(call: Call) -> Mapping[str, Any]:
     """Begin to replace the VMs of a managed deployment; the sweeper takes each step."""
     ref, connection = call.arguments["id"], call.connection
-    managed = _lock(call, ref)
+    managed = lock_deployment(call, ref)
     if call.flag("rollback"):
         return _roll_back(call, ref, managed)
     if call.flag("pause"):
@@ -130,7 +126,7 @@ def _begin(
 def _resume(call: Call) -> Mapping[str, Any]:
     """Continue a replacement that is paused or failed; new VMs in state Error are destroyed and deployed again."""
     ref, connection = call.arguments["id"], call.connection
-    _lock(call, ref)
+    lock_deployment(call, ref)
     replacement = store.open_replacement(connection, ref.id)
     if replacement is None or replacement.state == ReplacementState.IN_PROGRESS:
         raise InvalidParameter("id", str(ref.uuid), "it has no replacement that is paused or failed")
@@ -150,21 +146,6 @@ def _resume(call: Call) -> Mapping[str, Any]:
     store.update_replacement(connection, replacement.id, changes)
     managed_store.update_managed(connection, ref.id, {})
     return _shown(connection, ref)
-
-
-def _lock(call: Call, ref: EntityRef) -> Row[Any]:
-    """Lock and return a managed deployment of an account that the caller may act for.
-
-    Raises:
-        PermissionDenied: the caller may not act for the account.
-        InvalidParameter: the deployment is not managed.
-    """
-    connection = call.connection
-    require_access(connection, call.caller, deployment_owner(connection, ref.id), f"deployment {ref.uuid}")
-    managed = managed_store.lock_managed(connection, ref.id)
-    if managed is None:
-        raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
-    return managed
 
 
 def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
@@ -241,14 +222,7 @@ COMMANDS: tuple[Command, ...] = (
             boolean("pause", "only let the replacement in progress wait for resumeBulkOperation"),
             boolean("rollback", "replace the VMs of the newest replacement again, with the parameters before"),
         ),
-        errors=(
-            PermissionDenied,
-            OwnerDisabled,
-            ResourceLimitExceeded,
-            InsufficientCapacity,
-            InsufficientAddresses,
-            ResourceUnavailable,
-        ),
+        errors=DEPLOYMENT_ERRORS,
         handler=_replace,
     ),
     Command(

@@ -10,10 +10,14 @@ from sqlalchemy import Row
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
-from bulkdeploy.services.fleets.bulk_operations import BulkDryRun
+from bulkdeploy.services.fleets.bulk_operations import run_bulk_operation
 from bulkdeploy.services.fleets.scale_in import scale_in
-from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.deployments.deployments import DeployedVms, deployment_owner
+from bulkdeploy.store.deployments.managed_deployments import lock_managed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,21 @@ class Resized:
     removed: Sequence[tuple[UUID, UUID]] = ()
     grown_by: UUID | None = None
     operation: UUID | None = None
+
+
+def lock_deployment(call: Call, ref: EntityRef) -> Row[Any]:
+    """Lock and return a managed deployment of an account that the caller may act for.
+
+    Raises:
+        PermissionDenied: the caller may not act for the account.
+        InvalidParameter: the deployment is not managed.
+    """
+    owner = deployment_owner(call.connection, ref.id)
+    require_access(call.connection, call.caller, owner, f"deployment {ref.uuid}")
+    managed = lock_managed(call.connection, ref.id)
+    if managed is None:
+        raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
+    return managed
 
 
 def resize(
@@ -46,9 +65,8 @@ def resize(
         return Resized(added=list(zip(made.job_uuids, made.vm_uuids, strict=True)), grown_by=made.uuid)
     if more == 0:
         return Resized()
-    removed = scale_in(call.connection, call.system, call.caller, members, -more, policy, partial=partial)
-    if isinstance(removed, BulkDryRun):
-        raise AssertionError("no dry run was asked for")  # noqa: TRY004 - a defect, not a wrong type
+    request = scale_in(members, -more, policy, partial=partial)
+    removed = run_bulk_operation(call.connection, call.system, call.caller, request)
     return Resized(removed=removed.jobs, operation=removed.uuid)
 
 

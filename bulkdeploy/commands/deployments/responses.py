@@ -4,6 +4,14 @@ from bulkdeploy.commands.deployments.deploy_calls import PLAN_FIELDS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.errors import (
+    InsufficientAddresses,
+    InsufficientCapacity,
+    OwnerDisabled,
+    PermissionDenied,
+    ResourceLimitExceeded,
+    ResourceUnavailable,
+)
 
 REPLACEMENT_FIELDS = (
     text("method", "Restore or Recreate"),
@@ -28,6 +36,16 @@ REPLACEMENT_FIELDS = (
         ROOT_ADMIN_ONLY,
     ),
 )
+
+DEPLOYMENT_ERRORS = (
+    PermissionDenied,
+    OwnerDisabled,
+    ResourceLimitExceeded,
+    InsufficientCapacity,
+    InsufficientAddresses,
+    ResourceUnavailable,
+)
+"""Errors of every call that deploys VMs, beyond those of all calls."""
 
 BULK_DEPLOYMENT = Response(
     "bulkdeployment",

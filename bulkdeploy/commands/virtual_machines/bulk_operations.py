@@ -22,18 +22,18 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.fleets.bulk_operations import (
-    BulkDryRun,
     BulkRequest,
-    VmSelection,
+    check_bulk_operation,
+    destruction,
     jobs_of_kind,
     run_bulk_operation,
 )
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
 from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.services.virtual_machines.resource_tags import tag_values
@@ -42,7 +42,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recove
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
-from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, require_right
+from bulkdeploy.services.virtual_machines.virtual_machines import require_right
 from bulkdeploy.services.virtual_machines.vm_work import VmJob, VmOperation, VmWork
 from bulkdeploy.store.deployments.deployments import plan_hosts
 from bulkdeploy.store.infrastructure.hosts import Places
@@ -86,30 +86,26 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
         by_id=not set(NAMING).isdisjoint(filters),
     )
     bulk = operation.operation(call)
-    done = run_bulk_operation(
-        call.connection,
-        call.system,
-        call.caller,
-        BulkRequest(
-            command=operation.name,
-            operation=bulk,
-            selection=VmSelection(
-                filters=filters,
-                visible=visibility(call.connection, call.caller, owner),
-                excluded=call.arguments.get("excludeids", ()),
-                expected_count=call.arguments.get("expectedcount"),
-            ),
-            partial=call.flag("partial"),
-            dry_run=call.flag("dryrun"),
-            max_parallel=call.arguments.get("maxparallel"),
-            max_failures=call.text("maxfailures"),
-            token=call.text("requesttoken"),
-            fingerprint=fingerprints({**call.arguments, "command": operation.name})["fingerprint"],
+    request = BulkRequest(
+        command=operation.name,
+        operation=bulk,
+        selection=VmSelection(
+            filters=filters,
+            visible=visibility(call.connection, call.caller, owner),
+            excluded=call.arguments.get("excludeids", ()),
+            expected_count=call.arguments.get("expectedcount"),
         ),
+        partial=call.flag("partial"),
+        max_parallel=call.arguments.get("maxparallel"),
+        max_failures=call.text("maxfailures"),
+        token=call.text("requesttoken"),
+        fingerprint=fingerprints({**call.arguments, "command": operation.name})["fingerprint"],
     )
-    if isinstance(done, BulkDryRun):
-        vms = _checked_rows(call, done.vms)
-        return Instead(CHECKED, {"count": len(vms), "virtualmachines": vms, "failed": done.failed})
+    if call.flag("dryrun"):
+        checked = check_bulk_operation(call.connection, call.system, call.caller, request)
+        vms = _checked_rows(call, checked.vms)
+        return Instead(CHECKED, {"count": len(vms), "virtualmachines": vms, "failed": checked.failed})
+    done = run_bulk_operation(call.connection, call.system, call.caller, request)
     shared = new_job_fields(call.caller, bulk.command_class, done.created)
     jobs = [{**shared, "jobid": job, "jobinstanceid": vm} for job, vm in done.jobs]
     return {"operationid": done.uuid, "count": len(jobs), "asyncjobs": jobs, "failed": done.failed}
@@ -146,7 +142,7 @@ def _destroy(call: Call) -> VmOperation:
     expunge = call.flag("expunge")
     if expunge:
         _require_expunge_right(call, "expunge")
-    return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
+    return destruction(expunge=expunge)
 
 
 def _expunge(call: Call) -> VmOperation:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -716,8 +715,7 @@ def _list_guests(call: HostCall) -> list[Guest]:
             power = PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
             seen = read_domain(domain.XMLDesc())
             if seen is not None:
-                guest = _guest(call, seen, power)
-                guests.append(replace(guest, has_crashed=power is PowerState.STOPPED and _has_crashed(domain)))
+                guests.append(_guest(call, seen, power, has_crashed=_has_crashed(domain)))
     return guests
 
 
@@ -735,7 +733,7 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
 
 
 def _has_crashed(domain: libvirt.virDomain) -> bool:
-    """Return True if a domain that is off ended with its process, its host or its daemon.
+    """Return True if a domain is off because its process, its host or its daemon ended.
 
     A domain has no reason (UNKNOWN) after its host was reset: what runs is kept in memory there.
     """
@@ -748,7 +746,7 @@ def _has_crashed(domain: libvirt.virDomain) -> bool:
     }
 
 
-def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
+def _guest(call: HostCall, seen: SeenDomain, power: PowerState, *, has_crashed: bool) -> Guest:
     return Guest(
         seen.uuid,
         call.host.uuid,
@@ -759,6 +757,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         frozenset(seen.disks),
         frozenset(nic.uuid for nic in seen.nics),
         None if seen.iso_path is None else template_of_copy(seen.iso_path),
+        has_crashed,
     )
 
 

@@ -5,7 +5,7 @@ worker that takes over does both again: a guest that came up meanwhile goes down
 """
 
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.jobs import CRASHES, LEAVES_HOST, InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment
@@ -16,16 +16,9 @@ from bulkdeploy.provisioning.progress import FAILURE, OVERDUE
 from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, starter_of_existing_vms
 from bulkdeploy.provisioning.stopping import STOP_FAILPOINTS, not_stopped
 
-CRASHES = "crashes"
-LEAVES_HOST = "leaves_host"
-
 
 class RebootVirtualMachine(VmSteps):
-    """Params: ``forced``, its power is cut.
-
-    A job that starts a crashed guest again has CRASHES, the number of its crashes within an hour, and LEAVES_HOST
-    if these are too many to try its host again.
-    """
+    """Params: ``forced``, its power is cut; CRASHES and LEAVES_HOST, if its guest crashed."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

@@ -11,11 +11,9 @@ from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
 from bulkdeploy.provisioning.outcome import UNCHANGED, Outcome, Succeeded
 from bulkdeploy.provisioning.stopping import IF_IT_MAY_RUN, MAY_STILL_RUN, STOP_FAILPOINTS, STOPPED, not_stopped
 
-GUEST_ENDED = "guest_ended"
-
 
 class StopVirtualMachine(VmSteps):
-    """Params: ``forced``, its power is cut; GUEST_ENDED, its guest ended without a call."""
+    """Params: ``forced``, its power is cut; GUEST_ENDED."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. A VM that is stopped already is a success."""

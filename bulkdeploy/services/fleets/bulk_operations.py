@@ -15,14 +15,14 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import BulkDeployError, InvalidCombination, InvalidParameter
-from bulkdeploy.domain.virtual_machines import GONE
+from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.fleets.bulk_rows import make_changes, make_jobs
+from bulkdeploy.services.fleets.vm_selection import VmSelection, find_selected
 from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.virtual_machines import find_unready
+from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable, find_unready
 from bulkdeploy.services.virtual_machines.vm_work import (
     NoHostForVm,
     PreparedVms,
@@ -32,34 +32,14 @@ from bulkdeploy.services.virtual_machines.vm_work import (
     VmWork,
     refusal,
 )
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import find_operation_by_token, insert_operation
 from bulkdeploy.store.virtual_machines.guests import lock_vms, read_pending_vms
-from bulkdeploy.store.virtual_machines.virtual_machines import select_vms
-from bulkdeploy.store.visibility import Visibility
 
 MOST_REASONS = 100
 """An error names at most this number of VMs that cannot be processed."""
 
 FindRefused: TypeAlias = Callable[[Connection, Sequence[Row[Any]]], Mapping[int, str]]
 """Returns for each locked VM that an operation must not touch the rule that forbids it, by VM id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VmSelection:
-    """The VMs that a call selects.
-
-    Attributes:
-        filters: filters of listVirtualMachines, and ``deploymentid``; at least one.
-        visible: the accounts whose VMs the filters select from.
-        excluded: VMs that the filters do not select.
-        expected_count: the number of selected VMs; None accepts any number.
-    """
-
-    filters: Arguments
-    visible: Visibility
-    excluded: Sequence[EntityRef] = ()
-    expected_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +50,6 @@ class BulkRequest:
         command: the name of the API command.
         operation: the operation.
         partial: leave out VMs that cannot be processed, instead of rejecting the call.
-        dry_run: check only.
         max_parallel: the number of jobs that may be under way at once; None: all of them.
         max_failures: the operation is cancelled if more jobs fail than this number, or this percentage (``10%``).
         token, fingerprint: the request token, and the digest of the call's other parameters.
@@ -80,7 +59,6 @@ class BulkRequest:
     operation: VmOperation
     selection: VmSelection
     partial: bool = False
-    dry_run: bool = False
     max_parallel: int | None = None
     max_failures: str | None = None
     token: str | None = None
@@ -105,9 +83,21 @@ class BulkOperation:
     failed: Sequence[Mapping[str, Any]]
 
 
+def check_bulk_operation(
+    connection: Connection, system: System, caller: Caller, request: BulkRequest
+) -> BulkDryRun:
+    """Check all selected VMs, and change nothing.
+
+    Raises:
+        BulkDeployError: as ``run_bulk_operation``, but VMs that cannot be processed are no error.
+    """
+    _, _, checked = _check(connection, system, caller, request)
+    return checked
+
+
 def run_bulk_operation(
     connection: Connection, system: System, caller: Caller, request: BulkRequest
-) -> BulkOperation | BulkDryRun:
+) -> BulkOperation:
     """Check all selected VMs and make one job for each; a call with a known token returns its earlier operation.
 
     Raises:
@@ -117,16 +107,30 @@ def run_bulk_operation(
             cannot be processed, and the call is not partial or no VM is left; the token was used with other
             parameters.
     """
-    if request.token is not None and not request.dry_run:
+    if request.token is not None:
         earlier = find_operation_by_token(connection, caller.user_id, request.token)
         if earlier is not None:
             if earlier.fingerprint != request.fingerprint:
                 rule = "the token was used before with other parameters; use a new token"
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
+    vms, prepared, checked = _check(connection, system, caller, request)
+    if checked.failed and not (request.partial and checked.vms):
+        raise _rejection(request, checked.failed, len(vms))
+    if prepared.hosts is not None:
+        prepared.hosts.claim(connection)
+        prepared.hosts.keep(connection, vms, lock_vms(connection, [vm.id for vm, _ in checked.vms]))
+    return _write(connection, system, caller, request, prepared, checked.vms, checked.failed)
+
+
+def _check(
+    connection: Connection, system: System, caller: Caller, request: BulkRequest
+) -> tuple[Sequence[Row[Any]], PreparedVms, BulkDryRun]:
+    """Return the selected VMs, what the operation has read of them, and how each of them passed its checks."""
     count_or_share("maxfailures", request.max_failures, 0)
-    vm_ids, claims_hosts = _select(connection, request), request.operation.claims_hosts
-    vms = read_pending_vms(connection, vm_ids) if claims_hosts else lock_vms(connection, vm_ids)
+    vm_ids = find_selected(connection, request.selection, request.operation.states)
+    read = read_pending_vms if request.operation.claims_hosts else lock_vms
+    vms = read(connection, vm_ids)
     of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
     require_all_access(connection, caller, of_account)
     prepared = request.operation.prepare(connection, system, caller, vms)
@@ -137,14 +141,12 @@ def run_bulk_operation(
             ready.append((vm, prepared.work_of(vm)))
         except (NoHostForVm, BulkDeployError) as error:
             failed.append(_failed(vm, *refusal(error)))
-    if request.dry_run:
-        return BulkDryRun(ready, failed)
-    if failed and not (request.partial and ready):
-        raise _rejection(request, failed, len(vms))
-    if prepared.hosts is not None:
-        prepared.hosts.claim(connection)
-        prepared.hosts.keep(connection, vms, lock_vms(connection, [vm.id for vm, _ in ready]))
-    return _write(connection, system, caller, request, prepared, ready, failed)
+    return vms, prepared, BulkDryRun(ready, failed)
+
+
+def destruction(*, expunge: bool) -> VmOperation:
+    """Return the operation that destroys VMs that may be destroyed."""
+    return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
 
 
 def jobs_of_kind(kind: JobKind, params: Mapping[str, Any], find_refused: FindRefused | None = None) -> VmOperation:
@@ -177,48 +179,12 @@ def _prepare_jobs(
     return PreparedVms(work_of)
 
 
-def _select(connection: Connection, request: BulkRequest) -> list[int]:
-    selection = request.selection
-    if not selection.filters:
-        rule = "the call must select virtual machines, by ids or by filters of listVirtualMachines"
-        raise InvalidCombination(("ids",), rule)
-    named = selection.filters.get("ids", ())
-    if named:
-        seen = set(select_vms(connection, selection.visible, {"ids": named}))
-        for vm in named:
-            if vm.id not in seen:
-                raise InvalidParameter("ids", str(vm.uuid), "there is no virtual machine with this id")
-    is_explicit = "ids" in selection.filters or "state" in selection.filters
-    vm_ids = select_vms(
-        connection,
-        selection.visible,
-        selection.filters,
-        without=() if is_explicit else GONE - request.operation.states,
-        excluded_ids=[vm.id for vm in selection.excluded],
-    )
-    if selection.expected_count not in (None, len(vm_ids)):
-        rule = f"{len(vm_ids)} virtual machines are selected"
-        raise InvalidParameter("expectedcount", selection.expected_count, rule)
-    if not vm_ids:
-        name, value = _first_filter(selection)
-        raise InvalidParameter(name, value, "no virtual machine is selected")
-    return vm_ids
-
-
-def _first_filter(selection: VmSelection) -> tuple[str, str]:
-    name = next(iter(selection.filters))
-    value = selection.filters[name]
-    if name == "ids":
-        return name, ",".join(str(vm.uuid) for vm in value[:3]) + (",..." if len(value) > 3 else "")
-    return name, str(value.uuid) if isinstance(value, EntityRef) else str(value)
-
-
 def _failed(vm: Row[Any], code: int, text: str) -> dict[str, Any]:
     return {"virtualmachineid": str(vm.uuid), "name": vm.name, "errorcode": code, "errortext": text}
 
 
 def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], selected: int) -> InvalidParameter:
-    name, value = _first_filter(request.selection)
+    name, value = request.selection.first_filter
     reasons = "; ".join(
         f"{vm['name']} ({vm['virtualmachineid']}): {vm['errortext']}" for vm in failed[:MOST_REASONS]
     )

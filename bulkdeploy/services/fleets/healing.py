@@ -8,8 +8,8 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.services.fleets.bulk_operations import BulkRequest, count_or_share, run_bulk_operation
-from bulkdeploy.services.fleets.scale_in import destruction, select_exactly
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, count_or_share, destruction, run_bulk_operation
+from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation

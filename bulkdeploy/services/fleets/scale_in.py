@@ -4,73 +4,38 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import ScaleInPolicy
-from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.services.fleets.bulk_operations import (
-    BulkDryRun,
-    BulkOperation,
-    BulkRequest,
-    VmSelection,
-    jobs_of_kind,
-    run_bulk_operation,
-)
-from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.virtual_machines import find_undestroyable
-from bulkdeploy.services.virtual_machines.vm_work import VmOperation
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, destruction
+from bulkdeploy.services.fleets.vm_selection import select_exactly
 
 UPDATE_COMMAND = "updateBulkDeployment"
 
 
 def scale_in(
-    connection: Connection,
-    system: System,
-    caller: Caller,
-    members: Sequence[Row[Any]],
-    count: int,
-    policy: ScaleInPolicy,
-    *,
-    dry_run: bool = False,
-    partial: bool = False,
-) -> BulkOperation | BulkDryRun:
-    """Destroy so many of these VMs by one bulk operation. VMs with delete protection are never chosen.
+    members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy, *, partial: bool = False
+) -> BulkRequest:
+    """Return the bulk operation that destroys so many of these VMs. VMs with delete protection are never chosen.
 
     ``partial`` leaves out VMs that cannot be destroyed, and accepts fewer than ``count``.
 
     Raises:
-        InvalidParameter: fewer VMs than ``count`` can be destroyed.
-        PermissionDenied: the caller may not touch the VMs.
+        InvalidParameter: fewer VMs than ``count`` may be destroyed.
     """
     chosen = choose_to_remove(members, count, policy)
     if len(chosen) < count and not (partial and chosen):
         left = len(members) - len(chosen)
         rule = f"{left} of its virtual machines have delete protection enabled and are not removed"
         raise InvalidParameter("virtualmachinecount", len(members) - count, rule)
-    request = BulkRequest(
+    return BulkRequest(
         command=UPDATE_COMMAND,
         operation=destruction(expunge=False),
         selection=select_exactly(chosen),
         partial=partial,
-        dry_run=dry_run,
     )
-    return run_bulk_operation(connection, system, caller, request)
-
-
-def destruction(*, expunge: bool) -> VmOperation:
-    """Return the operation that destroys VMs that may be destroyed."""
-    return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
-
-
-def select_exactly(vms: Sequence[Row[Any]]) -> VmSelection:
-    """Return the selection of these VMs."""
-    refs = tuple(EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in vms)
-    return VmSelection(filters={"ids": refs}, visible=Visibility())
 
 
 def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy) -> list[Row[Any]]:

@@ -27,12 +27,8 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.services.fleets.bulk_operations import (
-    BulkRequest,
-    VmSelection,
-    jobs_of_kind,
-    run_bulk_operation,
-)
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
+from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from bulkdeploy.domain.jobs import GUEST_ENDED
 from bulkdeploy.store.database.arrays import int_array
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, CHECK_EVERY_S = 30, 3600, 10
@@ -16,19 +17,20 @@ _BROKEN = text(
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND coalesce(last.status, 1) <> 0 AND (v.state = 'Error'"
     "   OR (v.state = 'Stopped' AND last.kind IS NOT NULL AND v.updated < now() - make_interval(secs => :seconds)"
     "     AND NOT (last.kind = 'stop_virtual_machine' AND last.status = 1"
-    "       AND NOT last.params ? 'guest_ended')))"
+    "       AND NOT last.params ? :guest_ended)))"
     " ORDER BY v.id"
 )
 
 
 def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) -> list[int]:
-    """Return the broken ones of these VMs: in state Error, or Stopped for so long though nobody stopped them.
+    """Return which of these VMs are in state Error, or Stopped for at least ``after_s`` seconds without a call.
 
     A VM whose newest job stopped it was stopped on purpose, unless its guest had ended before. VMs with an
     unfinished job are left out, and so are Stopped VMs whose jobs are removed by now: they may have been stopped on
     purpose.
     """
-    return list(connection.execute(_BROKEN, {"vms": int_array(vm_ids), "seconds": after_s}).scalars())
+    wanted = {"vms": int_array(vm_ids), "seconds": after_s, "guest_ended": GUEST_ENDED}
+    return list(connection.execute(_BROKEN, wanted).scalars())
 
 
 _HEALTHY = text(

@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.host_ha import HA_PRIORITY
+from bulkdeploy.domain.jobs import CRASHES
 from bulkdeploy.store.database.arrays import int_array
 
 _WATCHED = text(
@@ -170,12 +171,12 @@ def ha_priorities(connection: Connection, vm_ids: Collection[int]) -> dict[int, 
 
 _RESTARTS = text(
     "SELECT instance_id, count(*) AS restarts FROM async_jobs WHERE instance_type = 'VirtualMachine'"
-    " AND instance_id = ANY(CAST(:vms AS bigint[])) AND kind = 'reboot_virtual_machine' AND params ? 'crashes'"
+    " AND instance_id = ANY(CAST(:vms AS bigint[])) AND kind = 'reboot_virtual_machine' AND params ? :crashes"
     " AND created > now() - interval '1 hour' GROUP BY instance_id"
 )
 
 
 def restarts_of_late(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
     """Return how many jobs of the last hour started each VM again after a crash, for VMs that have any."""
-    rows = connection.execute(_RESTARTS, {"vms": int_array(sorted(vm_ids))})
+    rows = connection.execute(_RESTARTS, {"vms": int_array(sorted(vm_ids)), "crashes": CRASHES})
     return {row.instance_id: row.restarts for row in rows}

@@ -1,4 +1,4 @@
-"""What hosts used earlier, one by one or together: sums over the intervals that are kept."""
+"""The usage of hosts over time, one by one or together: sums over the intervals that are kept."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -95,7 +95,7 @@ def recent_jobs(connection: Connection) -> RecentJobs:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """What became of the jobs of the last day.
+    """The ends of the jobs of the last day, by hour.
 
     Attributes:
         hours: for each of 24 hours, its begin, and how many deployments of a VM succeeded, how many

@@ -23,7 +23,7 @@ from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 
 class ConsumerKind(IntEnum):
-    """Who holds a host claim.
+    """The kind of the holder of a host claim.
 
     A MIGRATION is a job that holds the host which its VM leaves. A RESERVATION is a job that has not begun and
     holds the host which its VM will move to.

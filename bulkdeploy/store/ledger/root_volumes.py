@@ -1,4 +1,4 @@
-"""Root volumes that give way to new ones: row, claim and counts."""
+"""The replacement of a VM's root volume by a new one: its row, its claim and the owner's counts."""
 
 from dataclasses import dataclass
 from uuid import UUID

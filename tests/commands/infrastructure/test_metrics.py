@@ -96,7 +96,7 @@ def test_thresholds_are_the_settings(fresh_world: World) -> None:
 
 
 def test_use_is_held_against_the_same_thresholds(fresh_world: World) -> None:
-    """What was measured of hosts and pools is shown in words; nothing is shown of what was not measured."""
+    """Lists show measured values of hosts and pools in words, and leave out values that were not measured."""
     world = fresh_world
     assert "cputhreshold" not in world.rows("listHostsMetrics", name="a-1-1")[0]
     world.change(

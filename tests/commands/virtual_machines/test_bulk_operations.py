@@ -10,13 +10,9 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP as STOP_KIND
-from bulkdeploy.services.fleets.bulk_operations import (
-    BulkRequest,
-    VmSelection,
-    jobs_of_kind,
-    run_bulk_operation,
-)
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
+from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_recovery import recover_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
@@ -24,7 +20,6 @@ from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_ope
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.infrastructure.hosts import NO_PLACES
-from bulkdeploy.store.visibility import Visibility
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
 from tests.support.runs.statements import statements_of
@@ -55,10 +50,7 @@ def _states(fleet: Fleet) -> Counter[str]:
 
 
 def _stop(connection: Connection, fleet: Fleet, uuids: Sequence[str]) -> None:
-    ids = tuple(
-        EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in fleet.vms() if str(vm.uuid) in uuids
-    )
-    selection = VmSelection(filters={"ids": ids}, visible=Visibility())
+    selection = select_exactly([vm for vm in fleet.vms() if str(vm.uuid) in uuids])
     operation = jobs_of_kind(STOP_KIND, {"forced": False})
     request = BulkRequest(command=STOP, operation=operation, selection=selection)
     run_bulk_operation(connection, fleet.system, fleet.caller, request)
@@ -410,7 +402,7 @@ def _claims(fleet: Fleet) -> Counter[int]:
 def test_hosts_are_claimed_with_the_call_and_given_back_by_jobs_that_never_begin(
     fleet: Fleet, client: ApiClient, web: str
 ) -> None:
-    """Nobody else gets the hosts of queued starts and moves; a cancelled operation leaves nothing claimed.
+    """Other calls do not get the hosts of queued starts and moves; a cancelled operation leaves nothing claimed.
 
     A move whose host is disabled before it begins fails, and one whose VM stops meanwhile, and both give it back.
     """
@@ -448,7 +440,7 @@ def test_hosts_are_claimed_with_the_call_and_given_back_by_jobs_that_never_begin
 
 
 def test_a_partial_start_without_room_for_all_names_the_rest(fleet: Fleet, client: ApiClient, web: str) -> None:
-    """Those that fit start, and the others are named with the reason; without partial, the call changes nothing."""
+    """VMs that fit start, and the answer names the others with the reason; without partial, nothing changes."""
     client.call(STOP, deploymentid=web)
     fleet.run()
     fleet.zone.change("UPDATE host_capacity SET vms_limit = vms_used")
@@ -546,10 +538,7 @@ def test_no_operation_takes_more_statements_for_more_vms(
         fleet.run()
     counts = []
     for uuids in (own[:1], own[1:]):
-        refs = tuple(
-            EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in fleet.vms() if vm.uuid in uuids
-        )
-        selection = VmSelection(filters={"ids": refs}, visible=Visibility())
+        selection = select_exactly([vm for vm in fleet.vms() if vm.uuid in uuids])
         request = BulkRequest(command="x", operation=_operation(fleet, name), selection=selection)
         with statements_of(fleet.engine) as statements:
             done = fleet.change(run_bulk_operation, fleet.system, fleet.caller, request)

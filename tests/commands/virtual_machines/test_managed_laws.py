@@ -141,7 +141,7 @@ class ManagedDeployment(RuleBasedStateMachine):
         assert len(self._members()) <= most
 
     def teardown(self) -> None:
-        """Nobody disturbs any more: the size and the template are those that were asked for, and nothing leaks."""
+        """At rest, size and template are the requested ones, and no claim is left after all VMs are removed."""
         if not hasattr(self, "web"):
             return
         for _ in range(SETTLING_ROUNDS):

@@ -77,7 +77,7 @@ def open_large(console: OwnConsole, open_tab_at: Callable[..., Tab]) -> Iterator
 
 
 def test_the_map_of_25000_hosts(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
-    """It is light on the wire, one answer makes it, it moves by keys, and each host can be opened."""
+    """The map is small on the wire, needs one answer, obeys the arrow keys and opens each host."""
     tab = open_large(width=1440)
     bodies: list[int] = []
     tab.page.on("response", lambda answer: bodies.append(len(gzip.compress(answer.body()))))

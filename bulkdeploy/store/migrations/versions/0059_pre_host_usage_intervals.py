@@ -1,4 +1,4 @@
-"""What hosts used earlier: 0059_pre_host_usage_intervals.sql."""
+"""The usage of hosts over time: 0059_pre_host_usage_intervals.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
