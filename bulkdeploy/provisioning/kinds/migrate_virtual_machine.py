@@ -9,10 +9,12 @@ No guest runs on a host that was declared off, so only the other host is asked. 
 holds that host; else the VM is Stopped, and ``evacuate_host`` starts it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -21,11 +23,11 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.provisioning.assignment import Assignment, read_assignment
+from bulkdeploy.provisioning.assignment import Assignment, WorkReader
 from bulkdeploy.provisioning.driver_calls import DECLARED_OFF
 from bulkdeploy.provisioning.failed_tries import FailedTries
 from bulkdeploy.provisioning.held_leases import keep_lease
-from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, VmSteps
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
     INTERNAL_ERROR,
@@ -42,11 +44,12 @@ from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import replace_place
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.database.shared_transaction import Apart, SharedTransaction
 from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
-from bulkdeploy.store.jobs.jobs import LeasedJob
+from bulkdeploy.store.jobs.jobs import LeasedJob, renew_leases
 from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
     begin_reserved,
-    read_source,
+    read_sources,
     release_both_hosts,
     release_destinations,
     release_reservations,
@@ -78,6 +81,12 @@ class _Move:
 class MigrateVirtualMachine(VmSteps):
     """Params: see HOST."""
 
+    def __init__(self, kind: JobKind, tools: StepTools) -> None:
+        super().__init__(kind, tools)
+        self._begins: SharedTransaction[Assignment, _Move | Outcome] = SharedTransaction(
+            tools.engine, self._begin_moves, MIGRATE_COMMIT, during=tools.planning
+        )
+
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. A VM that is to leave a host and holds none has left it."""
         if FROM_HOST in work.job.params and work.host_id is None and work.state is not VmState.MIGRATING:
@@ -87,8 +96,7 @@ class MigrateVirtualMachine(VmSteps):
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
-        begin = partial(self._begin_move, work=work)
-        move = run_transaction(self.tools.engine, begin, MIGRATE_COMMIT, during=self.tools.planning)
+        move = self._begins.run(work)
         if not isinstance(move, _Move):
             return move
         failure = noted_failure(work, "migrate", move.destination)
@@ -136,11 +144,28 @@ class MigrateVirtualMachine(VmSteps):
     def _look(self, move: _Move, host: HostAddress) -> PowerState | DriverError | None:
         return self.tools.calls.look(move.work, host)
 
+    def _begin_moves(self, connection: Connection, works: Sequence[Assignment]) -> Sequence[_Move | Outcome]:
+        """Begin one move of any sort, or several whose hosts are reserved.
+
+        Raises:
+            Apart: some of several have no reservation, or have other things to be looked at.
+        """
+        if len(works) == 1:
+            return [self._begin_move(connection, work=works[0])]
+        plain = [work for work in works if _is_plain(work)]
+        begun = begin_reserved(connection, {work.guest.uuid: work.job.uuid for work in plain})
+        jobs = [work.job for work in plain if work.guest.uuid in begun]
+        kept = renew_leases(connection, {job.id: job.fence for job in jobs}, self.tools.lease_seconds)
+        if len(kept) < len(works):
+            raise Apart([at for at, work in enumerate(works) if work.job.id not in kept])
+        moves = _read_moves(connection, jobs)
+        return [moves[work.job.id] for work in works]
+
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
         """The move that an earlier try has begun, or a new one; an outcome where none is needed or possible."""
-        begun = _read_move(connection, work.job)
-        if begun is not None:
-            return begun
+        begun = _read_moves(connection, [work.job])
+        if begun:
+            return begun[work.job.id]
         params, here = work.job.params, work.host_id
         if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
             return Succeeded(FinalState(VmState.RUNNING, release_reservations))
@@ -150,7 +175,7 @@ class MigrateVirtualMachine(VmSteps):
             return self.failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled", STAYED)
         if OVERDUE in work.job.progress:
             return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), STAYED)
-        if begin_reserved(connection, work.guest.uuid, work.job.uuid):
+        if begin_reserved(connection, {work.guest.uuid: work.job.uuid}):
             return self._claimed(connection, work.job)
         place = find_destination(connection, work.vm_id, host_id=params.get(HOST), avoid_host_ids=frozenset({here}))
         if isinstance(place, NoPlace):
@@ -206,17 +231,28 @@ class MigrateVirtualMachine(VmSteps):
     def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
         """The move just claimed; the lease must still be ours."""
         note(connection, job, job.progress, self.tools.lease_seconds)
-        move = _read_move(connection, job)
-        if move is None:
-            raise AssertionError("a migration that was claimed holds its source")
-        return move
+        return _read_moves(connection, [job])[job.id]
 
 
-def _read_move(connection: Connection, job: LeasedJob) -> _Move | None:
-    source = read_source(connection, job.uuid)
-    if source is None:
-        return None
-    work = read_assignment(connection, job)
+def _is_plain(work: Assignment) -> bool:
+    """Return whether a move to a reserved host begins without any other check."""
+    return (
+        work.host_id not in (None, work.job.params.get(HOST))
+        and FROM_HOST not in work.job.params
+        and OVERDUE not in work.job.progress
+        and not work.host_is_off
+    )
+
+
+def _read_moves(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, _Move]:
+    """Return the moves that have begun, by job id; jobs that hold no source are left out."""
+    sources = read_sources(connection, [job.uuid for job in jobs])
+    moving = [job for job in jobs if job.uuid in sources]
+    works = WorkReader().read_assignments(connection, moving) if moving else {}
+    return {job.id: _move(works[job.id], sources[job.uuid]) for job in moving}
+
+
+def _move(work: Assignment, source: Row[Any]) -> _Move:
     if work.host is None:
         raise AssertionError("a VM that migrates holds its destination")
     off = work.off_hosts | ({source.uuid} if source.is_off else set())

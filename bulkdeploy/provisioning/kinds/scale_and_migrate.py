@@ -38,7 +38,7 @@ from bulkdeploy.scheduling.migrate import claim_destination, find_destination
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vm
-from bulkdeploy.store.virtual_machines.virtual_machine_migration import read_source, release_sources
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import read_sources, release_sources
 from bulkdeploy.store.virtual_machines.virtual_machine_scaling import (
     OLD,
     release_growth_and_both_hosts,
@@ -138,7 +138,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
     def _source(self, work: Assignment) -> Row[Any] | None:
         """The host that the VM comes from, which its migration holds; None: it does not move."""
         with read_only(self.tools.engine) as connection:
-            return read_source(connection, work.job.uuid)
+            return read_sources(connection, [work.job.uuid]).get(work.job.uuid)
 
     def _source_address(self, work: Assignment) -> HostAddress | None:
         row = self._source(work)

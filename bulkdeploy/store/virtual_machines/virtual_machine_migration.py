@@ -5,7 +5,7 @@ a reservation of the destination instead; every end of the job gives the reserva
 transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,45 +30,51 @@ def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> 
     )
 
 
-_PAIR = (
+_PAIRS = (
     "SELECT r.consumer AS job, c.consumer AS vm, c.host_id AS source, h.id AS destination, h.cluster_id, h.pod_id"
-    " FROM host_claims r JOIN hosts h ON h.id = r.host_id AND h.state = 'Up' AND h.resource_state = 'Enabled'"
-    "   AND h.removed IS NULL"
-    " JOIN host_claims c ON c.consumer = :vm AND (c.cpu_mhz, c.memory_mib) = (r.cpu_mhz, r.memory_mib)"
-    " WHERE r.consumer = :job AND r.consumer_kind = :reservation"
+    " FROM unnest(CAST(:vms AS uuid[]), CAST(:jobs AS uuid[])) AS w(vm, job)"
+    " JOIN host_claims r ON r.consumer = w.job AND r.consumer_kind = :reservation"
+    " JOIN hosts h ON h.id = r.host_id AND h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
+    " JOIN host_claims c ON c.consumer = w.vm AND (c.cpu_mhz, c.memory_mib) = (r.cpu_mhz, r.memory_mib)"
 )
-"""The claims of a VM and of the migration that reserved a host for it, if the VM may move there now."""
+"""The claims of VMs and of the migrations that reserved hosts for them, of VMs that may move there now."""
 
-_RESERVED = text(_PAIR)
+_RESERVED = text(_PAIRS)
 
 _BEGIN_RESERVED = text(
-    f"WITH pair AS ({_PAIR}),"  # noqa: S608 - a constant
+    f"WITH pair AS ({_PAIRS}),"  # noqa: S608 - a constant
     " swapped AS (UPDATE host_claims x SET"
     "     host_id = CASE x.consumer WHEN pair.vm THEN pair.destination ELSE pair.source END,"
     "     consumer_kind = CASE x.consumer WHEN pair.vm THEN x.consumer_kind ELSE :migration END"
     "   FROM pair WHERE x.consumer IN (pair.vm, pair.job))"
     " UPDATE virtual_machines v SET host_id = pair.destination, cluster_id = pair.cluster_id, pod_id = pair.pod_id,"
-    "   updated = now() FROM pair WHERE v.uuid = pair.vm RETURNING v.id"
+    "   updated = now() FROM pair WHERE v.uuid = pair.vm RETURNING v.uuid"
 )
 
 
-def begin_reserved(connection: Connection, vm_uuid: UUID, migration: UUID) -> bool:
-    """Let the VM hold the destination that its migration reserved, and the migration hold the source.
+def begin_reserved(connection: Connection, migrations: Mapping[UUID, UUID]) -> set[UUID]:
+    """Let VMs hold the destinations that their migrations reserved, and the migrations hold the sources.
 
-    Returns False and changes nothing if the migration reserved no host, or the host is not Up and Enabled any more.
+    ``migrations``: the migration of each VM. Returns the VMs whose migrations have begun. The others reserved no
+    host, or their host is not Up and Enabled any more; nothing of these is changed.
 
     Raises:
-        TransactionConflict: the host changed at this moment; repeat the whole transaction.
+        TransactionConflict: a host changed at this moment; repeat the whole transaction.
     """
-    named = {"vm": vm_uuid, "job": migration, "reservation": ConsumerKind.RESERVATION.value}
-    reserved = connection.execute(_RESERVED, named).first()
-    if reserved is None:
-        return False
-    lock_hosts(connection, np.array([reserved.destination], dtype=np.int64))
-    begun = {**named, "migration": ConsumerKind.MIGRATION.value}
-    if connection.execute(_BEGIN_RESERVED, begun).first() is None:
+    named = {
+        "vms": list(migrations),
+        "jobs": list(migrations.values()),
+        "reservation": ConsumerKind.RESERVATION.value,
+    }
+    reserved = connection.execute(_RESERVED, named).all()
+    if not reserved:
+        return set()
+    lock_hosts(connection, np.unique(np.array([row.destination for row in reserved], dtype=np.int64)))
+    vms = [row.vm for row in reserved]
+    begun = {**named, "vms": vms, "jobs": [row.job for row in reserved], "migration": ConsumerKind.MIGRATION.value}
+    if set(connection.execute(_BEGIN_RESERVED, begun).scalars()) != set(vms):
         raise TransactionConflict
-    return True
+    return set(vms)
 
 
 _RESERVATIONS = text(
@@ -87,19 +93,20 @@ def release_reservations(connection: Connection, vm_ids: Sequence[int]) -> None:
     release_hosts_of(connection, _reservations_of(connection, vm_ids))
 
 
-def read_source(connection: Connection, migration: UUID) -> Row[Any] | None:
-    """Return the host that a migration holds, or None if it holds none.
+_SOURCES = text(
+    "SELECT x.consumer AS migration, h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url,"
+    " h.fenced IS NOT NULL AS is_off FROM host_claims x JOIN hosts h ON h.id = x.host_id"
+    " WHERE x.consumer = ANY(:migrations) AND x.consumer_kind = 1"
+)
 
-    The columns are id, uuid, name, ip_address, hypervisor, url and is_off: whether the host was declared off.
+
+def read_sources(connection: Connection, migrations: Sequence[UUID]) -> dict[UUID, Row[Any]]:
+    """Return the host that each migration holds; migrations that hold none are left out.
+
+    The columns are those of ``address_of``, id, and is_off: whether the host was declared off.
     """
-    return connection.execute(
-        text(
-            "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.fenced IS NOT NULL AS is_off"
-            " FROM host_claims x JOIN hosts h ON h.id = x.host_id"
-            " WHERE x.consumer = :migration AND x.consumer_kind = 1"
-        ),
-        {"migration": migration},
-    ).first()
+    rows = connection.execute(_SOURCES, {"migrations": list(migrations)})
+    return {row.migration: row for row in rows}
 
 
 def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
