@@ -184,11 +184,15 @@ class RecordedCall:
         command: its command.
         parameters: its parameters as texts, without those that only mean the one call.
         scale_in_policy: how VMs are chosen that are removed.
+        autoheal: whether broken VMs are healed.
+        heal_after_s: seconds for which a VM is Stopped until it is broken; None: the default.
     """
 
     command: str
     parameters: Mapping[str, str]
     scale_in_policy: ScaleInPolicy = ScaleInPolicy.BALANCED
+    autoheal: bool = False
+    heal_after_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deployments.recorded_calls import MANAGED
+from bulkdeploy.commands.deployments.recorded_calls import HOW_MANAGED
 from bulkdeploy.commands.deployments.resizing import Resized, deploy_more, lock_deployment, resize
 from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
@@ -131,13 +131,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
             integer("virtualmachinecount", "how many VMs it is to have", minimum=0),
-            MANAGED[1],
-            boolean(
-                "autoheal", "start VMs that stopped by themselves, and replace VMs in state Error; default: false"
-            ),
-            integer(
-                "healafter", "seconds for which such a VM is Stopped before it is started; default: 300", minimum=0
-            ),
+            *HOW_MANAGED,
             string("maxunavailable", "VMs that are healed at once, or a percentage such as 10%; default: 1"),
             boolean("managed", "false: the number of VMs is not kept any more; the VMs stay"),
             boolean("dryrun", "check only, and answer how many VMs would be added or which would be removed"),

@@ -7,27 +7,41 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.binding import Binder
-from bulkdeploy.declare.parameters import boolean, string
+from bulkdeploy.declare.parameters import boolean, integer, string
 from bulkdeploy.domain.deployment import RecordedCall, ScaleInPolicy
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.store.entities import resolve_known
 
+HOW_MANAGED = (
+    string(
+        "scaleinpolicy",
+        "if managed, the VMs that are removed first; Balanced (default) keeps the spread even, newest first",
+        choices=tuple(ScaleInPolicy),
+    ),
+    boolean(
+        "autoheal",
+        "if managed, start VMs that stopped by themselves, and replace VMs in state Error; default: false",
+    ),
+    integer(
+        "healafter",
+        "seconds for which such a VM is Stopped before autoheal starts it; default: 300",
+        minimum=0,
+    ),
+)
+"""Parameters that say how a deployment is managed."""
+
 MANAGED = (
     boolean(
         "managed", "keep the number of VMs: updateBulkDeployment changes it, and VMs that are gone are replaced"
     ),
-    string(
-        "scaleinpolicy",
-        "with managed, the VMs that are removed first; Balanced (default) keeps the spread even, newest first",
-        choices=tuple(ScaleInPolicy),
-    ),
+    *HOW_MANAGED,
 )
 
 OF_ONE_CALL = frozenset(
     {
-        *("managed", "scaleinpolicy", "virtualmachinecount", "minimumcount", "partial", "requesttoken"),
-        *("dryrun", "planindex", "hostids"),
+        *(parameter.name for parameter in MANAGED),
+        *("virtualmachinecount", "minimumcount", "partial", "requesttoken", "dryrun", "planindex", "hostids"),
     }
 )
 """Parameters that only mean the call itself."""
@@ -39,12 +53,14 @@ def recorded_call(call: Call) -> RecordedCall | None:
     """Return the record of a call whose deployment is to be managed; None if it is not to be, or a dry run.
 
     Raises:
-        InvalidCombination: ``scaleinpolicy`` without ``managed``, or a list that gives addresses.
+        InvalidCombination: a parameter of HOW_MANAGED without ``managed``, or a list that gives addresses.
     """
     arguments = call.arguments
     if not call.flag("managed"):
-        if "scaleinpolicy" in arguments:
-            raise InvalidCombination(("scaleinpolicy", "managed"), "scaleinpolicy must be given with managed=true")
+        for parameter in HOW_MANAGED:
+            if parameter.name in arguments:
+                rule = f"{parameter.name} must be given with managed=true"
+                raise InvalidCombination((parameter.name, "managed"), rule)
         return None
     given = dict(_wire(name, value) for name, value in _flat(arguments) if name not in OF_ONE_CALL)
     if any(name.lower().rpartition(".")[2] in (*ADDRESSES, "ip", "mac") for name in given):
@@ -54,7 +70,11 @@ def recorded_call(call: Call) -> RecordedCall | None:
         owner = call.caller.owner
         given |= {"account": owner.account_name, "domainid": str(owner.domain_uuid)}
     policy = ScaleInPolicy(arguments.get("scaleinpolicy", ScaleInPolicy.BALANCED))
-    return None if call.flag("dryrun") else RecordedCall(call.command.name, given, policy)
+    if call.flag("dryrun"):
+        return None
+    return RecordedCall(
+        call.command.name, given, policy, autoheal=call.flag("autoheal"), heal_after_s=arguments.get("healafter")
+    )
 
 
 def bound_call(call: Call, parameters: Mapping[str, str]) -> Call:

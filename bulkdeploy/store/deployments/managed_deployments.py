@@ -30,15 +30,17 @@ def parts_of_deployment(deployment_id: int) -> Select[Any]:
 
 def insert_managed(connection: Connection, deployment_id: int, recorded: RecordedCall, desired: int) -> None:
     """Let a deployment be managed from now on."""
-    connection.execute(
-        insert(managed_deployments).values(
-            deployment_id=deployment_id,
-            desired_count=desired,
-            scale_in_policy=recorded.scale_in_policy.value,
-            command=recorded.command,
-            parameters=dict(recorded.parameters),
-        )
-    )
+    values = {
+        "deployment_id": deployment_id,
+        "desired_count": desired,
+        "scale_in_policy": recorded.scale_in_policy.value,
+        "command": recorded.command,
+        "parameters": dict(recorded.parameters),
+        "autoheal": recorded.autoheal,
+    }
+    if recorded.heal_after_s is not None:
+        values["heal_after"] = recorded.heal_after_s
+    connection.execute(insert(managed_deployments).values(values))
 
 
 def lock_managed(connection: Connection, deployment_id: int) -> Row[Any] | None:

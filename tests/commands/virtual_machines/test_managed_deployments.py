@@ -46,6 +46,11 @@ def _sizes(client: ApiClient, web: str) -> tuple[int, int]:
     return row["desiredcount"], row["actualcount"]
 
 
+def _healing(client: ApiClient, deployment: str) -> tuple[bool, int]:
+    (row,) = client.call("listBulkDeployments", id=deployment)["bulkdeployment"]
+    return row["autoheal"], row["healafter"]
+
+
 def _sweep(fleet: Fleet) -> None:
     fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
     due_managed_deployments(fleet.system).handle()
@@ -106,6 +111,8 @@ def test_what_a_call_refuses_changes_no_size(fleet: Fleet, client: ApiClient, we
     assert "it is not managed" in refused(client, UPDATE, id=str(other), virtualmachinecount=2).errortext
     error = refused(client, "bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1, scaleinpolicy="Balanced"))
     assert "must be given with managed=true" in error.errortext
+    error = refused(client, "bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1, autoheal=True))
+    assert "autoheal must be given with managed=true" in error.errortext
     assert _sizes(client, web) == (4, 4)
 
 
@@ -229,6 +236,7 @@ def test_broken_vms_are_healed_a_few_at_once_with_growing_pauses_and_an_alert(
     states = {vm["id"]: vm["state"] for vm in _members(client, web)}
     assert [states[uuid] for uuid in ids] == ["Stopped"] * 3 + ["Running"]
     client.call(UPDATE, id=web, autoheal=True, healafter=60, maxunavailable="25%")
+    assert _healing(client, web) == (True, 60)
     fleet.fault(Step.BOOT, FaultKind.PERMANENT)
     for tries in (1, 2, 3):
         _heal(fleet)
@@ -253,3 +261,17 @@ def test_broken_vms_are_healed_a_few_at_once_with_growing_pauses_and_an_alert(
         _heal(fleet)
     assert Counter(vm["state"] for vm in _members(client, web)) == {"Running": 4, "Stopped": 1}
     fleet.assert_intact()
+
+
+@pytest.mark.parametrize(("given", "shown"), [({}, (True, 300)), ({"healafter": 0}, (True, 0))])
+def test_a_deployment_heals_from_its_first_call_on(
+    fleet: Fleet, client: ApiClient, given: dict[str, int], shown: tuple[bool, int]
+) -> None:
+    """The deploy call itself turns healing on; VMs that are added later are deployed by the same record."""
+    call = fleet.zone.bulk_parameters(1, nameprefix="web", managed=True, autoheal=True, **given)
+    web = client.call("bulkDeployVirtualMachine", **call)["asyncjobs"][0]["deploymentid"]
+    assert _healing(client, web) == shown
+    fleet.run()
+    client.call(UPDATE, id=web, virtualmachinecount=2)
+    fleet.run()
+    assert (_sizes(client, web), _healing(client, web)) == ((2, 2), shown)
