@@ -3,7 +3,7 @@
 A step is one transaction. It looks at the VMs as they are now, so that a step that was lost is chosen again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +21,17 @@ from bulkdeploy.domain.replacements import (
 )
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
+from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.fleets.bulk_operations import (
     BulkRequest,
-    check_bulk_operation,
+    VmsRefused,
     destruction,
     run_bulk_operation,
 )
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.store.deployments import replacements as store
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vms
 
 REPLACE_COMMAND = "replaceBulkDeployment"
 
@@ -97,7 +99,10 @@ def destroy_vms(call: Call, vms: Sequence[Row[Any]], *, expunge: bool) -> None:
 
 
 def _restore(call: Call, replacement: Row[Any], vms: Sequence[Row[Any]]) -> int:
-    """Begin to restore VMs, and return the number of those that cannot be restored."""
+    """Begin to restore VMs, and return the number of those that cannot be restored.
+
+    The VMs get other user data and key pairs at once: their jobs make them anew with these.
+    """
     connection = call.connection
     template = store.recorded_template(connection, replacement.new_parameters)
     request = BulkRequest(
@@ -106,12 +111,44 @@ def _restore(call: Call, replacement: Row[Any], vms: Sequence[Row[Any]]) -> int:
         selection=select_exactly(vms),
         partial=True,
     )
-    checked = check_bulk_operation(connection, call.system, call.caller, request)
-    ready = [vm for vm, _ in checked.vms]
-    unready = {vm.id for vm in vms} - {vm.id for vm in ready}
+    try:
+        failed = run_bulk_operation(connection, call.system, call.caller, request).failed
+    except VmsRefused as refused:
+        failed = refused.failed
+    unready_uuids = {each["virtualmachineid"] for each in failed}
+    unready = [vm.id for vm in vms if str(vm.uuid) in unready_uuids]
+    begun = [vm.id for vm in vms if str(vm.uuid) not in unready_uuids]
     store.mark_vms(connection, replacement.id, unready, store.FAILED)
-    if ready:
-        begun = replace(request, selection=select_exactly(ready))
-        run_bulk_operation(connection, call.system, call.caller, begun)
-        store.mark_vms(connection, replacement.id, [vm.id for vm in ready], store.UNDERWAY)
+    store.mark_vms(connection, replacement.id, begun, store.UNDERWAY)
+    columns = guest_columns(replacement.old_parameters, replacement.new_parameters)
+    if begun and columns:
+        update_vms(connection, dict.fromkeys(begun, columns))
     return len(unready)
+
+
+GUEST_DATA: Mapping[str, tuple[str, ...]] = {
+    "userdata": ("userdataid", "userdatadetails"),
+    "keypairs": ("keypair",),
+}
+"""Parameters of what guests get at their first start, and others that give the same in another way."""
+
+
+def guest_columns(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the columns of VMs that differ between two calls with alike VMs: user data and key pairs.
+
+    Returns None if the later call names registered user data, whose content is not recorded.
+    """
+    columns: dict[str, Any] = {}
+    for name, others in GUEST_DATA.items():
+        old, new = ({each: given[each] for each in (name, *others) if each in given} for given in (before, after))
+        if old == new:
+            continue
+        if "userdataid" in new:
+            return None
+        if name == "userdata":
+            text = new.get("userdata", "")
+            columns["user_data"] = check_user_data(text, method="POST", most=len(text)) if text else ""
+        else:
+            names = ",".join(new.values()).split(",")
+            columns["key_pairs"] = sorted({each.strip() for each in names} - {""})
+    return columns

@@ -6,7 +6,12 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deployments.replacement_steps import REPLACE_COMMAND, destroy_vms
+from bulkdeploy.commands.deployments.replacement_steps import (
+    GUEST_DATA,
+    REPLACE_COMMAND,
+    destroy_vms,
+    guest_columns,
+)
 from bulkdeploy.commands.deployments.resizing import deploy_more, lock_deployment
 from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMENT_ERRORS
 from bulkdeploy.declare.command import Command
@@ -34,9 +39,6 @@ from bulkdeploy.store.visibility import Visibility
 CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
 """Parameters that a replacement may change. All others stay as in the recorded call."""
 
-SAME_AS: Mapping[str, tuple[str, ...]] = {"userdata": ("userdataid", "userdatadetails"), "keypairs": ("keypair",)}
-"""Recorded parameters that give the same in another way, and that a change removes."""
-
 
 def _replace(call: Call) -> Mapping[str, Any]:
     """Begin to replace the VMs of a managed deployment; the sweeper takes each step."""
@@ -48,14 +50,13 @@ def _replace(call: Call) -> Mapping[str, Any]:
         return _pause(call, ref)
     given = {name: call.arguments[name] for name in CHANGES if name in call.arguments}
     method = ReplaceMethod(call.text("method") or ReplaceMethod.RECREATE)
-    if method is ReplaceMethod.RESTORE and set(given) - {store.TEMPLATE}:
-        rule = "VMs that are restored in place only get another template; use method=Recreate"
-        raise InvalidCombination(("method", *(name for name in CHANGES if name in given)), rule)
+    if method is ReplaceMethod.RESTORE:
+        _check_restored(managed.parameters, given)
     if store.open_replacement(connection, ref.id) is not None:
         rule = "its virtual machines are being replaced; let this end, or give rollback=true"
         raise InvalidParameter("id", str(ref.uuid), rule)
     parameters = _changed(managed.parameters, given)
-    if method is ReplaceMethod.RECREATE:
+    if method is ReplaceMethod.RECREATE or given.keys() & GUEST_DATA.keys():
         _check_parameters(call, managed, parameters)
     members = managed_store.members_of(connection, ref.id)
     desired = managed.desired_count
@@ -77,6 +78,21 @@ def _replace(call: Call) -> Mapping[str, Any]:
     return _begin(call, ref, managed, parameters, values, [vm.id for vm in members])
 
 
+def _check_restored(recorded: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """Check that VMs that are restored in place can get these parameters.
+
+    Raises:
+        InvalidCombination: the parameters need method=Recreate.
+    """
+    if "serviceofferingid" in given:
+        rule = "VMs that are restored in place keep their sizes: scale them, or use method=Recreate"
+        raise InvalidCombination(("method", "serviceofferingid"), rule)
+    names = [name for name in CHANGES if name in given and name in GUEST_DATA]
+    if names and any(name.startswith("virtualmachines[") for name in recorded):
+        rule = "user data and key pairs of a list of unlike VMs cannot be changed in place; use method=Recreate"
+        raise InvalidCombination(("method", *names), rule)
+
+
 def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, Any]:
     """Replace the VMs that the newest replacement has replaced, by its rules, with the parameters before."""
     connection = call.connection
@@ -85,6 +101,9 @@ def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, An
         raise InvalidParameter("id", str(ref.uuid), "its virtual machines were never replaced")
     if last.method == ReplaceMethod.RESTORE and store.recorded_template(connection, last.old_parameters) is None:
         rule = "its virtual machines had several templates, which are not recorded for each"
+        raise InvalidParameter("id", str(ref.uuid), rule)
+    if last.method == ReplaceMethod.RESTORE and guest_columns(managed.parameters, last.old_parameters) is None:
+        rule = "its virtual machines had registered user data; replace them with method=Restore and this user data"
         raise InvalidParameter("id", str(ref.uuid), rule)
     kept = {vm_id for vm_id, state in store.states_of_vms(connection, last.id).items() if state == store.PENDING}
     store.close_replacement(connection, ref.id, ReplacementState.SUPERSEDED)
@@ -153,7 +172,7 @@ def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str,
     parameters = dict(recorded)
     for name, value in given.items():
         wire = str(value.uuid) if isinstance(value, EntityRef) else str(value)
-        replaced = (name, *SAME_AS.get(name, ()))
+        replaced = (name, *GUEST_DATA.get(name, ()))
         found = [known for known in parameters if known.lower().rpartition(".")[2].partition("[")[0] in replaced]
         prefixes = {known.rpartition(".")[0] for known in found if known.lower().startswith("virtualmachines[")}
         if not prefixes and name not in parameters:
@@ -207,8 +226,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
             uuid("templateid", Entity.TEMPLATE, "another template"),
             uuid("serviceofferingid", Entity.SERVICE_OFFERING, "another service offering; only with Recreate"),
-            string("userdata", "other user data, in base64; only with Recreate", length=1048576),
-            string("keypairs", "names of other SSH key pairs, separated by commas; only with Recreate"),
+            string("userdata", "other user data, in base64", length=1048576),
+            string("keypairs", "names of other SSH key pairs, separated by commas"),
             string(
                 "method",
                 "Recreate (default) deploys new VMs and destroys the old ones; Restore makes root disks anew",

@@ -38,6 +38,19 @@ from bulkdeploy.store.virtual_machines.guests import lock_vms, read_pending_vms
 MOST_REASONS = 100
 """An error names at most this number of VMs that cannot be processed."""
 
+
+class VmsRefused(InvalidParameter):
+    """Raised if VMs cannot be processed and the call does not leave them out, or no VM would be left.
+
+    Attributes:
+        failed: the VMs with their reasons, as answers show them.
+    """
+
+    def __init__(self, parameter: str, value: str, rule: str, failed: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(parameter, value, rule)
+        self.failed = failed
+
+
 FindRefused: TypeAlias = Callable[[Connection, Sequence[Row[Any]]], Mapping[int, str]]
 """Returns for each locked VM that an operation must not touch the rule that forbids it, by VM id."""
 
@@ -103,9 +116,9 @@ def run_bulk_operation(
     Raises:
         PermissionDenied: the caller may not touch a selected VM.
         InvalidCombination: the call has no filter.
-        InvalidParameter: the caller cannot see a VM of ``ids``; no VM is selected, or not the expected number; VMs
-            cannot be processed, and the call is not partial or no VM is left; the token was used with other
-            parameters.
+        InvalidParameter: the caller cannot see a VM of ``ids``; no VM is selected, or not the expected number; the
+            token was used with other parameters.
+        VmsRefused: VMs cannot be processed, and the call is not partial or no VM is left.
     """
     if request.token is not None:
         earlier = find_operation_by_token(connection, caller.user_id, request.token)
@@ -183,7 +196,7 @@ def _failed(vm: Row[Any], code: int, text: str) -> dict[str, Any]:
     return {"virtualmachineid": str(vm.uuid), "name": vm.name, "errorcode": code, "errortext": text}
 
 
-def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], selected: int) -> InvalidParameter:
+def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], selected: int) -> VmsRefused:
     name, value = request.selection.first_filter
     reasons = "; ".join(
         f"{vm['name']} ({vm['virtualmachineid']}): {vm['errortext']}" for vm in failed[:MOST_REASONS]
@@ -191,7 +204,7 @@ def _rejection(request: BulkRequest, failed: Sequence[Mapping[str, Any]], select
     more = f"; and {len(failed) - MOST_REASONS} more" if len(failed) > MOST_REASONS else ""
     hint = "" if request.partial else " (partial=true processes the others)"
     rule = f"cannot {request.operation.verb} {len(failed)} of {selected} virtual machines{hint}: {reasons}{more}"
-    return InvalidParameter(name, value, rule)
+    return VmsRefused(name, value, rule, failed)
 
 
 def _write(

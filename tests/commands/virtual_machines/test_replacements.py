@@ -117,8 +117,13 @@ def test_surplus_vms_come_first_and_a_call_says_what_it_cannot_do(
     """With maxsurge and without unavailable VMs all VMs stay available; a second replacement is refused."""
     error = refused(client, REPLACE, id=web, templateid=other, maxunavailable=0)
     assert "must not both be 0" in error.errortext
-    error = refused(client, REPLACE, id=web, userdata="YQ==", method="Restore")
-    assert "only get another template" in error.errortext
+    offering = fleet.zone.id_of("service_offerings", "Small")
+    error = refused(client, REPLACE, id=web, serviceofferingid=offering, method="Restore")
+    assert "keep their sizes" in error.errortext
+    error = refused(client, REPLACE, id=web, keypairs="nobody", method="Restore")
+    assert "Not all specified keypairs exist" in error.errortext
+    error = refused(client, REPLACE, id=web, userdata="?", method="Restore")
+    assert "not base64" in error.errortext
     assert "never replaced" in refused(client, REPLACE, id=web, rollback=True).errortext
     assert "no replacement" in refused(client, RESUME, id=web).errortext
     assert "from 1 to 99" in refused(client, REPLACE, id=web, pauseafter="0").errortext
@@ -152,6 +157,34 @@ def test_vms_are_restored_in_place(fleet: Fleet, client: ApiClient, web: str, ot
     assert [vm.uuid for vm in _live(fleet)] == ids
     assert _templates(fleet) == {other}
     fleet.assert_intact()
+
+
+def test_vms_get_other_user_data_and_key_pairs_in_place_and_back(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """Restored VMs are made anew with them; a rollback takes them away, unless it would need registered data."""
+    owner = {name: fleet.zone.bulk_parameters(1)[name] for name in ("account", "domainid")}
+    client.call("createSSHKeyPair", name="new", **owner)
+    client.call(REPLACE, id=web, userdata="Y\nQ", keypairs="new", method="Restore", maxunavailable=4)
+    _replace_until(fleet, client, web, "Completed", least=0)
+    assert [_guest_data(client, vm) for vm in _live(fleet)] == [("YQ==", "new")] * 4
+    client.call("updateBulkDeployment", id=web, virtualmachinecount=5)
+    fleet.run()
+    assert [_guest_data(client, vm) for vm in _live(fleet)] == [("YQ==", "new")] * 5
+    client.call(REPLACE, id=web, rollback=True)
+    _replace_until(fleet, client, web, "Completed", least=0, most=5)
+    assert [_guest_data(client, vm) for vm in _live(fleet)] == [(None, None)] * 5
+    data = client.call("registerUserData", name="cloud", userdata="Yg==", **owner)["userdata"]["id"]
+    call = fleet.zone.bulk_parameters(1, managed=True, userdataid=data)
+    other = client.call("bulkDeployVirtualMachine", **call)["asyncjobs"][0]["deploymentid"]
+    client.call(REPLACE, id=other, userdata="YQ==", method="Restore")
+    assert "had registered user data" in refused(client, REPLACE, id=other, rollback=True).errortext
+    fleet.assert_intact()
+
+
+def _guest_data(client: ApiClient, vm: Any) -> tuple[str | None, str | None]:
+    """Return user data and key pairs of a VM."""
+    (shown,) = client.call("listVirtualMachines", id=str(vm.uuid))["virtualmachine"]
+    data = client.call("getVirtualMachineUserData", virtualmachineid=str(vm.uuid))["virtualmachineuserdata"]
+    return data.get("userdata"), shown.get("keypairs")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
