@@ -37,6 +37,7 @@ MOVE_PLAN = Response(
                 text("hostid", "the host that it gets"),
                 text("hostname", "that host's name"),
                 text("errortext", "why it finds none"),
+                text("planner", "the deployment planner that chose the host; absent if the host was named"),
             ),
             ROOT_ADMIN_ONLY,
         ),
@@ -77,6 +78,7 @@ def _row(call: Call, plan: MovePlan) -> dict[str, Any]:
                 **_host(hosts, move.from_host_id, "from"),
                 **_host(hosts, move.to_host_id, ""),
                 "errortext": move.why or None,
+                "planner": move.planner or None,
             }
             for move in moves
         ],

@@ -27,6 +27,8 @@ ENCODED = "userdata"
 WORD = re.compile(r"[A-Za-z]+")
 HOST_OF_MOVE = ("migrateVirtualMachine", "hostid")
 """The command and parameter whose choices are the hosts that the VM could move to."""
+NEEDED_FOR_HOSTS = frozenset({"findHostsForMigration", "listDeploymentPlanners"})
+"""Commands without which that parameter is an ordinary field."""
 DESTINATION = ("name", "clustername", "memoryallocatedpercentage", "cpuallocatedwithoverprovisioning")
 """Fields of a host by which it is chosen."""
 DANGEROUS = ("delete", "destroy", "remove", "disable", "lock", "expunge", "suspend", "revoke", "revert")
@@ -42,6 +44,7 @@ class FormField:
         value: what it holds at first.
         options: values that can be chosen, with their texts.
         refused: why other things cannot be chosen: the reason, what would help, and the names of the things.
+        advice: why one of the options is chosen at first.
     """
 
     name: str
@@ -52,6 +55,7 @@ class FormField:
     options: Sequence[tuple[str, str]] = ()
     chosen: frozenset[str] = field(default_factory=frozenset)
     refused: Sequence[tuple[str, str, Sequence[str]]] = ()
+    advice: str = ""
 
 
 def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
@@ -81,8 +85,8 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     sent = visit.request.form if visit.request.method == "POST" else None
     known = {subject.name, *_kind_of_subject(api, noun)} if subject else set()
     return [
-        _host_field(one, row, visit)
-        if (api.name, one.name) == HOST_OF_MOVE and sent is None and row
+        _host_field(one, row, sent, visit)
+        if (api.name, one.name) == HOST_OF_MOVE and row and visit.may.keys() >= NEEDED_FOR_HOSTS
         else _field(one, row, sent, visit)
         for one in sorted(api.parameters, key=lambda one: not one.required)
         if one.name not in known and one.name not in LEFT_OUT
@@ -133,36 +137,56 @@ def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit:
     return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
 
 
-def _host_field(one: ApiParameter, row: Row, visit: Visit) -> FormField:
-    """Return the field of the host that a VM moves to: the hosts that can have it, and why others cannot."""
-    wanted = {"virtualmachineid": row["id"], "page": 1, "pagesize": MOST_OPTIONS}
+def _host_field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
+    """Return the field of the host that a VM moves to.
+
+    The options are the hosts that can have the VM, and the planner's choice is selected. The field also says how
+    the planner chose, and why other hosts cannot have the VM.
+    """
+    vm = {"virtualmachineid": row["id"]}
     try:
-        rows = visit.calls.rows("findHostsForMigration", wanted) if "findHostsForMigration" in visit.may else []
+        rows = visit.calls.rows("findHostsForMigration", {**vm, "page": 1, "pagesize": MOST_OPTIONS})
+        (move,) = visit.calls("migrateVirtualMachine", {**vm, "dryrun": True})["plan"]["move"]
     except ApiRefused:  # a VM that does not run goes nowhere: the call says so
-        rows = []
-    if not rows:
-        return _field(one, row, None, visit)
-    texts = visit.pages.texts
-    options = [
-        (str(host["id"]), texts.things.destination(**{name: host.get(name, "") for name in DESTINATION}))
-        for host in sorted(
-            rows, key=lambda host: float(str(host.get("memoryallocatedpercentage", "0")).rstrip("%"))
-        )
-        if host.get("suitableformigration")
-    ]
+        return _field(one, row, sent, visit)
+    texts, planned = visit.pages.texts, str(move.get("hostid", ""))
+    fitting = [host for host in rows if host.get("suitableformigration")]
+    fitting.sort(key=lambda host: (host["id"] != planned, _promised_memory(host)))
     refused: dict[tuple[str, str], list[str]] = {}
     for host in rows:
         if not host.get("suitableformigration"):
             reason = str(host.get("text") or host.get("reason") or ""), str(host.get("remedy") or "")
             refused.setdefault(reason, []).append(str(host["name"]))
+    options = [
+        (str(host["id"]), texts.things.destination(**{name: host.get(name, "") for name in DESTINATION}))
+        for host in fitting
+    ]
+    if planned and planned not in dict(options):  # there are more hosts than options
+        options.insert(0, (planned, str(move["hostname"])))
     return FormField(
         one.name,
         "choice",
         one.description,
         one.required,
         options=options,
+        chosen=frozenset({planned} if sent is None else sent.getlist(one.name)),
         refused=[(text, remedy, names) for (text, remedy), names in refused.items()],
+        advice=_advice(move, visit),
     )
+
+
+def _promised_memory(host: Row) -> float:
+    return float(str(host.get("memoryallocatedpercentage", "0")).rstrip("%"))
+
+
+def _advice(move: Row, visit: Visit) -> str:
+    """Return how the planner chose the host of a move, or why the planner found none."""
+    texts = visit.pages.texts.things
+    if not move.get("hostid"):
+        return str(texts.no_destination(why=move.get("errortext", "")))
+    planner = str(move.get("planner", ""))
+    known = {row["name"]: row["description"] for row in visit.calls.rows("listDeploymentPlanners")}
+    return str(texts.planned(host=move["hostname"], planner=planner, how=known.get(planner, "")))
 
 
 def _control(one: ApiParameter, *, with_options: bool) -> str:
@@ -196,7 +220,16 @@ def _things(ids_from: str, visit: Visit) -> Iterator[tuple[str, str]]:
     if count > MOST_OPTIONS:
         return
     for row in rows:
-        yield str(row["id"]), " · ".join(str(row[name]) for name in (noun.shown[0], "zonename") if row.get(name))
+        words = (row.get(noun.shown[0]), _size_of_disks(row, visit), row.get("zonename"))
+        yield str(row["id"]), " · ".join(str(word) for word in words if word)
+
+
+def _size_of_disks(row: Row, visit: Visit) -> str:
+    """Return the size that a disk offering gives to disks; empty for other things."""
+    if "disksize" not in row:
+        return ""
+    texts = visit.pages.texts.things
+    return str(texts.custom_size) if row.get("iscustomized") else f"{row['disksize']} GiB"
 
 
 def _known(row: Row, one: ApiParameter) -> str:

@@ -9,7 +9,7 @@ from bulkdeploy.console.calls import Row
 from bulkdeploy.console.formats import parsed, size
 from bulkdeploy.console.visit import Visit
 
-OF_VMS, OF_HOSTS = "listVirtualMachinesUsageHistory", "getHostUsageHistory"
+OF_VMS, OF_HOSTS = "getVirtualMachineUsageHistory", "getHostUsageHistory"
 PERIODS: Mapping[str, timedelta] = MappingProxyType(
     {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 )
@@ -59,21 +59,7 @@ Value = Callable[[Row], float]
 
 def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
     """Return the graphs of CPU, memory, network and disks of a VM; None if the caller may not see them."""
-    if OF_VMS not in visit.may:
-        return None
-    period = period_of(visit)
-    rows = visit.calls.rows(OF_VMS, {"id": vm_id})
-    drawn = _Samples(rows[0].get("stats") or [] if rows else [], PERIODS[period])
-    texts = visit.pages.texts
-    return Graphs(
-        period,
-        drawn.graphs(
-            (texts.graphs.cpu, [_cpu], _per_cent, PER_CENT),
-            (texts.graphs.memory, [_memory_used], size, None),
-            (texts.graphs.network, [_kib("networkkbsread"), _kib("networkkbswrite")], size, None),
-            (texts.graphs.disks, [_kib("diskkbsread"), _kib("diskkbswrite")], size, None),
-        ),
-    )
+    return _graphs(visit, OF_VMS, {"id": vm_id}) if OF_VMS in visit.may else None
 
 
 def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
@@ -83,10 +69,13 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
         visit: who asks, and for which period.
         place: ``hostid``, ``clusterid`` or ``zoneid``.
     """
-    if OF_HOSTS not in visit.may:
-        return None
+    return _graphs(visit, OF_HOSTS, place) if OF_HOSTS in visit.may else None
+
+
+def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
+    """Return a graph for each kind of figure that the samples of a history have."""
     period = period_of(visit)
-    history = visit.calls(OF_HOSTS, {**place, "period": period})["usagehistory"]
+    history = visit.calls(command, {**about, "period": period})["usagehistory"]
     samples = history.get("samples") or []
     seconds = int(history["intervalseconds"])
     memory = max((float(one["memorykbs"]) * KIB for one in samples), default=None)
@@ -95,12 +84,14 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
     def rate(name: str) -> Value:
         return lambda sample: float(sample[name]) * KIB / seconds
 
+    disks = [(texts.graphs.disk_rate, [rate("diskkbsread"), rate("diskkbswrite")], _rate, None)]
     return Graphs(
         period,
         _Samples(samples, PERIODS[period]).graphs(
             (texts.graphs.cpu, [_cpu], _per_cent, PER_CENT),
             (texts.graphs.memory, [lambda sample: float(sample["memoryusedkbs"]) * KIB], size, memory),
             (texts.graphs.network_rate, [rate("networkkbsread"), rate("networkkbswrite")], _rate, None),
+            *(disks if command == OF_VMS else ()),
         ),
     )
 
@@ -164,13 +155,3 @@ def _rate(value: float) -> str:
 
 def _cpu(sample: Row) -> float:
     return float(str(sample.get("cpuused") or "0").rstrip("%"))
-
-
-def _memory_used(sample: Row) -> float:
-    """Return the bytes that the guest uses; all that it has where it does not report what is free."""
-    free = int(sample.get("memoryintfreekbs") or 0)
-    return float((int(sample.get("memorykbs") or 0) - max(0, free)) * KIB)
-
-
-def _kib(name: str) -> Value:
-    return lambda sample: float(int(sample.get(name) or 0) * KIB)

@@ -35,6 +35,7 @@ class VmMove:
         to_host_id: the host that it gets; None: the one that placement finds, if any.
         turn: moves of one turn have ended before those of the next begin; from 1.
         why: why it finds no host.
+        planner: the deployment planner that found the host; empty if the host was named or none was found.
     """
 
     vm_id: int
@@ -42,6 +43,7 @@ class VmMove:
     to_host_id: int | None = None
     turn: int = 1
     why: str = ""
+    planner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,9 @@ class _Zone:
         """The move with its host, or why there is none; ``packed``: see ``packed_restart``."""
         place = self._place(move, way, packed=packed)
         if isinstance(place, NoPlace):
-            return replace(move, why=place.why)
-        return replace(move, to_host_id=int(place.host_ids[0]), why="")
+            return replace(move, why=place.why, planner="")
+        planner = "" if move.to_host_id is not None else way.planner or self._planner_of(move)
+        return replace(move, to_host_id=int(place.host_ids[0]), why="", planner=planner)
 
     def lose(self, host_id: int) -> None:
         """The host is down: it takes no VM, and does not count as a part of its cluster."""
@@ -210,6 +213,10 @@ class _Zone:
             if move.from_host_id is not None and (vm := self._rows.vm(move)) is not None:
                 request = self._rows.request(vm.need, move, vm.id)
                 self._change(vm, partial(without, request=request, host_id=move.from_host_id))
+
+    def _planner_of(self, move: VmMove) -> str:
+        vm = self._rows.vm(move)
+        return "" if vm is None else vm.need.planner
 
     def _place(self, move: VmMove, way: Way, *, packed: bool) -> Plan | NoPlace:
         pinned = move.to_host_id is not None

@@ -42,6 +42,7 @@ OURS = {
     "getHealth",
     "getJobHistory",
     "getHostUsageHistory",
+    "getVirtualMachineUsageHistory",
     "getZoneMap",
     "listBulkDeployments",
     "listBulkOperations",

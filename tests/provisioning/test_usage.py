@@ -127,6 +127,37 @@ def test_measurements_are_kept(fleet: Fleet, watch: UsageWatch, client: ApiClien
     assert history_of(client) == []
 
 
+def test_a_vm_is_summed_over_intervals(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """Each period has the sums of the samples and means of shares; old intervals are deleted; 0 keeps none."""
+    fleet.deploy(1)
+    fleet.run()
+    watch.measure_usage()
+    for _ in range(3):
+        measure(fleet, watch)
+    vm = vm_of(client)
+    samples = history_of(client, id=vm["id"])
+
+    def intervals_of(period: str) -> list[dict[str, Any]]:
+        history = client.call("getVirtualMachineUsageHistory", id=vm["id"], period=period)["usagehistory"]
+        return list(history.get("samples", []))
+
+    for period in ("hour", "day", "week"):
+        intervals = intervals_of(period)
+        for name in ("networkkbsread", "networkkbswrite", "diskkbsread", "diskkbswrite"):
+            assert sum(one[name] for one in intervals) == sum(sample[name] for sample in samples)
+        assert {one["memorykbs"] for one in intervals} == {vm["memorykbs"]}
+        assert all(0 < one["memoryusedkbs"] <= one["memorykbs"] for one in intervals)
+        shares = [float(sample["cpuused"].removesuffix("%")) for sample in samples]
+        assert all(
+            min(shares) - 0.01 <= float(one["cpuused"].removesuffix("%")) <= max(shares) + 0.01 for one in intervals
+        )
+    fleet.zone.change("UPDATE guest_usage_intervals SET begun = begun - interval '9 days'")
+    fleet.set_value("vm.stats.max.retention.time", 0)
+    measure(fleet, watch)
+    assert fleet.zone.scalar("SELECT count(*) FROM guest_usage_intervals") == 0
+    assert [intervals_of(period) for period in ("hour", "day", "week")] == [[], [], []]
+
+
 def usage_of(client: ApiClient, **parameters: object) -> list[dict[str, Any]]:
     """Return the samples of a place."""
     return list(client.call("getHostUsageHistory", **parameters)["usagehistory"].get("samples", []))

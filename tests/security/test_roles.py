@@ -28,6 +28,7 @@ FOR_EVERY_TYPE = frozenset(
         *("listDetailOptions", "listKubernetesClusters", "listResourceIcon", "listUserData"),
         *("listVirtualMachinesMetrics", "listVolumesMetrics", "registerUserData", "linkUserDataToTemplate"),
         *("listCustomActions", "runCustomAction", "listVirtualMachinesUsageHistory"),
+        "getVirtualMachineUsageHistory",
     }
 )
 FOR_DOMAIN_ADMINS = frozenset({"createDomain", "deleteDomain"})

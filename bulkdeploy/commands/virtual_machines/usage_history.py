@@ -1,17 +1,23 @@
-"""listVirtualMachinesUsageHistory."""
+"""listVirtualMachinesUsageHistory and getVirtualMachineUsageHistory: what VMs used earlier."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Exclusive, Parameter, WireType, string, uuid, uuids
-from bulkdeploy.declare.response_fields import large_number, moment, objects, text
+from bulkdeploy.declare.response_fields import large_number, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.usage import GUEST_PERIODS, UsagePeriod
+from bulkdeploy.services.ownership import OwnerParameters, require_access, visibility
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import usage_history as store
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
 SAMPLE = (
     moment("timestamp", "when it was measured; other figures are of the time since the measurement before"),
@@ -30,11 +36,40 @@ SAMPLE = (
     large_number("networkwrite", "network traffic that it sent, MiB"),
 )
 
+INTERVAL = (
+    moment("timestamp", "when the interval began"),
+    text("cpuused", "its mean use of its cores, such as 3.5%"),
+    large_number("memoryusedkbs", "the memory that it used, KiB; all that it had if it does not report this"),
+    large_number("memorykbs", "the memory that it had, KiB"),
+    large_number("networkkbsread", "network traffic that it received in the interval, KiB"),
+    large_number("networkkbswrite", "network traffic that it sent in the interval, KiB"),
+    large_number("diskkbsread", "what it read from its disks in the interval, KiB"),
+    large_number("diskkbswrite", "what it wrote to its disks in the interval, KiB"),
+)
+
 
 def list_usage_history(call: Call) -> Page:
     """List what the VMs that the caller may see used earlier."""
     shown = visibility(call.connection, call.caller, OwnerParameters(list_all=True, by_id=True))
     return store.list_usage_history(call.connection, shown, call.arguments, paging(call))
+
+
+def get_usage_history(call: Call) -> Mapping[str, Any]:
+    """Return what a VM used, by interval.
+
+    Raises:
+        PermissionDenied: the VM is not within the caller's reach.
+    """
+    vm = call.arguments["id"]
+    row = read_vm_row(call.connection, vm.id)
+    require_access(call.connection, call.caller, row.account_id, f"virtual machine {vm.uuid}")
+    period = UsagePeriod(call.arguments.get("period", UsagePeriod.DAY))
+    length, interval_s = GUEST_PERIODS[period]
+    return {
+        "period": period.value,
+        "intervalseconds": interval_s,
+        "samples": store.read_usage_history(call.connection, vm.id, length, interval_s),
+    }
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -63,5 +98,26 @@ COMMANDS: tuple[Command, ...] = (
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
+    ),
+    Command(
+        name="getVirtualMachineUsageHistory",
+        description="Returns what a virtual machine used within the last hour, day or week, by intervals of five"
+        " minutes or half an hour",
+        handler=get_usage_history,
+        shape=Shape.OBJECT,
+        response=Response(
+            "usagehistory",
+            (
+                text("period", "how far back the samples go: hour, day or week"),
+                number("intervalseconds", "the length of an interval in seconds"),
+                objects("samples", "the intervals in which the VM was measured, the oldest first", INTERVAL),
+            ),
+        ),
+        authorized=EVERY_ROLE,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            string("period", "how far back; default day", choices=tuple(period.value for period in UsagePeriod)),
+        ),
     ),
 )

@@ -15,9 +15,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.units import KIB
-from bulkdeploy.domain.usage import KEPT_INTERVALS, GuestUsage, HostUsage
+from bulkdeploy.domain.usage import (
+    GUEST_INTERVAL_S,
+    GUEST_INTERVALS_KEPT,
+    KEPT_INTERVALS,
+    GuestUsage,
+    HostUsage,
+)
 from bulkdeploy.store.tables.usage import (
     guest_usage,
+    guest_usage_intervals,
     guest_usage_samples,
     host_usage,
     host_usage_intervals,
@@ -49,7 +56,8 @@ _POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND r
 def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_samples: bool = False) -> None:
     """Write the usage of hosts, of their guests and of the pools that they reach. Unknown ones are skipped.
 
-    ``keep_samples`` also keeps what guests used since the measurement before (``guest_usage_samples``).
+    ``keep_samples`` also keeps what guests used since the measurement before: as a sample
+    (``guest_usage_samples``), and added to its interval (``guest_usage_intervals``).
     """
     hosts = {one.uuid: one for one in measured}
     guests = {guest.uuid: guest for host in hosts.values() for guest in host.guests}
@@ -59,12 +67,13 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
     _write(connection, guest_usage, vms.values())
     if keep_samples:
         _insert_samples(connection, vms.values())
+        _add_to_intervals(connection, guest_usage_intervals, _guest_intervals(vms.values(), now))
     rows = [
         _host_row(hosts[row.uuid], row, [vms[one.uuid] for one in hosts[row.uuid].guests if one.uuid in vms], now)
         for row in _known(connection, "hosts", hosts)
     ]
     _write(connection, host_usage, rows)
-    _add_to_intervals(connection, rows, now)
+    _add_to_intervals(connection, host_usage_intervals, _host_intervals(rows, now))
     known = _known(connection, "pools", pools)
     _write(
         connection, pool_usage, [{"pool_id": row.id, "seen": now, "used_bytes": pools[row.uuid]} for row in known]
@@ -83,10 +92,12 @@ def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
 def delete_old_usage(connection: Connection, *, samples_minutes: int) -> None:
     """Delete figures that were not measured for KEPT_MINUTES, and samples older than this number of minutes.
 
-    Intervals of hosts are deleted when they are older than KEPT_INTERVALS says.
+    Intervals are deleted when they are older than KEPT_INTERVALS and GUEST_INTERVALS_KEPT say.
     """
     old_sample = guest_usage_samples.c.seen < func.now() - timedelta(minutes=samples_minutes)
     connection.execute(delete(guest_usage_samples).where(old_sample))
+    old_interval = guest_usage_intervals.c.begun < func.now() - GUEST_INTERVALS_KEPT
+    connection.execute(delete(guest_usage_intervals).where(old_interval))
     interval = host_usage_intervals.c
     for length, kept in KEPT_INTERVALS.items():
         ended = (interval.interval_s == length) & (interval.begun < func.now() - kept)
@@ -103,13 +114,34 @@ def _insert_samples(connection: Connection, rows: Iterable[Mapping[str, Any]]) -
         connection.execute(insert(guest_usage_samples).on_conflict_do_nothing(), samples)
 
 
-def _add_to_intervals(connection: Connection, rows: Iterable[Mapping[str, Any]], now: datetime) -> None:
-    """Add a measurement of hosts to the short and the long interval that it falls into."""
-    added = [
+def _guest_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return the interval of each guest with what was measured now.
+
+    Guests without a share of the cores are left out. The memory of a guest that does not report its unused part
+    counts as used.
+    """
+    return [
+        {
+            "vm_id": row["vm_id"],
+            "begun": _begin(now, GUEST_INTERVAL_S),
+            "measurements": 1,
+            "cpu_shares": row["cpu_share"],
+            "memory_kib": row["memory_kib"],
+            "memory_used_kib": max(0, row["memory_kib"] - (row["unused_kib"] or 0)),
+            **{name: row[name] for name in ("received_kib", "sent_kib", "read_kib", "written_kib")},
+        }
+        for row in rows
+        if row.get("cpu_share") is not None
+    ]
+
+
+def _host_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return the short and the long interval of each host with what was measured now."""
+    return [
         {
             "host_id": row["host_id"],
             "interval_s": length,
-            "begun": datetime.fromtimestamp(now.timestamp() // length * length, UTC),
+            "begun": _begin(now, length),
             "measurements": 1,
             "cpu_measurements": int(row["cpu_share"] is not None),
             "cpu_shares": row["cpu_share"] or 0,
@@ -117,18 +149,26 @@ def _add_to_intervals(connection: Connection, rows: Iterable[Mapping[str, Any]],
             "received_kib": row["received_kib"],
             "sent_kib": row["sent_kib"],
         }
-        for row in sorted(rows, key=lambda row: int(row["host_id"]))
+        for row in rows
         for length in KEPT_INTERVALS
     ]
-    if not added:
+
+
+def _begin(moment: datetime, length_s: int) -> datetime:
+    """Return the begin of the interval that a moment falls into."""
+    return datetime.fromtimestamp(moment.timestamp() // length_s * length_s, UTC)
+
+
+def _add_to_intervals(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Add these figures to the rows of their intervals, in the order of their keys."""
+    if not rows:
         return
-    statement = insert(host_usage_intervals)
-    key = [column.name for column in host_usage_intervals.primary_key]
+    key = [column.name for column in table.primary_key]
+    statement = insert(table)
     sums = {
-        column.name: column + statement.excluded[column.name]
-        for column in host_usage_intervals.columns
-        if column.name not in key
+        column.name: column + statement.excluded[column.name] for column in table.columns if column.name not in key
     }
+    added = sorted(rows, key=lambda row: [row[name] for name in key])
     connection.execute(statement.on_conflict_do_update(index_elements=key, set_=sums), added)
 
 

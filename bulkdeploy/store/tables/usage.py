@@ -50,6 +50,23 @@ guest_usage_samples = Table(
     Index("ix_guest_usage_samples_seen", "seen", postgresql_using="brin"),
 )
 
+guest_usage_intervals = Table(
+    "guest_usage_intervals",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("begun", DateTime(timezone=True), primary_key=True, comment="when the interval began"),
+    Column("measurements", Integer, nullable=False, comment="measurements that the sums are made of"),
+    Column("cpu_shares", BigInteger, nullable=False, comment="sum of hundredths of a percent"),
+    Column("memory_kib", BigInteger, nullable=False, comment="this and the next: sum over all measurements"),
+    Column("memory_used_kib", BigInteger, nullable=False),
+    Column("received_kib", BigInteger, nullable=False, comment="this and the rest: in the interval"),
+    Column("sent_kib", BigInteger, nullable=False),
+    Column("read_kib", BigInteger, nullable=False),
+    Column("written_kib", BigInteger, nullable=False),
+    Index("ix_guest_usage_intervals_begun", "begun", postgresql_using="brin"),
+    postgresql_with={"fillfactor": "80"},
+)
+
 host_usage = Table(
     "host_usage",
     metadata,

@@ -1,14 +1,17 @@
-"""The earlier usage of VMs: the list query over the samples that are kept."""
+"""The earlier usage of VMs: the samples of many VMs, and sums of one VM over the intervals of a period."""
 
 from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Integer, cast, func, literal, select
+from sqlalchemy import BigInteger, Connection, Integer, Select, cast, func, literal, select
 
+from bulkdeploy.domain.usage import GUEST_INTERVAL_S
 from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.usage import guest_usage_samples
+from bulkdeploy.store.tables.usage import guest_usage_intervals, guest_usage_samples
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import Visibility, with_owner
 
@@ -35,6 +38,59 @@ def list_usage_history(
     for row in rows:
         row["stats"] = samples[row.pop("_id")]
     return Page(rows, count)
+
+
+def read_usage_history(
+    connection: Connection, vm_id: int, period: timedelta, interval_s: int
+) -> Sequence[dict[str, Any]]:
+    """Return the usage of a VM by interval, the oldest first.
+
+    Intervals of GUEST_INTERVAL_S seconds are read as they are kept. Others are summed from the samples, so they
+    reach back as far as these.
+    """
+    used = select(guest_usage_intervals) if interval_s == GUEST_INTERVAL_S else _intervals_of_samples(interval_s)
+    of_vm = used.where(used.selected_columns.vm_id == vm_id).subquery().c
+    query = (
+        select(
+            of_vm.begun.label("timestamp"),
+            percent(func.round(func.sum(of_vm.cpu_shares) / func.sum(of_vm.measurements))).label("cpuused"),
+            *(
+                cast(func.sum(total) / func.sum(of_vm.measurements), BigInteger).label(name)
+                for total, name in ((of_vm.memory_used_kib, "memoryusedkbs"), (of_vm.memory_kib, "memorykbs"))
+            ),
+            *(
+                cast(func.sum(total), BigInteger).label(name)
+                for total, name in (
+                    (of_vm.received_kib, "networkkbsread"),
+                    (of_vm.sent_kib, "networkkbswrite"),
+                    (of_vm.read_kib, "diskkbsread"),
+                    (of_vm.written_kib, "diskkbswrite"),
+                )
+            ),
+        )
+        .where(of_vm.begun > func.now() - period)
+        .group_by(of_vm.begun)
+        .order_by(of_vm.begun)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _intervals_of_samples(interval_s: int) -> Select[Any]:
+    """Return each sample as the interval that it falls into."""
+    used = guest_usage_samples.c
+    begin = func.date_bin(timedelta(seconds=interval_s), used.seen, datetime.fromtimestamp(0, UTC))
+    return select(
+        used.vm_id,
+        begin.label("begun"),
+        literal(1).label("measurements"),
+        used.cpu_share.label("cpu_shares"),
+        used.memory_kib,
+        (used.memory_kib - func.coalesce(used.unused_kib, 0)).label("memory_used_kib"),
+        used.received_kib,
+        used.sent_kib,
+        used.read_kib,
+        used.written_kib,
+    ).where(used.cpu_share.is_not(None))
 
 
 def _samples(connection: Connection, vm_ids: list[int], arguments: Arguments) -> dict[int, list[dict[str, Any]]]:
