@@ -78,7 +78,7 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     Args:
         api: the command, with the parameters that this person may set.
         noun: the noun on whose page the form is.
-        row: the thing, as its list command answers it; empty for a form that creates one.
+        row: the thing, as its list command answers it; empty for a form that creates one, filled in by the address.
         visit: the request, which may hold a form that was rejected.
     """
     subject = subject_of(api, noun) if row else None
@@ -130,7 +130,8 @@ def is_dangerous(command: str) -> bool:
 
 
 def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
-    values = [_known(row, one)] if sent is None else sent.getlist(one.name)
+    known = _known(row, one) if row else visit.given.get(one.name, "")
+    values = [known] if sent is None else sent.getlist(one.name)
     chosen = frozenset(part for value in values for part in value.split(",") if part)
     options = tuple(_options(one, visit))
     kind = _control(one, with_options=bool(options))

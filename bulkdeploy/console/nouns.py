@@ -85,7 +85,7 @@ DEPLOYMENTS = Noun(
         "created",
     ),
     ("zoneid",),
-    actions=("updateBulkDeployment", "replaceBulkDeployment", "resumeBulkOperation"),
+    actions=("updateBulkDeployment", "replaceBulkDeployment"),
     given=ALL_PROJECTS,
 )
 """Deployments; their list and their page are written by hand, too."""

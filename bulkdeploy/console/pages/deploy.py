@@ -33,13 +33,15 @@ SIMPLE = (
     "group",
     "hypervisor",
     "deploymentplanner",
+    "startvm",
+    "managed",
 )
 """Fields that are parameters as they are."""
 MANY = ("networkids", "securitygroupids", "affinitygroupids", "keypairs")
 """Fields with several values."""
 CUSTOM = ("cpuNumber", "cpuSpeed", "memory")
 """What offerings leave open."""
-FIELDS = (*SIMPLE, *MANY, *CUSTOM, "owner", "place", "userdata", "startvm")
+FIELDS = (*SIMPLE, *MANY, *CUSTOM, "owner", "place", "userdata")
 FIELD_OF: Mapping[str, str] = MappingProxyType(
     {
         "account": "owner",
@@ -89,8 +91,6 @@ class Form:
             given[f"{kind}id"] = place
         if values["userdata"]:
             given["userdata"] = base64.b64encode(values["userdata"].replace("\r\n", "\n").encode()).decode()
-        if values["startvm"]:
-            given["startvm"] = values["startvm"]
         if custom:
             given |= {f"details[0].{name}": values[name] for name in CUSTOM}
         return {name: value for name, value in given.items() if value}

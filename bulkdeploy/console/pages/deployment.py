@@ -1,6 +1,6 @@
 """One bulk deployment, followed live: one fragment is asked for again and again, until nothing more can change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -11,13 +11,29 @@ from bulkdeploy.cli.deployments.batch_report import grouped
 from bulkdeploy.cli.deployments.jobs import Failure
 from bulkdeploy.console.calls import ApiRefused
 from bulkdeploy.console.formats import seconds_between
-from bulkdeploy.console.nouns import DEPLOYMENTS
-from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
+REPLACE = "replaceBulkDeployment"
+REPLACEMENT_CALLS: Mapping[str, tuple[str, Mapping[str, object]]] = MappingProxyType(
+    {
+        "pause": (REPLACE, {"pause": True}),
+        "resume": ("resumeBulkOperation", {}),
+        "rollback": (REPLACE, {"rollback": True}),
+    }
+)
+"""The command and the parameters of each button of a replacement."""
+REPLACEMENT_ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "InProgress": ("pause", "rollback"),
+        "Paused": ("resume", "rollback"),
+        "Failed": ("resume", "rollback"),
+        "Completed": ("rollback",),
+    }
+)
+"""The buttons of a replacement, by its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +108,49 @@ def cancel(visit: Visit) -> Response:
     return Response(status=303, headers={"Location": address("deployment", id=deployment)})
 
 
+def change_replacement(visit: Visit) -> Response:
+    """Pause or continue the replacement of the VMs, or ask whether it is to be rolled back, and roll it back."""
+    deployment, action = visit.form.get("id", ""), visit.form.get("action", "")
+    back = address("deployment", id=deployment)
+    if action not in REPLACEMENT_CALLS:
+        return Response(status=303, headers={"Location": back})
+    if action == "rollback" and "sure" not in visit.form:
+        texts = visit.pages.texts.deployment
+        return visit.page(
+            "confirm.html",
+            title=texts.rollback_title,
+            text=texts.rollback_text,
+            yes=texts.rollback_yes,
+            action="deployment-replacement",
+            fields=[("id", deployment), ("action", action)],
+            back=back,
+            names=(),
+        )
+    command, given = REPLACEMENT_CALLS[action]
+    visit.calls(command, {"id": deployment, **given})
+    return Response(status=303, headers={"Location": back})
+
+
 def _values(visit: Visit) -> dict[str, Any]:
     rows = visit.calls.rows("listBulkDeployments", {"id": visit.given.get("id") or "-", "listall": True})
     if not rows:
         raise ApiRefused(NOT_FOUND, visit.pages.texts.deployment.gone)
     row = rows[0]
     failures = [Failure.of_row(failure) for failure in row.get("failures") or ()]
+    progress, replacement = progress_of(row), replacement_of(row)
+    state = str(replacement["state"]) if replacement else ""
+    is_managed = row.get("desiredcount") is not None
     return {
         "deployment": row,
-        "progress": progress_of(row),
-        "replacement": replacement_of(row),
-        "more": actions_of(DEPLOYMENTS, visit),
+        "progress": progress,
+        "replacement": replacement,
+        "replacement_actions": [
+            action for action in REPLACEMENT_ACTIONS.get(state, ()) if REPLACEMENT_CALLS[action][0] in visit.may
+        ],
+        "is_managed": is_managed,
+        "is_changing": not progress.is_over
+        or state == "InProgress"
+        or (is_managed and row["desiredcount"] != row["actualcount"]),
         "spread": spread_of(row),
         "failures": [group.as_row() for group in grouped(failures)],
         "failures_read": len(failures),
@@ -116,5 +164,10 @@ def replacement_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 VIEWS = MappingProxyType(
-    {("GET", "deployment"): page, ("GET", "deployment-live"): live, ("POST", "deployment-cancel"): cancel}
+    {
+        ("GET", "deployment"): page,
+        ("GET", "deployment-live"): live,
+        ("POST", "deployment-cancel"): cancel,
+        ("POST", "deployment-replacement"): change_replacement,
+    }
 )

@@ -54,6 +54,11 @@ def one_of(page: Any, field: str, begins: str) -> str:
 def deploy(tab: Tab, count: int, prefix: str, place: str = "") -> str:
     """Deploy; the deployment's id."""
     fill_in(tab, count, prefix, place)
+    return deploy_as_filled_in(tab)
+
+
+def deploy_as_filled_in(tab: Tab) -> str:
+    """Send the bulk form; the deployment's id."""
     tab.page.click("#deploy button.primary")
     tab.page.wait_for_selector("#deployment")
     return str(tab.page.url.partition("id=")[2])

@@ -184,7 +184,7 @@ def test_graphs_of_a_vm_and_of_jobs(tab: Tab) -> None:
     tab.page.wait_for_url(re.compile("period=hour"))
     assert tab.page.locator("polyline").count() >= 4
     tab.go("health")
-    tab.page.wait_for_selector("#history svg.bars rect.done")
+    tab.page.wait_for_selector("#history svg.bars rect.done:not([height='0.00'])")
 
 
 def test_the_plan_tells_limits(tab: Tab, client: ApiClient) -> None:
