@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 
 from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -31,7 +32,7 @@ from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api.api_client import ApiClient
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.hypervisors.real_cloud import build_zone
-from tests.support.processes.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, Process, bulkdeploy, program, wait_for
 from tests.support.processes.services import database_clone
 
 if (reason := why_not()) is not None:
@@ -39,6 +40,7 @@ if (reason := why_not()) is not None:
 
 GUESTS = 20
 WORKERS = 2
+PROGRAMS = {"worker": WORKER, "sweeper": SWEEPER, "api": (*BULKDEPLOY, "api")}
 
 
 def wait_until(holds: Callable[[], Any], what: str) -> Any:
@@ -51,13 +53,39 @@ def wait_until(holds: Callable[[], Any], what: str) -> Any:
 
 
 @dataclass
+class Programs:
+    """The programs of the service: two workers, a sweeper and an API."""
+
+    settings: Settings
+    log: Path
+    stack: ExitStack
+    running: dict[str, list[Process]] = field(default_factory=dict)
+
+    def start(self, kind: str) -> None:
+        """Start one more program of a kind, and wait for an API until it answers."""
+        process = self.stack.enter_context(program(self.settings, self.log, *PROGRAMS[kind]))
+        if kind == "api":
+            wait_for(f"{self.settings.api_monitoring_url}/health/ready", process, self.log)
+        self.running.setdefault(kind, []).append(process)
+
+    def kill(self, kind: str) -> None:
+        """Kill all programs of a kind, and start as many anew."""
+        killed = self.running.pop(kind)
+        for process in killed:
+            process.kill()
+            process.wait()
+        for _ in killed:
+            self.start(kind)
+
+
+@dataclass
 class Cloud:
     """A running service whose hosts are real."""
 
     client: ApiClient
     settings: Settings
     hosts: LibvirtHosts
-    workers: list[Process]
+    programs: "Programs"
     ids: dict[str, str]
     folder: Path
 
@@ -76,9 +104,10 @@ class Cloud:
         assert job["jobstatus"] == 1, job
         return dict(job["jobresult"])
 
-    def deploy(self, count: int) -> list[str]:
+    def deploy(self, count: int, **given: str) -> list[str]:
         """Deploy so many VMs with one call; their ids, once all run."""
-        called = self.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **self.ids)
+        call = {**self.ids, **given, "virtualmachinecount": count}
+        called = self.client.call("bulkDeployVirtualMachine", **call)
         jobs = [job["jobid"] for job in called["asyncjobs"]]
         return [str(self.result(job)["virtualmachine"]["id"]) for job in jobs]
 
@@ -130,6 +159,7 @@ def cloud(
     with ExitStack() as stack:
         settings = Settings(
             database_url=stack.enter_context(database_clone(postgres_url, bare_database)),
+            listen=f"127.0.0.1:{free_port()}",
             redis_url=redis_url.removesuffix("/0") + f"/{unused_redis_database(request.config)}",
             data_dir=folder / "data",
             secret_key=SecretStr(SECRET_KEY),
@@ -144,14 +174,14 @@ def cloud(
         )
         engine = create_engine(str(settings.database_url), pool_size=4)
         stack.callback(engine.dispose)
-        workers = [stack.enter_context(program(settings, log, *WORKER)) for _ in range(WORKERS)]
-        stack.enter_context(program(settings, log, *SWEEPER))
-        url = stack.enter_context(api_process(settings, log))
+        programs = Programs(settings, log, stack)
+        for kind in (*["worker"] * WORKERS, "sweeper", "api"):
+            programs.start(kind)
         with engine.connect() as connection:
             admin = admin_row(connection)
         assert admin is not None
-        client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
-        yield Cloud(client, settings, made_hosts, workers, build_zone(client, made_hosts, image), folder)
+        client = ApiClient(f"http://{settings.listen}", admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
+        yield Cloud(client, settings, made_hosts, programs, build_zone(client, made_hosts, image), folder)
     made_hosts.clear()
     assert "Traceback" not in log.read_text()
 
@@ -459,7 +489,7 @@ def test_whatever_dies_rows_and_hosts_agree(cloud: Cloud) -> None:
     called = cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
     jobs = [job["jobid"] for job in called["asyncjobs"]]
     wait_until(cloud.hosts.running, "no guest starts")
-    cloud.workers[0].kill()
+    cloud.programs.kill("worker")
     vms = [str(cloud.result(job)["virtualmachine"]["id"]) for job in jobs]
     assert {str(uuid) for uuid in cloud.hosts.running()} == set(vms)
     cloud.assert_intact()

@@ -1,7 +1,7 @@
 """Host HA on real guests: a server loses its daemon and its guests, and its controller switches it off for certain.
 
 Each libvirt daemon is a server behind a Redfish controller, sushy-tools' emulator: OFF kills the daemon and all its
-QEMU processes, ON starts the daemon again.
+QEMU processes, ON starts the daemon again. Guests append a counter to their disks.
 """
 
 import os
@@ -18,22 +18,67 @@ from uuid import UUID
 import pytest
 
 from tests.kvm.test_bulk_call import Cloud, cloud, cloud_host_state, nothing_left, wait_until
+from tests.kvm.writing_guest import writing_image, written_numbers
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost
 from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
 
 __all__ = ["cloud", "nothing_left"]
 
-VMS = 6
+VMS, MANY = 6, 20
 QUICK = {
     "host.down.wait": 5,
     "host.up.wait": 1,
-    "kvm.ha.activity.check.interval": 1,
+    "kvm.ha.activity.check.interval": 3,
     "kvm.ha.activity.check.max.attempts": 2,
     "kvm.ha.activity.check.timeout": 30,
     "kvm.ha.recover.failure.threshold": 0,
     "kvm.ha.fence.timeout": 10,
     "outofbandmanagement.action.timeout": 5,
 }
+
+
+@pytest.fixture(scope="module")
+def writing(cloud: Cloud) -> dict[str, str]:
+    """Register the image of guests that append to their disks, and return the parameter that names the template."""
+    image = cloud.folder / "writing.raw"
+    image.write_bytes(writing_image())
+    (template,) = cloud.client.call(
+        "registerTemplate", name="writing", displaytext="Appends to its disk", url=image.as_uri(), ispublic="true",
+        format=cloud.hosts.image_format, hypervisor=cloud.hosts.hypervisor, zoneid=cloud.ids["zoneid"],
+        ostypeid=cloud.client.call("listOsTypes")["ostype"][0]["id"],
+    )["template"]  # fmt: skip
+    return {"templateid": template["id"]}
+
+
+def deploy_available(cloud: Cloud, count: int, writing: dict[str, str]) -> dict[str, Path]:
+    """Deploy highly available VMs whose guests write; the disk of each, by the VM's id."""
+    vms = cloud.deploy(count, **writing)
+    for vm in vms:
+        cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+    volumes = cloud.client.call("listVolumes")["volume"]
+    disks = {one["virtualmachineid"]: cloud.hosts.pool / f"{one['id']}.qcow2" for one in volumes}
+    found = {vm: disks[vm] for vm in vms}
+    wait_for_numbers(found, dict.fromkeys(vms, 0))
+    return found
+
+
+def last_number(disk: Path) -> int:
+    """Return the last number on a disk, which has all numbers before that, in their order."""
+    numbers = written_numbers(disk)
+    assert numbers == list(range(1, len(numbers) + 1))
+    return len(numbers)
+
+
+def wait_for_numbers(disks: dict[str, Path], before: dict[str, int]) -> None:
+    """Wait until each guest has appended two numbers to those that its disk had."""
+    wait_until(
+        lambda: all(last_number(disks[vm]) >= number + 2 for vm, number in before.items()), "a guest does not write"
+    )
+
+
+def guests_of(cloud: Cloud, host: LibvirtHost) -> set[str]:
+    """Return the ids of the VMs whose guests run on a host."""
+    return {str(uuid) for uuid, name in cloud.hosts.running().items() if name == host.name}
 
 
 def switch(host: LibvirtHost, on: bool) -> None:
@@ -116,29 +161,67 @@ def take_back(cloud: Cloud, host: LibvirtHost) -> None:
     wait_until(lambda: cloud_host_state(cloud, host.name) == "Up", "the host is not taken back")
 
 
-@pytest.mark.parametrize("kill_worker", [False, True])
-def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(cloud: Cloud, kill_worker: bool) -> None:
-    """Without any call the server is fenced and verified to be off, and its guests run elsewhere."""
-    vms = cloud.deploy(VMS)
-    for vm in vms:
-        cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+@pytest.mark.parametrize(
+    ("count", "killed", "state"),
+    [
+        (MANY, "", ""),
+        (VMS, "sweeper", "Checking"),
+        (VMS, "sweeper", "Fencing"),
+        (VMS, "worker", "Fencing"),
+        (VMS, "api", "Fencing"),
+        (VMS, "worker", "Fenced"),
+    ],
+)
+def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(
+    cloud: Cloud, writing: dict[str, str], count: int, killed: str, state: str
+) -> None:
+    """The server is fenced and verified to be off; its guests go on elsewhere, whichever program dies meanwhile."""
+    disks = deploy_available(cloud, count, writing)
     dead = cloud.hosts.hosts[0]
-    lost = {str(uuid) for uuid, name in cloud.hosts.running().items() if name == dead.name}
+    lost = guests_of(cloud, dead)
     assert lost
     with controlled(cloud) as (servers, _), DoubleRuns(cloud) as doubles:
         began = time.monotonic()
         switch(dead, on=False)  # its controller goes on, and still reports On
-        if kill_worker:
-            wait_until(lambda: ha_state(cloud, dead.name) == "Fencing", "the server is not fenced")
-            cloud.workers.pop().kill()
-        wait_until(lambda: ha_state(cloud, dead.name) == "Fenced", "the server is not fenced")
-        wait_until(lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(vms), "guests do not run elsewhere")
+        before = {vm: last_number(disks[vm]) for vm in lost}
+        if killed:
+            wait_until(lambda: ha_state(cloud, dead.name) == state, f"the server is not {state}")
+            cloud.programs.kill(killed)
+        wait_until(
+            lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(disks), "guests do not run elsewhere"
+        )
         sys.stdout.write(
             f"{len(lost)} guests of a dead server ran elsewhere after {time.monotonic() - began:.0f} s\n"
         )
-        assert servers[dead.name].requests == ["ForceOff"]
+        wait_for_numbers(disks, before)
+        assert ha_state(cloud, dead.name) == "Fenced"
+        assert set(servers[dead.name].requests) == {"ForceOff"}
+        assert killed or servers[dead.name].requests == ["ForceOff"]
         assert {cloud.host_of(vm) for vm in lost}.isdisjoint({dead.name})
         take_back(cloud, dead)
+    assert doubles.found == set()
+    cloud.assert_intact()
+
+
+def test_a_server_that_is_only_cut_off_keeps_its_guests(cloud: Cloud, writing: dict[str, str]) -> None:
+    """Its daemon answers nobody while its guests write: it is Degraded, nothing is switched off or started."""
+    disks = deploy_available(cloud, VMS, writing)
+    cut = cloud.hosts.hosts[0]
+    here = guests_of(cloud, cut)
+    assert here
+    before = cloud.hosts.running()
+    with controlled(cloud) as (servers, _), DoubleRuns(cloud) as doubles:
+        cut.signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: ha_state(cloud, cut.name) == "Degraded", "the server is not Degraded")
+            wait_for_numbers(disks, {vm: last_number(disks[vm]) for vm in disks})
+            assert servers[cut.name].requests == []
+        finally:
+            cut.signal(signal.SIGCONT)
+        wait_until(lambda: ha_state(cloud, cut.name) == "Available", "the server is not available again")
+        wait_until(lambda: cloud_host_state(cloud, cut.name) == "Up", "the host is not Up again")
+        assert cloud.hosts.running() == before
+        assert servers[cut.name].requests == []
     assert doubles.found == set()
     cloud.assert_intact()
 

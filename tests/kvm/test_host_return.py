@@ -30,7 +30,7 @@ def evacuate(cloud: Cloud, host: LibvirtHost, *, kill_worker: bool) -> dict[str,
     (row,) = cloud.client.call("listHosts", name=host.name, type="Routing")["host"]
     job = cloud.client.call("evacuateHost", id=row["id"], force=True)["jobid"]
     if kill_worker:
-        cloud.workers.pop().kill()
+        cloud.programs.kill("worker")
     return dict(cloud.result(job)["hostmigration"])
 
 
