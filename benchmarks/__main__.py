@@ -36,12 +36,13 @@ ROWS = {
     19: "row_19_callers",
     20: "row_20_quality",
     21: "row_21_fleets",
+    22: "row_22_host_loss",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 
-ONLY_BY_NAME = {16, 18, 21}
+ONLY_BY_NAME = {16, 18, 21, 22}
 """16 takes half an hour, most of it to generate a million VMs; 18 runs programs that are elsewhere's; 21 runs tens
-of thousands of jobs.
+of thousands of jobs; 22 waits for hosts to be checked.
 """
 
 MOST_S = 300

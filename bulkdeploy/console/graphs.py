@@ -13,7 +13,8 @@ OF_VMS, OF_HOSTS = "getVirtualMachineUsageHistory", "getHostUsageHistory"
 PERIODS: Mapping[str, timedelta] = MappingProxyType(
     {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 )
-USUAL_PERIOD = "day"
+USUAL_PERIODS: Mapping[str, str] = MappingProxyType({OF_VMS: "hour", OF_HOSTS: "day"})
+"""The period of graphs whose address names none: a new VM has no half hours yet."""
 WIDTH, HEIGHT = 300.0, 60.0
 """The size of a graph in units of its drawing."""
 FEWEST = 2
@@ -74,7 +75,8 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
 
 def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
     """Return a graph for each kind of figure that the samples of a history have."""
-    period = period_of(visit)
+    named = visit.given.get("period", "")
+    period = named if named in PERIODS else USUAL_PERIODS[command]
     history = visit.calls(command, {**about, "period": period})["usagehistory"]
     samples = history.get("samples") or []
     seconds = int(history["intervalseconds"])
@@ -94,12 +96,6 @@ def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
             *(disks if command == OF_VMS else ()),
         ),
     )
-
-
-def period_of(visit: Visit) -> str:
-    """Return the period that the address names, or a day."""
-    period = visit.given.get("period", "")
-    return period if period in PERIODS else USUAL_PERIOD
 
 
 class _Samples:

@@ -28,17 +28,9 @@ PERIODS: Mapping[UsagePeriod, tuple[timedelta, int]] = MappingProxyType(
         UsagePeriod.WEEK: (timedelta(days=7), LONG_INTERVAL_S),
     }
 )
-"""The length of each period of hosts, and that of its intervals in seconds."""
+"""The length of each period, and the length of its intervals in seconds, of hosts."""
 GUEST_INTERVAL_S, GUEST_INTERVALS_KEPT = 1800, timedelta(days=8)
 """The interval over which the usage of guests is summed, seconds, and how long it is kept."""
-GUEST_PERIODS: Mapping[UsagePeriod, tuple[timedelta, int]] = MappingProxyType(
-    {
-        UsagePeriod.HOUR: (timedelta(hours=1), SHORT_INTERVAL_S),
-        UsagePeriod.DAY: (timedelta(days=1), GUEST_INTERVAL_S),
-        UsagePeriod.WEEK: (timedelta(days=7), GUEST_INTERVAL_S),
-    }
-)
-"""The length of each period of guests, and that of its intervals in seconds. The hour is summed from samples."""
 
 
 @dataclass(frozen=True, slots=True)

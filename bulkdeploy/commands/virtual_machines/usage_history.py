@@ -13,11 +13,15 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.usage import GUEST_PERIODS, UsagePeriod
+from bulkdeploy.domain.usage import GUEST_INTERVAL_S, PERIODS, UsagePeriod
 from bulkdeploy.services.ownership import OwnerParameters, require_access, visibility
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import usage_history as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+
+SHORTEST_S = 60
+"""The shortest interval over which samples are summed, seconds."""
 
 SAMPLE = (
     moment("timestamp", "when it was measured; other figures are of the time since the measurement before"),
@@ -64,11 +68,15 @@ def get_usage_history(call: Call) -> Mapping[str, Any]:
     row = read_vm_row(call.connection, vm.id)
     require_access(call.connection, call.caller, row.account_id, f"virtual machine {vm.uuid}")
     period = UsagePeriod(call.arguments.get("period", UsagePeriod.DAY))
-    length, interval_s = GUEST_PERIODS[period]
+    length, _ = PERIODS[period]
+    sample_s = None
+    if period is UsagePeriod.HOUR:
+        measured_ms = read_configuration(call.connection).number("vm.stats.interval")
+        sample_s = max(SHORTEST_S, -(-measured_ms // 1000))
     return {
         "period": period.value,
-        "intervalseconds": interval_s,
-        "samples": store.read_usage_history(call.connection, vm.id, length, interval_s),
+        "intervalseconds": sample_s or GUEST_INTERVAL_S,
+        "samples": store.read_usage_history(call.connection, vm.id, length, sample_s),
     }
 
 
@@ -101,8 +109,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="getVirtualMachineUsageHistory",
-        description="Returns what a virtual machine used within the last hour, day or week, by intervals of five"
-        " minutes or half an hour",
+        description="Returns what a virtual machine used within the last hour, day or week, by intervals of a"
+        " minute (vm.stats.interval, if that is longer) or half an hour",
         handler=get_usage_history,
         shape=Shape.OBJECT,
         response=Response(

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, Select, cast, func, literal, select
 
-from bulkdeploy.domain.usage import GUEST_INTERVAL_S
 from bulkdeploy.store.database.percentages import percent
 from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
@@ -41,14 +40,14 @@ def list_usage_history(
 
 
 def read_usage_history(
-    connection: Connection, vm_id: int, period: timedelta, interval_s: int
+    connection: Connection, vm_id: int, period: timedelta, sample_s: int | None
 ) -> Sequence[dict[str, Any]]:
     """Return the usage of a VM by interval, the oldest first.
 
-    Intervals of GUEST_INTERVAL_S seconds are read as they are kept. Others are summed from the samples, so they
-    reach back as far as these.
+    If ``sample_s`` is None, the half hours are read that are kept. Otherwise the samples are summed over intervals
+    of ``sample_s`` seconds; they reach back as far as ``vm.stats.max.retention.time``.
     """
-    used = select(guest_usage_intervals) if interval_s == GUEST_INTERVAL_S else _intervals_of_samples(interval_s)
+    used = select(guest_usage_intervals) if sample_s is None else _intervals_of_samples(sample_s)
     of_vm = used.where(used.selected_columns.vm_id == vm_id).subquery().c
     query = (
         select(
