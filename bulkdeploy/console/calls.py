@@ -62,9 +62,10 @@ class Calls:
         Raises:
             SignedOut: there is no session.
             ApiRefused: the API refused the call, or cannot answer now.
-            ChangeByGet: the command changes something, and the request is no POST.
+            ChangeByGet: the call changes something, and the request is no POST. A dry run changes nothing.
         """
-        if self._only_reads and not command.startswith(READING):
+        is_dry = (parameters or {}).get("dryrun") is True
+        if self._only_reads and not is_dry and not command.startswith(READING):
             raise ChangeByGet(command)
         status, body, _ = call_api(self._api, self._environ, command, parameters, self._session_key)
         self._seen.update(body)

@@ -182,12 +182,12 @@ def _promised_memory(host: Row) -> float:
 
 def _advice(move: Row, visit: Visit) -> str:
     """Return how the planner chose the host of a move, or why the planner found none."""
-    texts = visit.pages.texts.things
+    texts = visit.pages.texts
     if not move.get("hostid"):
-        return str(texts.no_destination(why=move.get("errortext", "")))
+        return str(texts.things.no_destination(why=move.get("errortext", "")))
     planner = str(move.get("planner", ""))
     known = {row["name"]: row["description"] for row in visit.calls.rows("listDeploymentPlanners")}
-    return str(texts.planned(host=move["hostname"], planner=planner, how=known.get(planner, "")))
+    return str(texts.things.planned(host=move["hostname"], planner=planner, how=known.get(planner, "")))
 
 
 def _control(one: ApiParameter, *, with_options: bool) -> str:
@@ -229,8 +229,8 @@ def _size_of_disks(row: Row, visit: Visit) -> str:
     """Return the size that a disk offering gives to disks; empty for other things."""
     if "disksize" not in row:
         return ""
-    texts = visit.pages.texts.things
-    return str(texts.custom_size) if row.get("iscustomized") else f"{row['disksize']} GiB"
+    texts = visit.pages.texts
+    return str(texts.things.custom_size) if row.get("iscustomized") else f"{row['disksize']} GiB"
 
 
 def _known(row: Row, one: ApiParameter) -> str:

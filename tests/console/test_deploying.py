@@ -284,7 +284,15 @@ def test_the_page_of_a_managed_deployment_shows_its_replacement(
     assert "Rolling replacement" in words
     assert "0 of 2 VMs replaced, 0 failed" in words
     offered = " ".join(link["href"] for link in page.all("a"))
-    for command in ("updateBulkDeployment", "replaceBulkDeployment", "resumeBulkOperation"):
+    for command in ("updateBulkDeployment", "replaceBulkDeployment", "createVMSchedule"):
         assert command in offered
-    assert admin.send(form_of, {"pause": "true"}).status_code == 303
-    assert "Paused" in words_of(admin.page(f"deployment?id={deployment}").text)
+    for action, state, next_action in (("pause", "Paused", "resume"), ("resume", "In progress", "pause")):
+        assert page.all("button", value=action)
+        assert admin.send("deployment-replacement", {"id": deployment, "action": action}).status_code == 303
+        page = admin.page(f"deployment?id={deployment}")
+        assert state in words_of(page.text)
+        assert page.all("button", value=next_action)
+    question = admin.send("deployment-replacement", {"id": deployment, "action": "rollback"})
+    assert "Roll the replacement back?" in question.text
+    schedule = admin.page(f"act?of=schedules&command=createVMSchedule&deploymentid={deployment}")
+    assert str(deployment) in {one["value"] for one in schedule.all("option") if "selected" in one}

@@ -316,6 +316,7 @@ def test_every_text_is_used() -> None:
         "resources",
         "errors",
         "deploy",
+        "replacement",
     }
     unused = [
         f"{group.partition(']')[0]}.{name}"

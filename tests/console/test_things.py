@@ -93,6 +93,21 @@ def test_tags_are_set_and_taken_off_by_forms(admin: Visitor, zone_ids: Zone) -> 
     assert "blue" in admin.page(f"network?id={network}").text
 
 
+def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zone_ids: Zone) -> None:
+    """It says who chose the host and how, and leaves out the host that the VM is on."""
+    form = {name: str(value) for name, value in zone_ids.bulk_parameters(1).items()}
+    assert admin.send("deploy", {**form, "nameprefix": "moving", "requesttoken": "moving"}).status_code == 303
+    newest = "SELECT v.id, v.uuid, h.uuid AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+    (vm,) = zone_ids.rows(f"{newest} ORDER BY v.id DESC LIMIT 1")
+    zone_ids.change("UPDATE async_jobs SET status = 1, completed = now() WHERE instance_uuid = :vm", vm=vm.uuid)
+    zone_ids.change("UPDATE virtual_machines SET state = 'Running' WHERE id = :vm", vm=vm.id)
+    page = admin.page(f"act?of=virtual-machines&command=migrateVirtualMachine&id={vm.uuid}")
+    (chosen,) = [one["value"] for one in page.all("option") if "selected" in one]
+    name = zone_ids.scalar("SELECT name FROM hosts WHERE uuid = :host", host=chosen)
+    assert f"UserDispersingPlanner chose {name}: clusters" in page.text
+    assert str(vm.host) not in {one["value"] for one in page.all("option")}
+
+
 def test_what_the_api_refuses_stands_beside_its_field(admin: Visitor) -> None:
     """A form that was rejected comes back as it was filled in, with the API's own text at the field."""
     answer = admin.send(

@@ -115,12 +115,12 @@ def change_replacement(visit: Visit) -> Response:
     if action not in REPLACEMENT_CALLS:
         return Response(status=303, headers={"Location": back})
     if action == "rollback" and "sure" not in visit.form:
-        texts = visit.pages.texts.deployment
+        texts = visit.pages.texts
         return visit.page(
             "confirm.html",
-            title=texts.rollback_title,
-            text=texts.rollback_text,
-            yes=texts.rollback_yes,
+            title=texts.deployment.rollback_title,
+            text=texts.deployment.rollback_text,
+            yes=texts.deployment.rollback_yes,
             action="deployment-replacement",
             fields=[("id", deployment), ("action", action)],
             back=back,

@@ -82,7 +82,7 @@ def test_a_schedule_of_a_deployment(tab: Tab, deployments: list[str]) -> None:
     tab.page.focus("#deployment .head a:has-text('New schedule')")
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector("form.stack")
-    tab.page.select_option("#action", "stop")
+    tab.page.select_option("#action", "STOP")
     tab.page.fill("#schedule", "0 20 * * 5")
     tab.page.fill("#timezone", "Europe/Berlin")
     tab.page.focus("#timezone")
