@@ -87,6 +87,8 @@ class Failpoint(StrEnum):
     SWEEP_POLICY_FAILED = "sweep.policy_failed"
     SWEEP_SCHEDULES = "sweep.schedules"
     SWEEP_SCHEDULE_FAILED = "sweep.schedule_failed"
+    SWEEP_LEASES = "sweep.leases"
+    SWEEP_LEASE_FAILED = "sweep.lease_failed"
     SWEEP_BALANCE = "sweep.balance"
     SWEEP_MANAGED = "sweep.managed"
     SWEEP_MANAGED_FAILED = "sweep.managed_failed"

@@ -171,6 +171,7 @@ class Dispatcher:
                 raise NoCommand if request.command is None else unknown_command(caller, request.command)
             command = endpoint.command
             require_permission(caller, command)
+            caller = caller.calling(command.name)
             if identity.guards.post_with_timestamp and command.changes_state and request.method != "POST":
                 raise ChangeByGet(command.name)
             if identity.guards.throttled and not caller.is_root_admin:

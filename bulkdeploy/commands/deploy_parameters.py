@@ -4,12 +4,12 @@ What suits many alike VMs is of both calls. What only one VM can have is of the 
 refuses it by name; what CloudStack has and is not here, both refuse.
 """
 
+from bulkdeploy.commands.lease_parameters import LEASE, LEASE_RULES
 from bulkdeploy.commands.unsupported import (
     NO_CUSTOM_IDS,
     NO_DHCP_OPTIONS,
     NO_EXTENSIONS,
     NO_IPV6,
-    NO_LEASES,
     NO_SETUP,
     NO_VNF,
     NOTHING_FROM_SNAPSHOTS,
@@ -127,6 +127,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
     deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
+    *LEASE,
     boolean("startvm", "false: make the VMs and do not start them; default true"),
     boolean("dryrun", "answer the plan and its reasons; nothing is deployed"),
     long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
@@ -159,6 +160,7 @@ NOT_OF_MANY = {
 """Why the bulk call refuses what only one VM can have."""
 
 RULES: tuple[Rule, ...] = (
+    *LEASE_RULES,
     Needs("forcetemplatevariant", "templatevariant"),
     Exclusive(("securitygroupids", "securitygroupnames")),
     Exclusive(("affinitygroupids", "affinitygroupnames")),
@@ -183,8 +185,6 @@ UNSUPPORTED = {
     "password": "guests have no passwords set from outside",
     "extraconfig": "hypervisors take no extra configuration",
     "nicnetworklist": NO_VNF,
-    "leaseduration": NO_LEASES,
-    "leaseexpiryaction": NO_LEASES,
     "bootintosetup": NO_SETUP,
     "copyimagetags": "a VM has no tags of its image; createTags gives it some",
     "externaldetails": NO_EXTENSIONS,

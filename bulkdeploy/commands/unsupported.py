@@ -14,7 +14,6 @@ NO_GPU = "hosts are not known by their GPUs"
 NO_IMAGE_STORES = "templates, ISOs and settings are not of image stores"
 NO_KEY_ACCESS = "whether API keys may be used is not said for an account or a user; disableUser keeps a user out"
 NO_KUBERNETES = "there are no Kubernetes clusters"
-NO_LEASES = "VMs have no leases"
 NO_ROUTERS = "networks are served by no routers"
 NO_SETUP = "guests have no firmware setup to boot into"
 NOTHING_FROM_SNAPSHOTS = (

@@ -17,14 +17,13 @@ _NAMES: Mapping[WireType, str] = {
         "customizediops deployasis directdownload diskofferingstrictness disksizestrictness encrypt "
         "encryptroot forced forcedestroylocalstorage forcks fornsx forsystemvms fortungsten forvpc gpudisplay "
         "gpuenabled hahost hideipaddressusage iothreadsenabled isedge isencrypted isrouting issystem "
-        "istagarule istagged isvnf isvolatile keepaliveenabled leased livepatch makeredundant managed "
+        "istagarule istagged isvnf isvolatile keepaliveenabled livepatch makeredundant managed "
         "mandate2fa migrateallowed nicpackedvirtqueuesenabled nsxsupportlb nsxsupportsinternallb "
         "outofbandmanagementenabled purgeresources quiescevm shrinkok specifyasnumber storagecustomstats "
         "updateinsequence usestoragereplication"
     ),
     WireType.INTEGER: (
-        "cidrsize duration entrytime gpucount hypervisorsnapshotreserve leaseduration maxconnections "
-        "nicmultiqueuenumber"
+        "cidrsize duration entrytime gpucount hypervisorsnapshotreserve maxconnections nicmultiqueuenumber"
     ),
     WireType.LONG: (
         "asnumber bytesreadrate bytesreadratemax bytesreadratemaxlength byteswriterate byteswriteratemax "
@@ -54,7 +53,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
     "hypervisorsnapshotreserve": ("0",),
     "internetprotocol": ("ipv4",),
     "isolationmethod": ("vlan",),
-    "leaseduration": ("0", "-1"),
 }
 """Values, by parameter, that ask for what is the case without them; they are accepted and have no effect."""
 

@@ -5,7 +5,7 @@ Pure values. Looked up by ``store.accounts.accounts``; used by every layer above
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
@@ -46,6 +46,9 @@ class AccountState(StrEnum):
     DISABLED = "disabled"
     LOCKED = "locked"
 
+
+PROJECT_ADMIN, PROJECT_REGULAR = "Admin", "Regular"
+"""What members of a project are: they manage the project, or they do not."""
 
 EVERY_ROLE = frozenset(RoleType)
 EVERY_ADMIN = EVERY_ROLE - {RoleType.USER}
@@ -126,7 +129,10 @@ class Owner:
 class Caller:
     """The authenticated user of one request, with the account and the role it acts in.
 
-    ``rules`` are the role's own, in their order.
+    Attributes:
+        rules: the rules of the role, in their order.
+        project_rules: the rules that restrict the caller in projects, by the id of the account behind the project.
+        closed_projects: the accounts behind projects in which these rules deny the call.
     """
 
     user_id: int
@@ -136,6 +142,8 @@ class Caller:
     role_id: int
     role_type: RoleType
     rules: RoleRules = NO_RULES
+    project_rules: tuple[tuple[int, RoleRules], ...] = ()
+    closed_projects: frozenset[int] = frozenset()
 
     @property
     def is_root_admin(self) -> bool:
@@ -150,3 +158,10 @@ class Caller:
     def may_call(self, api: str, authorized: frozenset[RoleType]) -> bool:
         """Return whether the caller's role may call an API; see ``Rights.may_call``."""
         return self.rights.may_call(api, authorized)
+
+    def calling(self, api: str) -> "Caller":
+        """Return the caller for one call, with the projects in which the caller's roles deny this API."""
+        if not self.project_rules:
+            return self
+        denied = (account for account, rules in self.project_rules if rules.verdict(api) is False)
+        return replace(self, closed_projects=frozenset(denied))

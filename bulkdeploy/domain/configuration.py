@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bulkdeploy.domain.leases import LEASES_ENABLED, RETRY_INTERVAL
 from bulkdeploy.domain.source_networks import are_networks
 
 LONGEST_VALUE = 4096
@@ -233,6 +234,22 @@ SETTINGS: tuple[Setting, ...] = (
         "VMs that are moved off a host at once while it is prepared for maintenance",
         minimum=1,
         maximum=1000,
+    ),
+    Setting(
+        LEASES_ENABLED,
+        "false",
+        B,
+        "VMs can have leases, and are stopped or destroyed when these expire; false: leases are not given, and none"
+        " expires",
+    ),
+    Setting(
+        RETRY_INTERVAL,
+        "3600",
+        N,
+        "Seconds after which the action of an expired lease is tried again if it was rejected",
+        minimum=60,
+        maximum=86_400,
+        parent=LEASES_ENABLED,
     ),
     Setting(
         "project.invite.required",

@@ -13,6 +13,7 @@ from uuid import UUID
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.firmware import BootMode, BootType
+from bulkdeploy.domain.leases import Lease
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, TemplateKind
 
@@ -122,6 +123,8 @@ class DeployRequest:
     boot_type: BootType | None = None
     boot_mode: BootMode | None = None
     planner: str | None = None
+    lease_days: int | None = None
+    lease_action: str | None = None
     start_vm: bool = True
     dry_run: bool = False
     explain_host_ids: tuple[int, ...] = ()
@@ -283,6 +286,8 @@ class OfferingFacts:
     zone_ids: tuple[int, ...]
     active: bool
     details: Mapping[str, str] = field(default_factory=dict, hash=False)
+    lease_days: int | None = None
+    lease_action: str | None = None
 
     @property
     def is_custom(self) -> bool:
@@ -417,6 +422,7 @@ class DeploySpec:
     affinity_groups: tuple[AffinityFacts, ...]
     user_data: str | None
     uefi: BootMode | None = None
+    lease: Lease | None = None
 
     @property
     def per_vm(self) -> ResourceAmounts:

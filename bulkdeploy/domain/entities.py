@@ -21,6 +21,8 @@ class Entity(StrEnum):
     ROLE_PERMISSION = "RolePermissions"
     PROJECT = "Projects"
     PROJECT_INVITATION = "ProjectInvitations"
+    PROJECT_ROLE = "ProjectRole"
+    PROJECT_ROLE_PERMISSION = "ProjectRolePermission"
     SERVICE_OFFERING = "ServiceOfferings"
     DISK_OFFERING = "DiskOfferings"
     TEMPLATE = "Templates"

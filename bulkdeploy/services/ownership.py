@@ -5,7 +5,7 @@ domains below; everybody what belongs to their own account and to projects they 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store.accounts import owners
+from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.infrastructure.zones import private_zones
 from bulkdeploy.store.visibility import ProjectScope, Visibility
 
@@ -74,6 +75,7 @@ def visibility(connection: Connection, caller: Caller, requested: OwnerParameter
             caller.owner.account_id,
             caller.owner.lineage,
             member=caller.owner.account_id if requested.by_id else None,
+            closed=caller.closed_projects,
         )
     if lineage is not None:
         return Visibility(lineage=lineage, recursive=requested.is_recursive, projects=projects, own=True)
@@ -180,6 +182,8 @@ def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
         return True
     if caller.role_type is not RoleType.USER and owner.lineage.startswith(caller.owner.lineage):
         return True
+    if owner.account_id in caller.closed_projects:
+        return False
     return owners.is_project_member(connection, owner.account_id, caller.owner.account_id)
 
 
@@ -269,7 +273,11 @@ def _of_projects(
     projects = ProjectScope.SHOWN if requested.list_all else ProjectScope.ONLY
     if caller.role_type is RoleType.USER:
         return Visibility(
-            caller.owner.account_id, caller.owner.lineage, projects=projects, member=caller.owner.account_id
+            caller.owner.account_id,
+            caller.owner.lineage,
+            projects=projects,
+            member=caller.owner.account_id,
+            closed=caller.closed_projects,
         )
     return Visibility(
         lineage=lineage or _reach(caller),
@@ -290,6 +298,9 @@ def project_owner(connection: Connection, caller: Caller, project_id: int) -> Ow
     if owner is None:
         raise InvalidParameter("projectid", project_id, "there is no project with this id")
     if not may_access(connection, caller, owner):
+        if owner.account_id in caller.closed_projects:
+            name = caller.owner.account_name
+            raise PermissionDenied(f"The role of account {name} in this project does not allow this call")
         raise PermissionDenied(f"Account {caller.owner.account_name} is not a member of this project")
     return owner
 
@@ -300,6 +311,12 @@ def _project_owner_in(connection: Connection, caller: Caller, project_id: int, d
         uuid, _ = owners.domain_place(connection, domain_id)
         raise InvalidParameter("domainid", str(uuid), f"the project is in domain {owner.domain_uuid}")
     return owner
+
+
+def owning_caller(connection: Connection, account_id: int) -> Caller:
+    """Return the system's user in the name of an account, with a user's rights."""
+    owner = owners.owners_by_id(connection, [account_id])[account_id]
+    return replace(default_admin(connection), owner=owner, role_type=RoleType.USER)
 
 
 def named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:

@@ -60,6 +60,8 @@ class Source:
 
 
 OF_TEMPLATES, OF_SNAPSHOTS = offerings.templates.c, virtual_machines.vm_snapshots.c
+OF_ROLES = accounts.roles.c
+RULES_OF_PROJECTS = accounts.role_rules.c.role_id.in_(select(OF_ROLES.id).where(OF_ROLES.project_id.is_not(None)))
 
 
 SOURCES: Mapping[Entity, Source] = {
@@ -72,10 +74,12 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.DOMAIN: Source(accounts.domains),
     Entity.ACCOUNT: Source(accounts.accounts),
     Entity.USER: Source(accounts.users, "username"),
-    Entity.ROLE: Source(accounts.roles),
-    Entity.ROLE_PERMISSION: Source(accounts.role_rules, "rule"),
+    Entity.ROLE: Source(accounts.roles, rows=OF_ROLES.project_id.is_(None)),
+    Entity.ROLE_PERMISSION: Source(accounts.role_rules, "rule", ~RULES_OF_PROJECTS),
     Entity.PROJECT: Source(accounts.projects),
     Entity.PROJECT_INVITATION: Source(accounts.project_invitations, "uuid"),
+    Entity.PROJECT_ROLE: Source(accounts.roles, rows=OF_ROLES.project_id.is_not(None)),
+    Entity.PROJECT_ROLE_PERMISSION: Source(accounts.role_rules, "rule", RULES_OF_PROJECTS),
     Entity.SERVICE_OFFERING: Source(offerings.service_offerings),
     Entity.DISK_OFFERING: Source(offerings.disk_offerings),
     Entity.TEMPLATE: Source(offerings.templates, rows=OF_TEMPLATES.kind == TemplateKind.TEMPLATE.value),

@@ -34,6 +34,7 @@ from bulkdeploy.store.tables.accounts import (
     project_accounts,
     project_invitations,
     projects,
+    role_rules,
     roles,
     users,
 )
@@ -157,6 +158,17 @@ def _invitation(admin: bool) -> Condition:
     return or_(owned(invitation.account_id, admin), exists(to_project))
 
 
+def _project_role(admin: bool) -> Condition:
+    """Return the condition of roles of projects that the caller knows."""
+    project = projects.alias()
+    return exists(select(1).where(project.c.id == roles.c.project_id, owned(project.c.account_id, admin)))
+
+
+def _project_rule(admin: bool) -> Condition:
+    """Return the condition of rules of roles of projects that the caller knows."""
+    return exists(select(1).where(roles.c.id == role_rules.c.role_id, _project_role(admin)))
+
+
 def _zone(admin: bool) -> Condition:
     """Open to all, kept or dedicated to a domain of the caller's, or with VMs of his in it."""
     zone, dedication, vm = zones.c, dedicated_resources.c, virtual_machines.c
@@ -176,6 +188,8 @@ CONDITIONS: Mapping[Entity, Known] = {
     Entity.DOMAIN: lambda admin: _domain(domains.c.id, admin),
     Entity.PROJECT: _project,
     Entity.PROJECT_INVITATION: _invitation,
+    Entity.PROJECT_ROLE: _project_role,
+    Entity.PROJECT_ROLE_PERMISSION: _project_rule,
     Entity.ROLE: lambda _: roles.c.is_public,
     Entity.ZONE: _zone,
     Entity.TEMPLATE: _template,

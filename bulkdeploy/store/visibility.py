@@ -33,6 +33,7 @@ class Visibility:
         recursive: the domains below it, too.
         projects: what happens to things of projects.
         member: besides, the things of every project that this account (by id) belongs to.
+        closed: the accounts behind projects that are left out of these.
         own: only what the domain itself has, not what it may use of the domains above it: it was asked for by name.
     """
 
@@ -41,6 +42,7 @@ class Visibility:
     recursive: bool = False
     projects: ProjectScope = ProjectScope.SHOWN
     member: int | None = None
+    closed: frozenset[int] = frozenset()
     own: bool = False
 
     def condition(self) -> Condition:
@@ -53,6 +55,8 @@ class Visibility:
             .join(project_accounts, project_accounts.c.project_id == projects.c.id)
             .where(project_accounts.c.account_id == self.member, projects.c.removed.is_(None))
         )
+        if self.closed:
+            joined = joined.where(projects.c.account_id.not_in(self.closed))
         return or_(base, accounts.c.id.in_(joined))
 
     def of_account(self, account_id: ColumnElement[int]) -> Condition:

@@ -1,4 +1,4 @@
-"""The sweeper's work that services do: snapshots of policies, schedules of VMs, sizes of deployments, balance.
+"""The sweeper's work that services do: snapshots, schedules and leases of VMs, sizes of deployments, balance.
 
 Every pass may be run by several processes at once and may die at any line: each step is one transaction.
 """
@@ -17,9 +17,11 @@ from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.fleets import scheduled_operations
 from bulkdeploy.services.infrastructure import cluster_drs
 from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines import leases
 from bulkdeploy.services.volumes import snapshot_policies
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.deployments.managed_deployments import due_deployments
+from bulkdeploy.store.virtual_machines.leases import due_leases
 from bulkdeploy.store.virtual_machines.vm_schedules import due_schedules
 from bulkdeploy.store.volumes.snapshot_policies import due_policies, surplus_snapshots
 
@@ -96,6 +98,19 @@ def due_vm_schedules(system: System) -> DueRows:
     )
 
 
+def due_vm_leases(system: System) -> DueRows:
+    """Return the work that stops and destroys VMs whose leases have expired."""
+    return DueRows(
+        "expire_leases",
+        10.0,
+        system,
+        due_leases,
+        ("vm_id",),
+        (leases.expire_lease, Failpoint.SWEEP_LEASES),
+        (leases.postpone_expiry, Failpoint.SWEEP_LEASE_FAILED),
+    )
+
+
 def due_managed_deployments(system: System) -> DueRows:
     """Return the work that adds and removes VMs of deployments that do not have their desired size."""
     return DueRows(
@@ -112,6 +127,7 @@ def due_managed_deployments(system: System) -> DueRows:
 DUE_ROWS: tuple[Callable[[System], DueRows], ...] = (
     due_snapshot_policies,
     due_vm_schedules,
+    due_vm_leases,
     due_managed_deployments,
 )
 """The kinds of rows that the sweeper handles when they are due."""

@@ -165,6 +165,10 @@ INSERT INTO vm_schedules (account_id, vm_id, description, action, schedule, time
     FROM virtual_machines WHERE name LIKE '%s-own-kept' OR name LIKE '%s-own-stopped-project';
 INSERT INTO project_invitations (project_id, account_id, role)
     SELECT p.id, a.id, 'Regular' FROM projects p JOIN accounts a ON p.name = a.name || 's-own';
+INSERT INTO roles (name, role_type, project_id)
+    SELECT p.name, 'User', p.id FROM projects p JOIN accounts a ON p.name = a.name || 's-own';
+INSERT INTO role_rules (role_id, rule, permission, sort_order)
+    SELECT id, 'listHosts', 'deny', 0 FROM roles WHERE project_id IS NOT NULL;
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)
     SELECT m.id, n.id, r.id, '10.8.0.10', '02:00:00:00:99:' || lpad(to_hex(m.id % 256), 2, '0'), '10.8.0.1',
         '255.255.255.0', 1, false

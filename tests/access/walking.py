@@ -69,6 +69,9 @@ UNNAMED = {
     Entity.SNAPSHOT_POLICY: "snapshot_policies t JOIN volumes v ON v.id = t.volume_id"
     " WHERE v.name = :name || '-kept'",
     Entity.PROJECT_INVITATION: "project_invitations t JOIN projects p ON p.id = t.project_id WHERE p.name = :name",
+    Entity.PROJECT_ROLE: "roles t JOIN projects p ON p.id = t.project_id WHERE p.name = :name",
+    Entity.PROJECT_ROLE_PERMISSION: "role_rules t JOIN roles r ON r.id = t.role_id"
+    " JOIN projects p ON p.id = r.project_id WHERE p.name = :name",
     Entity.ACCOUNT: "accounts t WHERE t.name = :owner",
     Entity.DOMAIN: "domains t JOIN accounts a ON a.domain_id = t.id WHERE a.name = :owner",
     Entity.USER: "users t JOIN accounts a ON a.id = t.account_id WHERE a.name = :owner",

@@ -30,7 +30,6 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("offerings, not volumes, say rates, cache mode and encryption", r"hypervisorsnapshotreserve|.*iops$"),
     ("there are no storage access groups and storage policies", r".*storageaccessgroups|vspherestoragepolicy"),
     ("the settings name the extension that runs the VMs of a hypervisor", r"extension.*"),
-    ("VMs have no leases", r"lease.*"),
     ("there are no network appliances", r"vnf.*"),
     ("there are no groups of VMs that scale by themselves", r"autoscale.*"),
     ("passwords are never shown", r"password"),

@@ -164,6 +164,9 @@ EARLIER_ROLES = """
     DROP TABLE managed_deployments, replacements, replaced_vms;
     ALTER TABLE deployments DROP COLUMN grown_from;
     DROP TABLE project_invitations;
+    ALTER TABLE project_accounts DROP COLUMN role_id;
+    ALTER TABLE virtual_machines DROP COLUMN lease_expires, DROP COLUMN lease_due, DROP COLUMN lease_action;
+    ALTER TABLE service_offerings DROP COLUMN lease_days, DROP COLUMN lease_action;
     DROP TABLE snapshot_policies;
     DROP TABLE vm_schedules;
     DROP TABLE network_permissions;
@@ -173,7 +176,7 @@ EARLIER_ROLES = """
     ALTER TABLE templates DROP COLUMN source_vm_id, DROP COLUMN user_data_id, DROP COLUMN user_data_policy;
     ALTER TABLE network_offerings DROP COLUMN tags;
     DROP TABLE guest_usage_samples, host_usage_intervals;
-    ALTER TABLE roles DROP COLUMN is_public;
+    ALTER TABLE roles DROP COLUMN is_public, DROP COLUMN project_id;
     ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;
     ALTER TABLE async_jobs DROP COLUMN operation_id;
     DROP TABLE annotations;

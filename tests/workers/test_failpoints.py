@@ -71,6 +71,9 @@ OF_POLICIES = {Failpoint.SWEEP_POLICIES, Failpoint.SWEEP_POLICY_FAILED, Failpoin
 OF_SCHEDULES = {Failpoint.SWEEP_SCHEDULES, Failpoint.SWEEP_SCHEDULE_FAILED}
 """Passed when a VM schedule is due: ``tests/commands/virtual_machines/test_vm_schedules.py``."""
 
+OF_LEASES = {Failpoint.SWEEP_LEASES, Failpoint.SWEEP_LEASE_FAILED}
+"""Passed when a lease expires: ``tests/commands/virtual_machines/test_leases.py``."""
+
 OF_CLUSTERS = {Failpoint.SWEEP_BALANCE}
 """Passed when a cluster is balanced automatically: ``tests/commands/infrastructure/test_cluster_drs.py``."""
 
@@ -90,6 +93,7 @@ OF_OTHERS = {
     *OF_WATCHED_HOSTS,
     *OF_POLICIES,
     *OF_SCHEDULES,
+    *OF_LEASES,
     *OF_CLUSTERS,
     *OF_AVAILABILITY,
     *OF_MANAGED,

@@ -9,6 +9,7 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import Needs, boolean, string, strings, uuid
 from bulkdeploy.declare.response_fields import moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import PROJECT_ADMIN, PROJECT_REGULAR
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.services.accounts import projects as service
@@ -74,11 +75,12 @@ MEMBER = Response(
         text("account", "the account's name"),
         number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
         text("role", "Admin or Regular"),
+        text("projectroleid", "the role of the project that restricts it"),
         text("domainid", "the account's domain"),
         text("domain", "the domain's name"),
     ),
 )
-ROLES = (projects.ADMIN, projects.REGULAR)
+ROLES = (PROJECT_ADMIN, PROJECT_REGULAR)
 
 
 def list_project_accounts(call: Call) -> Page:
@@ -114,7 +116,7 @@ def update_project(call: Call) -> JobTicket:
     member = None
     if account is not None:
         swap = swap and role is None
-        member = Membership(account, projects.ADMIN if swap else role or projects.REGULAR, swap=swap)
+        member = Membership(account, PROJECT_ADMIN if swap else role or PROJECT_REGULAR, swap=swap)
     name, display_text = call.text("name"), call.text("displaytext")
     return service.update_project(
         call.connection, call.caller, call.arguments["id"], name=name, display_text=display_text, member=member
@@ -145,7 +147,8 @@ def delete_project(call: Call) -> JobTicket:
 
 def add_account_to_project(call: Call) -> JobTicket:
     """Add an account to a project."""
-    member = Membership(call.arguments["account"], call.text("roletype") or projects.REGULAR)
+    role = call.text("roletype") or PROJECT_REGULAR
+    member = Membership(call.arguments["account"], role, project_role=call.ref("projectroleid"))
     return service.add_account(call.connection, call.caller, call.arguments["projectid"], member)
 
 
@@ -157,7 +160,6 @@ def delete_account_from_project(call: Call) -> JobTicket:
 
 THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
 DETAILS = ("all", "resource", "min")
-NO_PROJECT_ROLES = "accounts of a project are Admin or Regular; there are no other project roles"
 
 COMMANDS = (
     Command(
@@ -191,9 +193,10 @@ COMMANDS = (
             uuid("projectid", Entity.PROJECT, "the project", required=True),
             string("account", "only the account of this name"),
             string("role", "only accounts with this role", choices=ROLES),
+            uuid("projectroleid", Entity.PROJECT_ROLE, "only accounts with this role of the project"),
             *PAGING,
         ),
-        unsupported={"projectroleid": NO_PROJECT_ROLES, "userid": ACCOUNTS_ONLY},
+        unsupported={"userid": ACCOUNTS_ONLY},
     ),
     Command(
         name="createProject",
@@ -277,8 +280,8 @@ COMMANDS = (
             string("account", "the account's name", required=True),
             string("roletype", "its role; default Regular", choices=ROLES),
             string("email", "accepted without effect: the account is added at once, and no invitation is sent"),
+            uuid("projectroleid", Entity.PROJECT_ROLE, "the role of the project whose rules restrict it"),
         ),
-        unsupported={"projectroleid": NO_PROJECT_ROLES},
     ),
     Command(
         name="deleteAccountFromProject",

@@ -14,11 +14,11 @@ from bulkdeploy.commands.catalog.disk_settings import (
 )
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
+from bulkdeploy.commands.lease_parameters import LEASE, LEASE_RULES
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import (
     NO_EXTENSIONS,
     NO_GPU,
-    NO_LEASES,
     OF_OFFERINGS,
 )
 from bulkdeploy.declare.command import Command
@@ -71,6 +71,8 @@ SERVICE_OFFERING = Response(
         flag("iscustomizediops", "always false"),
         number("networkrate", "network rate, Mbit/s"),
         text_map("serviceofferingdetails", "its details; the bounds of what may be chosen among them"),
+        number("leaseduration", "days of the lease of its VMs"),
+        text("leaseexpiryaction", "the action when these leases expire: STOP or DESTROY"),
         text("state", "Active or Inactive"),
         text("domainid", "the domains it is for, separated by commas; absent: everybody"),
         text("domain", "their names"),
@@ -170,8 +172,9 @@ CREATE = Command(
         uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
         uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
         mapping("serviceofferingdetails", "its details: serviceofferingdetails[0].key and [0].value"),
+        *LEASE,
     ),
-    rules=(*DISK_RULES, Needs("systemvmtype", "issystem")),
+    rules=(*DISK_RULES, *LEASE_RULES, Needs("systemvmtype", "issystem")),
     unsupported={
         **OF_OFFERINGS,
         "diskofferingid": "the root disk is part of the offering",
@@ -181,8 +184,6 @@ CREATE = Command(
         "gpudisplay": NO_GPU,
         "vgpuprofileid": NO_GPU,
         "isvolatile": "root disks are kept when a VM restarts",
-        "leaseduration": NO_LEASES,
-        "leaseexpiryaction": NO_LEASES,
         "purgeresources": "expunged VMs are kept as rows",
     },
 )

@@ -7,6 +7,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import flag, large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
+from bulkdeploy.domain.leases import LEASES_ENABLED
 from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import has_ability
@@ -28,6 +29,7 @@ def list_capabilities(call: Call) -> dict[str, Any]:
         "allowuserviewdestroyedvm": call.caller.is_root_admin or settings.flag("allow.user.view.destroyed.vm"),
         "allowuserexpungerecovervm": call.caller.is_root_admin or settings.flag("allow.user.expunge.recover.vm"),
         "allowuserforcestopvm": call.caller.is_root_admin or settings.flag("allow.user.force.stop.vm"),
+        "instanceleaseenabled": settings.flag(LEASES_ENABLED),
         "projectinviterequired": settings.flag("project.invite.required"),
         "allowusercreateprojects": call.caller.is_root_admin or settings.flag("allow.user.create.projects"),
         "userpublictemplateenabled": may_be_public(call.connection, call.caller, call.caller.owner.account_id),
@@ -50,7 +52,6 @@ ABSENT = (
     "allowuserexpungerecovervolume",
     "allowuserviewalldomainaccounts",
     "dynamicscalingenabled",
-    "instanceleaseenabled",
     "instancesdisksstatsretentionenabled",
     "instancesstatsuseronly",
     "kubernetesclusterexperimentalfeaturesenabled",
@@ -74,6 +75,7 @@ COMMANDS = (
                 flag("allowuserviewdestroyedvm", "whether the caller sees its destroyed VMs"),
                 flag("allowuserexpungerecovervm", "whether the caller may expunge and recover its VMs"),
                 flag("allowuserforcestopvm", "whether the caller may stop its VMs with force"),
+                flag("instanceleaseenabled", "whether VMs can have leases"),
                 flag("projectinviterequired", "whether accounts are invited to projects instead of added"),
                 flag("allowusercreateprojects", "whether the caller may make projects"),
                 flag("userpublictemplateenabled", "whether the caller may make its templates public"),

@@ -8,6 +8,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
 from bulkdeploy.commands.deployments.recorded_calls import recorded_call
 from bulkdeploy.commands.disk_parameters import data_disks, merge_details, read_root_disk_gib
+from bulkdeploy.commands.lease_parameters import lease_of
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
@@ -225,6 +226,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         **_of_image(call),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         planner=call.text("deploymentplanner"),
+        **lease_of(arguments),
         start_vm=call.flag("startvm", default=True),
         dry_run=call.flag("dryrun"),
         explain_host_ids=host_ids(call),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.lease_parameters import LEASE, LEASE_RULES, lease_of
 from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
@@ -83,6 +84,7 @@ def update_virtual_machine(call: Call) -> Mapping[str, Any]:
             user_data=_user_data(call),
             security_group_ids=arguments.get("securitygroupids"),
             security_group_names=arguments.get("securitygroupnames"),
+            **lease_of(arguments),
         ),
     )
 
@@ -182,16 +184,19 @@ UPDATE_VIRTUAL_MACHINE = Command(
             "securitygroupids", Entity.SECURITY_GROUP, "other security groups, while it is stopped; empty: default"
         ),
         strings("securitygroupnames", "other security groups by name, while it is stopped; empty: default"),
+        *LEASE,
     ),
-    rules=(Exclusive(("securitygroupids", "securitygroupnames")), Exclusive(("userdata", "userdataid"))),
+    rules=(
+        *LEASE_RULES,
+        Exclusive(("securitygroupids", "securitygroupnames")),
+        Exclusive(("userdata", "userdataid")),
+    ),
     unsupported={
         **NO_USER_DATA_DETAILS,
         "customid": "ids are given when a VM is made",
         "dhcpoptionsnetworklist": "networks have no DHCP options",
         "extraconfig": "hypervisors take no configuration of a caller's own",
         "instancename": "names on the hypervisor are not changed",
-        "leaseduration": "VMs have no leases",
-        "leaseexpiryaction": "VMs have no leases",
     },
 )
 

@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_GPU, NO_LEASES, NO_VNF, NO_VPCS
+from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_GPU, NO_VNF, NO_VPCS
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON, sort_by
@@ -98,6 +98,7 @@ COMMANDS = (
             boolean("forvirtualnetwork", "only VMs in an Isolated network, or only the others"),
             string("arch", "only VMs made from a template for this CPU architecture"),
             boolean("userdata", "whether to answer user data"),
+            boolean("leased", "only VMs with a lease, or only the others"),
             COUNT_ONLY,
             SHOW_ICON,
             *OWNER,
@@ -113,7 +114,6 @@ COMMANDS = (
             "extensionid": NO_EXTENSIONS,
             "gpuenabled": NO_GPU,
             "isvnf": NO_VNF,
-            "leased": NO_LEASES,
             "vpcid": NO_VPCS,
         },
     ),

@@ -57,7 +57,7 @@ def answer_invitation(
         raise InvalidParameter("projectid", str(ref.uuid), rule)
     store.answer(connection, invitation.id, store.COMPLETED if accept else store.DECLINED)
     if accept:
-        projects.set_member(connection, ref.id, owner.account_id, invitation.role)
+        projects.set_member(connection, ref.id, owner.account_id, invitation.role, role_id=invitation.role_id)
     verb = "accepted" if accept else "declined"
     text = f"account {owner.account_name} {verb} the invitation to project {project.name}"
     record_event(connection, caller, EventType.PROJECT_INVITATION_UPDATE, text)

@@ -12,7 +12,15 @@ from uuid import uuid4
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts import (
+    PROJECT_ADMIN,
+    PROJECT_REGULAR,
+    AccountState,
+    AccountType,
+    Caller,
+    Owner,
+    RoleType,
+)
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -27,6 +35,7 @@ from bulkdeploy.store.accounts.accounts import insert_account, lock_account, loc
 from bulkdeploy.store.accounts.domains import lock_domain, lock_domains
 from bulkdeploy.store.accounts.owners import domain_places, owners_by_name
 from bulkdeploy.store.accounts.project_invitations import invite
+from bulkdeploy.store.accounts.roles import lock_roles
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
@@ -56,11 +65,19 @@ class NewProject:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """An account, by its name in the project's domain, and the role it is to have; ``swap``: alone as Admin."""
+    """An account that is in a project or is to be in it.
+
+    Attributes:
+        account: its name in the project's domain.
+        role: Admin or Regular.
+        swap: it is to be the only Admin.
+        project_role: the role of the project that restricts it.
+    """
 
     account: str
-    role: str = projects.REGULAR
+    role: str = PROJECT_REGULAR
     swap: bool = False
+    project_role: EntityRef | None = None
 
 
 def create_project(connection: Connection, caller: Caller, requested: NewProject) -> JobTicket:
@@ -96,7 +113,7 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
             "account_id": account_id,
         },
     )
-    projects.set_member(connection, project_id, owner.account_id, projects.ADMIN)
+    projects.set_member(connection, project_id, owner.account_id, PROJECT_ADMIN)
     ensure_default_security_groups(connection, [account_id])
     record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {requested.name}")
     return _done(connection, caller, project_id, "CreateProject", created=True)
@@ -160,19 +177,22 @@ def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: 
     An account that is in the project keeps its role.
 
     Raises:
-        InvalidParameter: there is no such account.
+        InvalidParameter: there is no such account, or no such role of the project.
         PermissionDenied: the project is not the caller's to manage.
     """
     project = lock_managed(connection, caller, ref, "projectid")
     account = _account_in(connection, project, member.account)
+    role_id = None
+    if member.project_role is not None:
+        role_id = _hold_role(connection, project, member.project_role)
     if account.account_id not in projects.roles_in_project(connection, project.id):
         configuration = read_configuration(connection)
         if configuration.flag("project.invite.required"):
             timeout_s = configuration.number("project.invite.timeout")
-            invite(connection, project.id, account.account_id, member.role, timeout_s=timeout_s)
+            invite(connection, project.id, account.account_id, member.role, role_id, timeout_s=timeout_s)
             text = f"invited account {account.account_name} to project {project.name}"
         else:
-            projects.set_member(connection, project.id, account.account_id, member.role)
+            projects.set_member(connection, project.id, account.account_id, member.role, role_id=role_id)
             text = f"added account {account.account_name} to project {project.name}"
         record_event(connection, caller, EventType.PROJECT_ACCOUNT_ADD, text)
     return succeeded(connection, caller, project, "AddAccountToProject")
@@ -306,8 +326,15 @@ def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
     return owner
 
 
+def _hold_role(connection: Connection, project: Row[Any], ref: EntityRef) -> int:
+    """Lock a role of a locked project, and return its id."""
+    if ref.id not in lock_roles(connection, [ref.id], project_id=project.id):
+        raise InvalidParameter("projectroleid", str(ref.uuid), f"it is no role of project {project.name}")
+    return ref.id
+
+
 def _require_managed(connection: Connection, project: Row[Any], account: str) -> None:
-    if projects.ADMIN not in projects.roles_in_project(connection, project.id).values():
+    if PROJECT_ADMIN not in projects.roles_in_project(connection, project.id).values():
         raise InvalidParameter("account", account, f"no account would be left to manage project {project.name}")
 
 

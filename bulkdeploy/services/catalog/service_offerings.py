@@ -11,24 +11,38 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.leases import LEASES_ENABLED, NO_LEASE, check_lease
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
 from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
 from bulkdeploy.store.catalog.service_offerings import ENCRYPT_ROOT, FIELDS, TAGS
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.live_rows import columns_of
 
 
 def create_service_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make service offerings.
+    """Make service offerings; leases are left out while ``instance.lease.enabled`` is false.
 
     Raises:
-        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen; or as ``create_offerings``.
+        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen, no action of a lease; or as
+            ``create_offerings``.
         PermissionDenied: as ``create_offerings``.
     """
     for given in batch:
         _check_sizes(given)
+        if (days := given.get("leaseduration")) is not None:
+            check_lease(days, given.get("leaseexpiryaction"))
+    if any("leaseduration" in given for given in batch):
+        enabled = read_configuration(connection).flag(LEASES_ENABLED)
+        batch = [
+            given if enabled and given.get("leaseduration") != NO_LEASE else _unleased(given) for given in batch
+        ]
     return offerings.create_offerings(connection, caller, SERVICE_OFFERING, batch)
+
+
+def _unleased(given: Arguments) -> Arguments:
+    return {name: value for name, value in given.items() if not name.startswith("lease")}
 
 
 def update_service_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:

@@ -30,6 +30,7 @@ from bulkdeploy.domain.errors import (
     PermissionDenied,
 )
 from bulkdeploy.domain.firmware import UEFI, BootMode, BootType
+from bulkdeploy.domain.leases import LEASES_ENABLED, choose_lease
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import check_host_names
@@ -116,6 +117,9 @@ def _check_request(
     security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, request, owner)
     check_key_pairs(connection, request.keypairs, owner, request.keypairs_parameter)
+    lease = None
+    if configuration.flag(LEASES_ENABLED):
+        lease = choose_lease(request.lease_days, request.lease_action, offering.lease_days, offering.lease_action)
     user_data = _user_data(connection, configuration, caller, request, template)
     if networks:
         _check_user_data_service(request, template, networks[0].name, served=networks[0].has_user_data)
@@ -135,6 +139,7 @@ def _check_request(
         affinity_groups=affinity_groups,
         user_data=user_data,
         uefi=uefi,
+        lease=lease,
     )
 
 

@@ -10,7 +10,7 @@ Lock order: the row of the single VM, then the schedule's row, then the VMs of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.cron_schedules import CronSchedule
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
@@ -29,11 +28,10 @@ from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.vm_selection import VmSelection
+from bulkdeploy.services.ownership import owning_caller
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation
-from bulkdeploy.store.accounts.callers import default_admin
-from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
@@ -91,7 +89,7 @@ def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm
         store.remove_schedules(connection, [row.id])
         return
     occurrence = _plan_next(connection, row)
-    action, caller = ACTIONS[row.action], _owning_caller(connection, row.account_id)
+    action, caller = ACTIONS[row.action], owning_caller(connection, row.account_id)
     if occurrence is None:
         text = f"schedule {row.description} skipped its occurrence of {row.next_run:%Y-%m-%d %H:%M} UTC: it is past"
         record_event(connection, caller, action.event, text, about_schedule(row.id, row.uuid, target))
@@ -121,7 +119,7 @@ def skip_occurrence(
         return
     _plan_next(connection, row)
     text = f"schedule {row.description} was skipped: {why}"
-    caller, target = _owning_caller(connection, row.account_id), store.read_target(connection, row)
+    caller, target = owning_caller(connection, row.account_id), store.read_target(connection, row)
     record_event(connection, caller, ACTIONS[row.action].event, text, about_schedule(row.id, row.uuid, target))
 
 
@@ -161,9 +159,3 @@ def _plan_next(connection: Connection, row: Row[Any]) -> datetime | None:
         connection, row.id, changes if due.following is not None else {**changes, "enabled": False}
     )
     return due.at
-
-
-def _owning_caller(connection: Connection, account_id: int) -> Caller:
-    """Return the system's user in the name of an account, with a user's rights."""
-    owner = owners_by_id(connection, [account_id])[account_id]
-    return replace(default_admin(connection), owner=owner, role_type=RoleType.USER)

@@ -27,6 +27,7 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.guest_passwords import with_password
+from bulkdeploy.services.virtual_machines.leases import changed_lease
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import (
     Change,
     about,
@@ -95,6 +96,8 @@ class VmUpdate:
     user_data: GivenUserData | None = None
     security_group_ids: tuple[EntityRef, ...] | None = None
     security_group_names: tuple[str, ...] | None = None
+    lease_days: int | None = None
+    lease_action: str | None = None
 
 
 def update_virtual_machine(
@@ -123,6 +126,7 @@ def update_virtual_machine(
             values["user_data"] = content
         if given.security_group_ids is not None or given.security_group_names is not None:
             _change_security_groups(connection, row, owner, given)
+        values.update(changed_lease(connection, row, given.lease_days, given.lease_action))
         rows.update_vm(connection, vm.id, values)
         return shown(connection, vm)
 

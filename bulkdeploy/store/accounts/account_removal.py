@@ -29,6 +29,8 @@ UPDATE users SET removed = now(), password_hash = NULL WHERE account_id = ANY(:a
 UPDATE accounts SET removed = now() WHERE id = ANY(:accounts) AND removed IS NULL;
 UPDATE projects SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 DELETE FROM project_accounts WHERE account_id = ANY(:accounts);
+UPDATE roles r SET removed = now() FROM projects p
+    WHERE p.id = r.project_id AND p.account_id = ANY(:accounts) AND r.removed IS NULL;
 DELETE FROM project_invitations i USING projects p
     WHERE p.id = i.project_id AND (i.account_id = ANY(:accounts) OR p.account_id = ANY(:accounts));
 DELETE FROM security_group_rules USING security_groups g

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
-from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts import PROJECT_REGULAR, AccountState, AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.call_guards import NAMES, CallGuards
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.permissions import SEPARATOR, parse_rules
@@ -33,7 +33,16 @@ from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 from bulkdeploy.store.database.compiled_query import CompiledQuery
 from bulkdeploy.store.database.default_rows import ADMIN_USER_ID, ALLOW
 from bulkdeploy.store.database.request_coalescing import find_coalesced
-from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
+from bulkdeploy.store.tables.accounts import (
+    accounts,
+    api_keys,
+    domains,
+    project_accounts,
+    projects,
+    role_rules,
+    roles,
+    users,
+)
 from bulkdeploy.store.tables.jobs import configuration_values
 
 
@@ -92,6 +101,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             _rules().label("rules"),
             # Asked for here and not in a statement of its own: every call needs to know.
             guards.label("guards"),
+            _project_rules().label("project_rules"),
             *columns,
         )
         .join(accounts, accounts.c.id == users.c.account_id)
@@ -106,12 +116,37 @@ def _rules() -> ScalarSelect[Any]:
 
     A text of the same content is parsed once per process, so a role may have hundreds of rules.
     """
+    return _rules_of(roles.c.id)
+
+
+def _rules_of(role_id: ColumnElement[Any]) -> ScalarSelect[Any]:
     rule = role_rules.c
     line = case((rule.permission == ALLOW, "+"), else_="-").op("||")(rule.rule)
     ordered = aggregate_order_by(line, rule.sort_order, rule.id)
     return (
         select(func.array_to_string(func.array_agg(ordered), SEPARATOR))
-        .where(rule.role_id == roles.c.id)
+        .where(rule.role_id == role_id)
+        .scalar_subquery()
+    )
+
+
+def _project_rules() -> ScalarSelect[Any]:
+    """Return a query of the rules that restrict the account at hand in projects.
+
+    It returns an object of texts, as ``parse_rules`` reads them, by the id of the account behind the project.
+    An account without a role in a project costs one look-up in a partial index.
+    """
+    link = project_accounts.c
+    return (
+        select(func.jsonb_object_agg(projects.c.account_id, _rules_of(link.role_id), type_=JSONB))
+        .select_from(project_accounts.join(projects, projects.c.id == link.project_id))
+        .where(
+            link.account_id == accounts.c.id,
+            link.role_id.is_not(None),
+            link.role == PROJECT_REGULAR,
+            projects.c.removed.is_(None),
+        )
+        .correlate(accounts)
         .scalar_subquery()
     )
 
@@ -134,6 +169,9 @@ def caller_of(row: Mapping[Any, Any]) -> Caller:
         role_id=row["role_id"],
         role_type=RoleType(row["role_type"]),
         rules=parse_rules(row["rules"]),
+        project_rules=tuple(
+            (int(account_id), parse_rules(rules)) for account_id, rules in (row["project_rules"] or {}).items()
+        ),
     )
 
 

@@ -48,18 +48,23 @@ def list_invitations(
     return fetch_page(connection, filtered(query, _filters(state), arguments), paging)
 
 
-def invite(connection: Connection, project_id: int, account_id: int, role: str, *, timeout_s: int) -> None:
+def invite(
+    connection: Connection, project_id: int, account_id: int, role: str, role_id: int | None, *, timeout_s: int
+) -> None:
     """Invite an account to a locked project.
 
     An invitation that is pending stays as it is; one that was answered or expired is replaced.
     """
-    statement = upsert(project_invitations).values(project_id=project_id, account_id=account_id, role=role)
+    statement = upsert(project_invitations).values(
+        project_id=project_id, account_id=account_id, role=role, role_id=role_id
+    )
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=["project_id", "account_id"],
             set_={
                 "uuid": statement.excluded.uuid,
                 "role": role,
+                "role_id": role_id,
                 "state": PENDING,
                 "created": statement.excluded.created,
             },
@@ -69,9 +74,9 @@ def invite(connection: Connection, project_id: int, account_id: int, role: str, 
 
 
 def lock_pending(connection: Connection, project_id: int, account_id: int, *, timeout_s: int) -> Row[Any] | None:
-    """Return the role and the state of an account's unanswered invitation, locked, or None."""
+    """Return the roles and the state of an account's unanswered invitation, locked, or None."""
     invitation = project_invitations.c
-    query = select(invitation.id, invitation.role, _state(timeout_s).label("state")).where(
+    query = select(invitation.id, invitation.role, invitation.role_id, _state(timeout_s).label("state")).where(
         invitation.project_id == project_id, invitation.account_id == account_id, invitation.state == PENDING
     )
     return connection.execute(query.with_for_update()).first()

@@ -7,15 +7,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, text, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.accounts import AccountType, Caller, RoleType
+from bulkdeploy.domain.accounts import PROJECT_ADMIN, PROJECT_REGULAR, AccountType, Caller, RoleType
 from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
-from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, users
-
-ADMIN, REGULAR = "Admin", "Regular"
-"""``project_accounts.role`` of who may manage a project, and of its other members."""
+from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, roles, users
 
 
 def _has_user(name: str) -> Condition:
@@ -80,18 +77,21 @@ def list_members(connection: Connection, project_id: int, arguments: Arguments, 
             accounts.c.name.label("account"),
             accounts.c.account_type.label("accounttype"),
             link.role,
+            roles.c.uuid.label("projectroleid"),
             domains.c.uuid.label("domainid"),
             domains.c.name.label("domain"),
         )
         .join(projects, projects.c.id == link.project_id)
         .join(accounts, accounts.c.id == link.account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)
+        .outerjoin(roles, roles.c.id == link.role_id)
         .where(link.project_id == project_id, accounts.c.removed.is_(None))
         .order_by(accounts.c.id)
     )
     filters: Filters = {
         "account": same_text(accounts.c.name),
         "role": same_text(link.role),
+        "projectroleid": by_id(link.role_id),
         "keyword": keyword(accounts.c.name),
     }
     return fetch_page(connection, filtered(query, filters, arguments), paging)
@@ -114,7 +114,7 @@ def managed_by(connection: Connection, account_id: int, project_ids: Collection[
     """Which of these projects an account manages."""
     link = project_accounts.c
     query = select(link.project_id).where(
-        id_in(link.project_id, project_ids), link.account_id == account_id, link.role == ADMIN
+        id_in(link.project_id, project_ids), link.account_id == account_id, link.role == PROJECT_ADMIN
     )
     return set(connection.execute(query).scalars())
 
@@ -146,9 +146,13 @@ def roles_in_project(connection: Connection, project_id: int) -> dict[int, str]:
     return {row.account_id: row.role for row in connection.execute(query)}
 
 
-def set_member(connection: Connection, project_id: int, account_id: int, role: str) -> None:
-    """Add an account to a locked project, or change its role there."""
-    statement = upsert(project_accounts).values(project_id=project_id, account_id=account_id, role=role)
+def set_member(
+    connection: Connection, project_id: int, account_id: int, role: str, *, role_id: int | None = None
+) -> None:
+    """Add an account to a locked project with a role of the project, or make a member Admin or Regular."""
+    statement = upsert(project_accounts).values(
+        project_id=project_id, account_id=account_id, role=role, role_id=role_id
+    )
     connection.execute(
         statement.on_conflict_do_update(index_elements=["project_id", "account_id"], set_={"role": role})
     )
@@ -158,7 +162,7 @@ def demote_others(connection: Connection, project_id: int, account_id: int) -> N
     """Make one account the only one that manages a locked project."""
     others = project_accounts.c.account_id != account_id
     mine = project_accounts.c.project_id == project_id
-    connection.execute(update(project_accounts).where(mine, others).values(role=REGULAR))
+    connection.execute(update(project_accounts).where(mine, others).values(role=PROJECT_REGULAR))
 
 
 def remove_member(connection: Connection, project_id: int, account_id: int) -> None:
@@ -259,7 +263,7 @@ def _owners_of(connection: Connection, project_ids: Sequence[int]) -> dict[int, 
     query = (
         select(link.project_id, accounts.c.name, accounts.c.uuid)
         .join(accounts, accounts.c.id == link.account_id)
-        .where(id_in(link.project_id, project_ids), link.role == ADMIN)
+        .where(id_in(link.project_id, project_ids), link.role == PROJECT_ADMIN)
         .order_by(link.project_id, link.account_id)
     )
     owners: dict[int, list[dict[str, Any]]] = defaultdict(list)

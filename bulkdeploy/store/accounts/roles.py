@@ -31,6 +31,9 @@ FIELDS: Fields = {
     "ispublic": roles.c.is_public,
 }
 
+OF_ACCOUNTS = roles.c.project_id.is_(None)
+"""The condition of roles that accounts have. Other roles belong to projects."""
+
 ACCOUNTS = accounts.c.role_id
 """What accounts hang on a role by."""
 
@@ -40,7 +43,7 @@ Rule = Mapping[str, str | None]
 
 def list_roles(connection: Connection, arguments: Arguments, paging: Paging, *, with_admins: bool) -> Page:
     """Return one page of roles by id. Unless ``with_admins``, those of type Admin and private ones are left out."""
-    query = select(*_columns()).where(roles.c.removed.is_(None)).order_by(roles.c.id)
+    query = select(*_columns()).where(roles.c.removed.is_(None), OF_ACCOUNTS).order_by(roles.c.id)
     if not with_admins:
         query = query.where(roles.c.role_type != RoleType.ADMIN.value, roles.c.is_public)
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
@@ -65,8 +68,18 @@ def read_role(connection: Connection, role_id: int) -> dict[str, Any]:
     return dict(connection.execute(query).mappings().one())
 
 
-def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, rule_id: int | None = None) -> Page:
-    """One page of the rules of all live roles, or of one, in the order in which they are asked."""
+def list_rules(
+    connection: Connection,
+    arguments: Arguments,
+    paging: Paging,
+    *,
+    rule_id: int | None = None,
+    project_id: int | None = None,
+) -> Page:
+    """Return one page of the rules of the live roles of accounts or of a project, in the order of comparison.
+
+    ``rule_id`` selects one rule.
+    """
     rule = role_rules.c
     query = (
         select(
@@ -78,7 +91,7 @@ def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, 
             roles.c.name.label("rolename"),
         )
         .join(roles, roles.c.id == rule.role_id)
-        .where(roles.c.removed.is_(None))
+        .where(roles.c.removed.is_(None), roles.c.project_id.is_not_distinct_from(project_id))
         .order_by(rule.role_id, rule.sort_order, rule.id)
     )
     if rule_id is not None:
@@ -92,9 +105,15 @@ def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
     return lock_roles(connection, [role_id]).get(role_id)
 
 
-def lock_roles(connection: Connection, role_ids: Iterable[int]) -> dict[int, Row[Any]]:
-    """Live roles by internal id; see ``lock_role``."""
-    query = select(roles).where(id_in(roles.c.id, role_ids), roles.c.removed.is_(None))
+def lock_roles(
+    connection: Connection, role_ids: Iterable[int], *, project_id: int | None = None
+) -> dict[int, Row[Any]]:
+    """Lock live roles of accounts or of a project, and return their rows by internal id."""
+    query = select(roles).where(
+        id_in(roles.c.id, role_ids),
+        roles.c.removed.is_(None),
+        roles.c.project_id.is_not_distinct_from(project_id),
+    )
     rows = connection.execute(query.order_by(roles.c.id).with_for_update(key_share=True))
     return {row.id: row for row in rows}
 
@@ -124,14 +143,14 @@ def lock_role_names(connection: Connection) -> set[str]:
     """
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
-    names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()
+    names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None), OF_ACCOUNTS)).scalars()
     return {name.strip().lower() for name in names}
 
 
 def find_role(connection: Connection, name: str) -> EntityRef | None:
     """Return the live role of a name, in any case, or None if there is none."""
     query = select(roles.c.id, roles.c.uuid, roles.c.name).where(
-        same_text(roles.c.name)(name), roles.c.removed.is_(None)
+        same_text(roles.c.name)(name), roles.c.removed.is_(None), OF_ACCOUNTS
     )
     found = connection.execute(query).one_or_none()
     return None if found is None else EntityRef(Entity.ROLE, found.id, found.uuid, found.name)

@@ -62,6 +62,7 @@ USER_READS = (
     ),
     *("listOauthProvider", "listResourceIcon", "listSnapshotPolicies", "listTemplatePermissions"),
     *("listGpuDevices", "listGuiThemes", "listProjectInvitations", "listSslCerts"),
+    *("listProjectRolePermissions", "listProjectRoles"),
     *("listNetworkPermissions", "listResourceSchedule", "listVMSchedule"),
     *("listVirtualMachinesMetrics", "listVirtualMachinesUsageHistory", "listVolumesMetrics"),
 )

@@ -63,6 +63,8 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | N
         zone_ids=tuple(row.zone_ids),
         active=row.state == "Active" and row.system_vm_type is None,
         details={**row.details, **row.disk_parameters},
+        lease_days=row.lease_days,
+        lease_action=row.lease_action,
     )
 
 

@@ -6,7 +6,7 @@ Scheduled events. Ids are reserved first (``new_vms``), so that rows can refer t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -155,7 +155,15 @@ def _vms(
         if part.passwords_encrypted is None
         else PerRow([f"\\x{password.hex()}" for password in part.passwords_encrypted], plain=False),
         **spec.request.flags,
+        **_lease_of(spec),
     }
+
+
+def _lease_of(spec: DeploySpec) -> Mapping[str, object]:
+    if spec.lease is None:
+        return {}
+    columns = spec.lease.columns(datetime.now(UTC))
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in columns.items()}
 
 
 def _details_of(spec: DeploySpec) -> dict[str, str]:

@@ -60,8 +60,12 @@ roles = Table(
     Column(
         "is_public", Boolean, nullable=False, server_default=text("true"), comment="false: only root admins see it"
     ),
+    Column(
+        "project_id", BigInteger, comment="the project whose members can have the role; NULL: a role of accounts"
+    ),
     created(),
     removed(),
+    Index("ix_roles_project_id", "project_id", postgresql_where=text("project_id IS NOT NULL")),
 )
 
 role_rules = Table(
@@ -196,6 +200,7 @@ project_invitations = Table(
     Column("project_id", BigInteger, nullable=False),
     Column("account_id", BigInteger, nullable=False, index=True, comment="the account that is invited"),
     Column("role", Text, nullable=False, comment="Admin or Regular: its role after it has accepted"),
+    Column("role_id", BigInteger, comment="the role of the project that the account gets when it accepts"),
     Column("state", Text, nullable=False, server_default="Pending", comment="Pending, Completed or Declined"),
     created(),
     Index("uq_project_invitations_account", "project_id", "account_id", unique=True),
@@ -207,4 +212,6 @@ project_accounts = Table(
     Column("project_id", BigInteger, primary_key=True),
     Column("account_id", BigInteger, primary_key=True),
     Column("role", Text, nullable=False, server_default="Regular"),
+    Column("role_id", BigInteger, comment="a role of the project; its rules restrict members that are Regular"),
+    Index("ix_project_accounts_restricted", "account_id", postgresql_where=text("role_id IS NOT NULL")),
 )

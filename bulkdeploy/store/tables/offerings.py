@@ -42,6 +42,8 @@ service_offerings = Table(
     Column("provisioning_type", Text, nullable=False, server_default="thin"),
     Column("disk_parameters", JSONB, nullable=False, server_default=NO_DETAILS),
     Column("system_vm_type", Text, comment="NULL: for VMs of users"),
+    Column("lease_days", Integer, comment="the lease of its VMs; NULL: none"),
+    Column("lease_action", Text),
     Column("domain_ids", ARRAY(BigInteger), nullable=False, server_default=NO_IDS, comment="empty: public"),
     Column("zone_ids", ARRAY(BigInteger), nullable=False, server_default=NO_IDS, comment="empty: every zone"),
     Column("details", JSONB, nullable=False, server_default=NO_DETAILS),

@@ -116,6 +116,9 @@ virtual_machines = Table(
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("display_vm", Boolean, nullable=False, server_default=text("true")),
     Column("delete_protection", Boolean, nullable=False, server_default=text("false")),
+    Column("lease_expires", DateTime(timezone=True), comment="NULL: no lease, or its action was taken"),
+    Column("lease_due", DateTime(timezone=True), comment="when the action is next tried"),
+    Column("lease_action", Text),
     Column(
         "compute_released",
         Boolean,
@@ -133,6 +136,7 @@ virtual_machines = Table(
     created(),
     Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     removed(),
+    Index("ix_virtual_machines_lease_due", "lease_due", postgresql_where=text("lease_due IS NOT NULL")),
     Index(
         "ix_virtual_machines_uncounted",
         "account_id",

@@ -8,7 +8,18 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Select, Text, case, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.firmware import UEFI, BootMode
@@ -107,12 +118,23 @@ def _minimum() -> Columns:
         vm.hypervisor,
         vm.display_vm.label("displayvm"),
         vm.delete_protection.label("deleteprotection"),
+        _lease_days().label("leaseduration"),
+        vm.lease_expires.label("leaseexpirydate"),
+        vm.lease_action.label("leaseexpiryaction"),
         dynamic_scaling_column().label("isdynamicallyscalable"),
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
         _key_pair_names().label("keypairs"),
         vm.details,
         *_boot_columns(),
     )
+
+
+def _lease_days() -> ColumnElement[int]:
+    """Return the days of the lease, counted from the creation of the VM as CloudStack does."""
+    expires, created = (
+        f"(virtual_machines.{column} AT TIME ZONE 'UTC')::date" for column in ("lease_expires", "created")
+    )
+    return literal_column(f"{expires} - {created}", Integer)
 
 
 def _boot_columns() -> Columns:

@@ -260,6 +260,7 @@ def _filters() -> Filters:
         "keypair": _has_key_pair,
         "displayvm": equal(vm.display_vm),
         "haenable": _is_highly_available,
+        "leased": lambda wanted: vm.lease_expires.is_not(None) if wanted else vm.lease_expires.is_(None),
         "userdataid": _has_user_data,
         "forvirtualnetwork": _in_isolated_network,
         "arch": _of_architecture,

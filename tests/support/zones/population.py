@@ -252,6 +252,10 @@ INSERT INTO vm_schedules (account_id, tags, description, action, schedule, time_
 INSERT INTO project_invitations (project_id, account_id, role, state)
     SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'acme' THEN 'Declined' ELSE 'Pending' END
     FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('customers-admin', 'acme');
+INSERT INTO roles (name, description, role_type, project_id)
+    SELECT 'astronaut', 'walks in space', 'User', id FROM projects WHERE name = 'moon';
+INSERT INTO role_rules (role_id, rule, permission, sort_order)
+    SELECT id, 'listHosts', 'deny', 0 FROM roles WHERE name = 'astronaut';
 INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
     SELECT id, network_id, ip_range_id, '10.1.0.250' FROM nics
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');

@@ -1,0 +1,172 @@
+"""Roles of projects: rules that restrict what Regular members of a project may call for the project.
+
+A call must be allowed by the role of the caller's account and, if it concerns something of a project, by the
+caller's role in that project. The first rule that matches the API decides; if no rule matches, the call is allowed.
+Members of the role Admin and admins above the project are not restricted.
+
+Lock order: the rows of ``services.accounts.projects``, and then the role's.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.accounts.authority import check_name
+from bulkdeploy.services.accounts.projects import lock_managed
+from bulkdeploy.services.accounts.roles import NewRule
+from bulkdeploy.store.accounts import project_roles, roles
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_rows import change_rows, columns_of, parents_in_use
+
+
+def create_project_role(
+    connection: Connection, caller: Caller, project: EntityRef, name: str, description: str | None
+) -> EntityRef:
+    """Create a role of a project that the caller manages.
+
+    Raises:
+        InvalidParameter: the project was deleted, or has a role of this name.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    row = lock_managed(connection, caller, project, "projectid")
+    _check_name(connection, row, name)
+    made = project_roles.insert_project_role(connection, project.id, name, description)
+    text = f"created role {name} of project {row.name}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_CREATE, text)
+    return made
+
+
+def update_project_role(
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, given: Arguments
+) -> None:
+    """Change the name or the description of a role.
+
+    Raises:
+        InvalidParameter: the role is not one of the project, or another one has the name.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    row, role = _lock_role(connection, caller, project, ref, "id")
+    name = given.get("name")
+    if name is not None and name.lower() != role.name.lower():
+        _check_name(connection, row, name)
+    change_rows(connection, [(ref, columns_of(roles.FIELDS, given))])
+    text = f"updated role {role.name} of project {row.name}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_UPDATE, text)
+
+
+def delete_project_role(connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef) -> None:
+    """Delete a role that no member of the project has.
+
+    Raises:
+        InvalidParameter: the role is not one of the project.
+        PermissionDenied: the project is not the caller's to manage.
+        ResourceInUse: a member has the role.
+    """
+    row, role = _lock_role(connection, caller, project, ref, "id")
+    if parents_in_use(connection, project_roles.MEMBERS, [role.id]):
+        raise ResourceInUse(f"Members of project {row.name} have role {role.name}; remove them first")
+    roles.remove_roles(connection, [role.id])
+    text = f"deleted role {role.name} of project {row.name}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_DELETE, text)
+
+
+def create_project_rule(
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, requested: NewRule
+) -> Mapping[str, Any]:
+    """Add a rule behind all others of a role, and return the rule.
+
+    Raises:
+        InvalidParameter: the role is not one of the project, or has a rule for this pattern.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    row, role = _lock_role(connection, caller, project, ref, "projectroleid")
+    if any(rule["rule"] == requested.pattern for rule in roles.rules_of(connection, [role.id])[role.id]):
+        problem = f"role {role.name} has a rule for it already; change it with updateProjectRolePermission"
+        raise InvalidParameter("rule", requested.pattern, problem)
+    columns = {
+        "rule": requested.pattern,
+        "permission": requested.permission,
+        "description": requested.description,
+    }
+    rule_id = roles.insert_rule(connection, role.id, columns)
+    text = f"role {role.name} of project {row.name}: {requested.permission} {requested.pattern}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_CREATE, text)
+    return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id, project_id=project.id).rows[0]
+
+
+def set_project_permission(
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, rule: EntityRef, permission: str
+) -> None:
+    """Change whether a rule allows or denies.
+
+    Raises:
+        InvalidParameter: the rule is not one of the role, or the role not one of the project.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    row, role = _lock_role(connection, caller, project, ref, "projectroleid")
+    if roles.role_of_rule(connection, rule.id) != role.id:
+        problem = f"it is no rule of role {role.name}"
+        raise InvalidParameter("projectrolepermissionid", str(rule.uuid), problem)
+    roles.set_permission(connection, rule.id, permission)
+    text = f"role {role.name} of project {row.name}: {permission} {rule.name}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_UPDATE, text)
+
+
+def order_project_rules(
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, order: Sequence[EntityRef]
+) -> None:
+    """Change the order of the rules of a role.
+
+    Raises:
+        InvalidParameter: the order does not contain each rule of the role once.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    ids = [rule.id for rule in order]
+    row, role = _lock_role(connection, caller, project, ref, "projectroleid")
+    if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
+        shown = ",".join(str(rule.uuid) for rule in order)
+        raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
+    roles.order_rules(connection, ids)
+    text = f"role {role.name} of project {row.name}: rules in another order"
+    record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_UPDATE, text)
+
+
+def delete_project_rule(connection: Connection, caller: Caller, project: EntityRef, rule: EntityRef) -> None:
+    """Delete a rule of a role of a project.
+
+    Raises:
+        InvalidParameter: the rule is not one of a role of the project.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    row = lock_managed(connection, caller, project, "projectid")
+    role_id = roles.role_of_rule(connection, rule.id)
+    role = None if role_id is None else roles.lock_roles(connection, [role_id], project_id=row.id).get(role_id)
+    if role is None:
+        raise InvalidParameter("id", str(rule.uuid), f"it is no rule of a role of project {row.name}")
+    roles.delete_rule(connection, rule.id)
+    text = f"role {role.name} of project {row.name}: removed the rule {rule.name}"
+    record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_DELETE, text)
+
+
+def _lock_role(
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, parameter: str
+) -> tuple[Row[Any], Row[Any]]:
+    """Lock a project that the caller manages and one of its roles, and return their rows."""
+    row = lock_managed(connection, caller, project, "projectid")
+    role = roles.lock_roles(connection, [ref.id], project_id=row.id).get(ref.id)
+    if role is None:
+        raise InvalidParameter(parameter, str(ref.uuid), f"it is no role of project {row.name}")
+    return row, role
+
+
+def _check_name(connection: Connection, project: Row[Any], name: str) -> None:
+    check_name("name", name)
+    if project_roles.is_name_taken(connection, project.id, name):
+        raise InvalidParameter("name", name, f"project {project.name} has a role of this name already")

@@ -1,0 +1,94 @@
+"""Leases of virtual machines: the sweeper stops or destroys a VM once its lease has expired.
+
+One transaction makes the job and ends the lease. The action is therefore taken once, with any number of sweepers
+and whenever one of them dies. An action that is rejected, such as the destruction of a protected VM, is recorded as
+an event and tried again after ``instance.lease.scheduler.interval``.
+
+The sweeper acts in the name of the account that owns the VM, with the rights of a user.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.leases import (
+    LEASES_ENABLED,
+    NO_LEASE,
+    NO_LEASE_COLUMNS,
+    RETRY_INTERVAL,
+    ExpiryAction,
+    Lease,
+)
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.ownership import owning_caller
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine, stop_virtual_machine
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.virtual_machines import leases as store
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+
+
+def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action: str | None) -> Mapping[str, Any]:
+    """Return the columns of a locked VM whose lease a call extends, shortens or ends.
+
+    Nothing changes if the call says nothing or leases are disabled.
+
+    Raises:
+        InvalidParameter: the VM has no lease, or its lease has expired.
+    """
+    if days is None or not read_configuration(connection).flag(LEASES_ENABLED):
+        return {}
+    lease = store.read_lease(connection, vm.id)
+    if lease.lease_expires is None:
+        raise InvalidParameter("leaseduration", days, f"virtual machine {vm.uuid} was deployed without a lease")
+    if lease.expired:
+        raise InvalidParameter("leaseduration", days, f"the lease of virtual machine {vm.uuid} has expired")
+    if days == NO_LEASE or action is None:
+        return NO_LEASE_COLUMNS
+    return Lease(days, ExpiryAction(action)).columns(datetime.now(UTC))
+
+
+def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:
+    """Make the job that stops or destroys a VM whose lease has expired, and end the lease.
+
+    Raises:
+        BulkDeployError: the VM can be neither stopped nor destroyed now; then ``postpone_expiry``.
+    """
+    row = store.lock_due_lease(connection, vm_id)
+    if row is None:
+        return
+    caller, vm = owning_caller(connection, row.account_id), _ref(row)
+    store.end_lease(connection, vm_id)
+    if row.lease_action == ExpiryAction.DESTROY:
+        destroy_virtual_machine(connection, system, caller, vm, expunge=False)
+    elif row.state != VmState.STOPPED or lock_vm(connection, vm_id).has_job:
+        stop_virtual_machine(connection, system, caller, vm, forced=False)
+    text = f"the lease of Vm {row.name} expired: {row.lease_action}"
+    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _about(row))
+
+
+def postpone_expiry(connection: Connection, *, system: System, vm_id: int, why: str) -> None:
+    """Plan the next try of an action that was rejected, and record why."""
+    del system
+    row = store.lock_due_lease(connection, vm_id)
+    if row is None:
+        return
+    store.postpone_lease(connection, vm_id, read_configuration(connection).number(RETRY_INTERVAL))
+    text = f"the lease of Vm {row.name} expired, and {row.lease_action} was rejected: {why}"
+    caller = owning_caller(connection, row.account_id)
+    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _about(row))
+
+
+def _ref(row: Row[Any]) -> EntityRef:
+    return EntityRef(Entity.VIRTUAL_MACHINE, row.id, row.uuid, row.name)
+
+
+def _about(row: Row[Any]) -> Instance:
+    return Instance("VirtualMachine", row.id, row.uuid)
