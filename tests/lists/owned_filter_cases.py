@@ -149,6 +149,7 @@ def machines(world: World) -> dict[str, Cases]:
             "groupid": equal("groupid", world.id_of("instance_groups", "things of rival")),
             "userid": equal("userid", world.id_of("users", "rival", "username")),
             "keypair": equal("keypairs", "laptop"),
+            "leased": Case("true", lambda row: "leaseduration" in row),
             "haenable": equal("haenable", "true", shown=True),
             "displayvm": equal("displayvm", "false", shown=False),
             "userdataid": equal("userdata", world.id_of("user_data", "data of acme"), "aGVsbG8="),

@@ -30,6 +30,8 @@ ELSEWHERE = {
         "listNetworkPermissions",
         "listNics",
         "listProjectAccounts",
+        "listProjectRolePermissions",
+        "listProjectRoles",
         "listRegions",
         "listResourceSchedule",
         "listStoragePoolObjects",
@@ -54,7 +56,7 @@ OF_DISKS = {"cacheMode", *(rate.field for rate in RATES)}
 OF_USER_DATA = {f"userdata{name}" for name in ("id", "name", "params", "policy")}
 OF_FEW_THINGS: dict[str, set[str]] = {
     "listDiskOfferings": {*OF_DISKS, "encrypt"},
-    "listServiceOfferings": {*OF_DISKS, "encryptroot", "systemvmtype"},
+    "listServiceOfferings": {*OF_DISKS, "encryptroot", "systemvmtype", "leaseduration", "leaseexpiryaction"},
     "listNetworkOfferings": {"domain", "domainid", "zone", "zoneid"},
     "listIsos": OF_USER_DATA,
     "listTemplates": OF_USER_DATA,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bulkdeploy.commands.accounts.roles import CREATE_RULE, PERMISSIONS, RULE, RULE_PARAMETERS
+from bulkdeploy.commands.accounts.role_rules import PERMISSIONS, RULE, RULE_PARAMETERS
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
@@ -18,7 +18,7 @@ from bulkdeploy.services.accounts import project_roles as service
 from bulkdeploy.services.accounts.roles import NewRule
 from bulkdeploy.services.ownership import project_owner
 from bulkdeploy.store.accounts import project_roles, roles
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.listing import Page, Paging
 
 PROJECT_ROLE = Response(
     "projectrole",
@@ -65,7 +65,7 @@ def list_project_role_permissions(call: Call) -> Page:
     filters = {key: value for key, value in call.arguments.items() if key != "projectroleid"}
     if (role := call.ref("projectroleid")) is not None:
         filters["roleid"] = role
-    page = roles.list_rules(call.connection, filters, paging(call), project_id=project.id)
+    page = roles.list_rules(call.connection, filters, Paging(limit=None), project_id=project.id)
     return replace(page, rows=[_rule_of(call, row) for row in page.rows])
 
 
@@ -144,7 +144,6 @@ COMMANDS = (
         parameters=(
             THE_PROJECT,
             uuid("projectroleid", Entity.PROJECT_ROLE, "only rules of this role"),
-            *PAGING,
         ),
     ),
     Command(
@@ -192,7 +191,7 @@ COMMANDS = (
         shape=Shape.OBJECT,
         response=PROJECT_RULE,
         changes_state=True,
-        errors=CREATE_RULE.errors,
+        errors=(PermissionDenied,),
         parameters=(THE_PROJECT, THE_ROLE, *RULE_PARAMETERS),
     ),
     Command(

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.commands.accounts.role_rules import PERMISSIONS, RULE, RULE_PARAMETERS
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.constant_fields import OF_ROLES
 from bulkdeploy.commands.paging import paging
@@ -17,7 +18,7 @@ from bulkdeploy.declare.noun import Change, Noun, Values, by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.declare.value_rules import API_PATTERN, ROLE_NAME
+from bulkdeploy.declare.value_rules import ROLE_NAME
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
@@ -27,7 +28,6 @@ from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.listing import Page
 
 TYPES = tuple(kind.value for kind in RoleType)
-PERMISSIONS = ("allow", "deny")
 
 ROLE = Response(
     "role",
@@ -40,17 +40,6 @@ ROLE = Response(
         flag("ispublic", "whether others than root admins see it and give it to accounts"),
         moment("created", "when it was made"),
         *OF_ROLES,
-    ),
-)
-RULE = Response(
-    "rolepermission",
-    (
-        text("id", "the rule"),
-        text("rule", "an API's name, * standing for any letters"),
-        text("permission", "allow or deny"),
-        text("description", "its description"),
-        text("roleid", "the role"),
-        text("rolename", "the role's name"),
     ),
 )
 
@@ -120,12 +109,6 @@ def import_role(call: Call) -> Mapping[str, Any]:
 
 
 PUBLICITY = boolean("ispublic", "whether others than root admins see it and give it to accounts; default true")
-
-RULE_PARAMETERS = (
-    string("rule", "an API's name, * standing for any letters", required=True, rule=API_PATTERN),
-    string("permission", "what it says", required=True, choices=PERMISSIONS),
-    string("description", "its description"),
-)
 
 CREATE = Command(
     name="createRole",

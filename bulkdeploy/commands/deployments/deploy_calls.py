@@ -228,12 +228,16 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         planner=call.text("deploymentplanner"),
         **lease_of(arguments),
         start_vm=call.flag("startvm", default=True),
-        dry_run=call.flag("dryrun"),
-        explain_host_ids=host_ids(call),
+        **_dry_run(call),
         plan_index=arguments.get("planindex"),
         uuids=_uuids(arguments),
         **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
+
+
+def _dry_run(call: Call) -> dict[str, Any]:
+    """Return whether the call is a dry run, and the hosts that it answers about."""
+    return {"dry_run": call.flag("dryrun"), "explain_host_ids": host_ids(call)}
 
 
 def _key_pairs(call: Call) -> dict[str, Any]:

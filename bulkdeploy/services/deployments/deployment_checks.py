@@ -30,7 +30,7 @@ from bulkdeploy.domain.errors import (
     PermissionDenied,
 )
 from bulkdeploy.domain.firmware import UEFI, BootMode, BootType
-from bulkdeploy.domain.leases import LEASES_ENABLED, choose_lease
+from bulkdeploy.domain.leases import LEASES_ENABLED, Lease, choose_lease
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import check_host_names
@@ -117,9 +117,6 @@ def _check_request(
     security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, request, owner)
     check_key_pairs(connection, request.keypairs, owner, request.keypairs_parameter)
-    lease = None
-    if configuration.flag(LEASES_ENABLED):
-        lease = choose_lease(request.lease_days, request.lease_action, offering.lease_days, offering.lease_action)
     user_data = _user_data(connection, configuration, caller, request, template)
     if networks:
         _check_user_data_service(request, template, networks[0].name, served=networks[0].has_user_data)
@@ -139,7 +136,7 @@ def _check_request(
         affinity_groups=affinity_groups,
         user_data=user_data,
         uefi=uefi,
-        lease=lease,
+        lease=_lease(configuration, request, offering),
     )
 
 
@@ -248,6 +245,12 @@ def _check_zone(connection: Connection, caller: Caller, request: DeployRequest, 
     if not zone.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     return zone
+
+
+def _lease(configuration: Configuration, request: DeployRequest, offering: OfferingFacts) -> Lease | None:
+    if not configuration.flag(LEASES_ENABLED):
+        return None
+    return choose_lease(request.lease_days, request.lease_action, offering.lease_days, offering.lease_action)
 
 
 def check_offering(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> OfferingFacts:

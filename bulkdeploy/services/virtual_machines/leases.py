@@ -8,7 +8,6 @@ The sweeper acts in the name of the account that owns the VM, with the rights of
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -29,6 +28,7 @@ from bulkdeploy.services.ownership import owning_caller
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine, stop_virtual_machine
 from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.virtual_machines import leases as store
@@ -52,7 +52,7 @@ def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action
         raise InvalidParameter("leaseduration", days, f"the lease of virtual machine {vm.uuid} has expired")
     if days == NO_LEASE or action is None:
         return NO_LEASE_COLUMNS
-    return Lease(days, ExpiryAction(action)).columns(datetime.now(UTC))
+    return Lease(days, ExpiryAction(action)).columns(read_clock(connection))
 
 
 def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:

@@ -6,7 +6,7 @@ Scheduled events. Ids are reserved first (``new_vms``), so that rows can refer t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,7 @@ from bulkdeploy.store.accounts.owned_entities import find_by_name, insert_entity
 from bulkdeploy.store.database.copying import PerRow, copy_row_sets
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments.new_vms import CallPart, NewVms, random_uuids
+from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.ledger.addresses import take_mac_addresses
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
@@ -58,7 +59,8 @@ def write_deployments(
     groups = [ensure_instance_group(connection, part.spec.owner, part.spec.request.group) for part in parts]
     written = _write_deployment_rows(connection, calls)
     deployment_ids = [row.id for rows in written for row in rows]
-    copy_row_sets(connection, virtual_machines, map(_vms, parts, callers, deployment_ids, groups))
+    leases = _leases(connection, parts)
+    copy_row_sets(connection, virtual_machines, map(_vms, parts, callers, deployment_ids, groups, leases))
     copy_row_sets(connection, volumes, (row for part in parts for row in _volumes(part)))
     _write_nics(connection, parts)
     _write_groups(connection, parts)
@@ -124,7 +126,7 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
 
 
 def _vms(
-    part: CallPart, call: DeployCall, deployment_id: int, group_id: int | None
+    part: CallPart, call: DeployCall, deployment_id: int, group_id: int | None, lease: Mapping[str, object]
 ) -> tuple[int, dict[str, object]]:
     """Return VM rows at their claimed places; without a place if the VMs are not to be started."""
     spec, placed = part.spec, part.plan
@@ -155,15 +157,24 @@ def _vms(
         if part.passwords_encrypted is None
         else PerRow([f"\\x{password.hex()}" for password in part.passwords_encrypted], plain=False),
         **spec.request.flags,
-        **_lease_of(spec),
+        **lease,
     }
 
 
-def _lease_of(spec: DeploySpec) -> Mapping[str, object]:
-    if spec.lease is None:
-        return {}
-    columns = spec.lease.columns(datetime.now(UTC))
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in columns.items()}
+def _leases(connection: Connection, parts: Sequence[CallPart]) -> list[Mapping[str, object]]:
+    """Return the columns of the lease of each part's VMs, which begins now; none for parts without a lease."""
+    if all(part.spec.lease is None for part in parts):
+        return [{} for _ in parts]
+    now = read_clock(connection)
+    return [
+        {}
+        if part.spec.lease is None
+        else {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in part.spec.lease.columns(now).items()
+        }
+        for part in parts
+    ]
 
 
 def _details_of(spec: DeploySpec) -> dict[str, str]:

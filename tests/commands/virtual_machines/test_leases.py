@@ -73,9 +73,10 @@ def test_a_lease_is_given_by_the_call_or_the_offering(owned: Owned, client: ApiC
     assert lease_of(owned.client, deploy(owned, **offering)) == (7, "DESTROY")
     assert lease_of(owned.client, deploy(owned, leaseduration=3, leaseexpiryaction="STOP")) == (3, "STOP")
     assert lease_of(owned.client, deploy(owned, **offering, leaseduration=-1)) == (None, None)
-    bulk = owned.client.call(
+    account = {"account": "acme", "domainid": owned.fleet.zone.id_of("domains", "acme")}
+    bulk = client.call(
         "bulkDeployVirtualMachine", zoneid=owned.fleet.zone.id_of("zones", "small"), virtualmachinecount=2,
-        templateid=owned.fleet.zone.id_of("templates", "Debian 12"), **offering,
+        templateid=owned.fleet.zone.id_of("templates", "Debian 12"), **offering, **account,
     )  # fmt: skip
     owned.run()
     assert len(bulk["asyncjobs"]) == 2

@@ -252,6 +252,8 @@ INSERT INTO vm_schedules (account_id, tags, description, action, schedule, time_
 INSERT INTO project_invitations (project_id, account_id, role, state)
     SELECT p.id, a.id, 'Regular', CASE a.name WHEN 'acme' THEN 'Declined' ELSE 'Pending' END
     FROM projects p, accounts a WHERE p.name = 'moon' AND a.name IN ('customers-admin', 'acme');
+UPDATE virtual_machines SET lease_expires = now() + interval '9 days', lease_due = now() + interval '9 days',
+    lease_action = 'STOP' WHERE name = 'rival-1';
 INSERT INTO roles (name, description, role_type, project_id)
     SELECT 'astronaut', 'walks in space', 'User', id FROM projects WHERE name = 'moon';
 INSERT INTO role_rules (role_id, rule, permission, sort_order)
