@@ -16,7 +16,7 @@ _NAMES: Mapping[WireType, str] = {
         "accumulate asyncbackup automigrate bootintosetup changecidr cleanupexternaldetails copyimagetags "
         "customizediops deployasis directdownload diskofferingstrictness disksizestrictness encrypt "
         "encryptroot forced forcedestroylocalstorage forcks fornsx forsystemvms fortungsten forvpc gpudisplay "
-        "gpuenabled hahost hideipaddressusage iothreadsenabled isedge isencrypted isrouting issystem "
+        "gpuenabled hideipaddressusage iothreadsenabled isedge isencrypted isrouting issystem "
         "istagarule istagged isvnf isvolatile keepaliveenabled livepatch makeredundant managed "
         "mandate2fa migrateallowed nicpackedvirtqueuesenabled nsxsupportlb nsxsupportsinternallb "
         "outofbandmanagementenabled purgeresources quiescevm shrinkok specifyasnumber storagecustomstats "

@@ -126,6 +126,7 @@ def infrastructure(world: World) -> dict[str, Cases]:
             "type": constant("Routing", keeps=True),
             "arch": constant("aarch64", keeps=False),
             "managementserverid": constant(world.rows("listManagementServers")[0]["id"], keeps=True),
+            "hahost": constant("true", keeps=False),
             "keyword": word("1-1", "name", "state"),
         },
         "listStoragePools": {

@@ -175,7 +175,7 @@ EARLIER_ROLES = """
     ALTER TABLE clusters DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
     ALTER TABLE templates DROP COLUMN source_vm_id, DROP COLUMN user_data_id, DROP COLUMN user_data_policy;
     ALTER TABLE network_offerings DROP COLUMN tags;
-    DROP TABLE guest_usage_samples, host_usage_intervals;
+    DROP TABLE guest_usage_samples, guest_usage_intervals, host_usage_intervals;
     ALTER TABLE roles DROP COLUMN is_public, DROP COLUMN project_id;
     ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;
     ALTER TABLE async_jobs DROP COLUMN operation_id;

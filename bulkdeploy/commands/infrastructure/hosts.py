@@ -208,12 +208,12 @@ COMMANDS = (
                 Entity.VIRTUAL_MACHINE,
                 "only hosts that this running VM could move to, each with suitableformigration and all details",
             ),
+            boolean("hahost", "true: no host, because none is kept free for VMs of hosts that failed"),
             strings("details", "what to say of each host; default all", choices=DETAILS),
             *PAGING,
         ),
         errors=(PermissionDenied,),
         unsupported={
-            "hahost": "no hosts are kept free for high availability",
             "storageaccessgroup": NO_ACCESS_GROUPS,
             "version": "hosts have no agent of a version; hypervisorversion is in each row",
         },

@@ -72,6 +72,7 @@ FILTERS: Filters = {
     "managementserverid": always(MANAGEMENT_SERVER_ID),
     "outofbandmanagementenabled": _has_bmc,
     "outofbandmanagementpowerstate": _in_power_state,
+    "hahost": always(False),
 }
 
 
