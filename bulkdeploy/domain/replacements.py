@@ -110,7 +110,7 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
     broken = tuple(vm.id for vm in new if vm.is_broken and not vm.has_job)
     if rules.failures + len(broken) > rules.max_failures and broken:
         return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
-    kept_old = 0 if rules.pause_at is None else max(0, rules.total - rules.pause_at)
+    kept_old = _kept_until_resumed(rules, old)
     wanted_new = max(0, rules.desired - kept_old)
     removed = _removable(rules, members, old, len(old) - kept_old)
     surplus = [vm.id for vm in reversed(new) if vm.id not in broken][: max(0, len(new) - len(broken) - wanted_new)]
@@ -125,11 +125,18 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
 def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member]) -> ReplacementStep:
     if rules.failures > rules.max_failures:
         return ReplacementStep(state=ReplacementState.FAILED)
-    kept_old = 0 if rules.pause_at is None else max(0, rules.total - rules.pause_at)
+    kept_old = _kept_until_resumed(rules, old)
     begun = _removable(rules, members, old, len(old) - kept_old)
     if begun or any(vm.has_job for vm in members if not vm.is_old) or len(old) > kept_old:
-        return ReplacementStep(restore=begun)
+        # VMs that a user destroyed count as unavailable: without new ones, no other VM might ever be restored.
+        missing = 0 if begun else max(0, rules.desired - len(members))
+        return ReplacementStep(restore=begun, create=missing)
     return ReplacementStep(state=ReplacementState.PAUSED if old else ReplacementState.COMPLETED)
+
+
+def _kept_until_resumed(rules: ReplacementRules, old: Sequence[Member]) -> int:
+    """Return how many of the old VMs stay until a person continues. Users may have destroyed some of these."""
+    return 0 if rules.pause_at is None else min(len(old), max(0, rules.total - rules.pause_at))
 
 
 def _removable(

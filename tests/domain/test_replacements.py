@@ -17,35 +17,40 @@ from bulkdeploy.domain.replacements import (
 @st.composite
 def _rules(draw: st.DrawFn) -> ReplacementRules:
     desired = draw(st.integers(1, 12))
-    surge, unavailable = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    there = max(1, desired + draw(st.integers(-2, 2)))
+    method = draw(st.sampled_from(ReplaceMethod))
+    surge = draw(st.integers(0, 4)) if method is ReplaceMethod.RECREATE else 0
     return ReplacementRules(
-        method=draw(st.sampled_from(ReplaceMethod)),
+        method=method,
         desired=desired,
-        total=desired,
+        total=there,
         max_surge=surge,
-        max_unavailable=max(unavailable, 1 if surge == 0 else 0),
-        pause_at=draw(st.none() | st.integers(1, max(1, desired - 1))),
+        max_unavailable=draw(st.integers(0 if surge else 1, 4)),
+        pause_at=draw(st.none() | st.integers(1, there)),
         max_failures=100,
     )
 
 
 @given(rules=_rules(), data=st.data())
 def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: st.DataObject) -> None:
-    """Jobs end in any order. Never are there too many VMs or too few available ones, and all VMs become new."""
-    if rules.method is ReplaceMethod.RESTORE:
-        rules = replace(rules, max_surge=0, max_unavailable=max(1, rules.max_unavailable))
-    vms = {number: Member(number, is_old=True, is_available=True) for number in range(rules.desired)}
-    born, pauses = rules.desired, 0
-    for _ in range(20 * rules.desired + 20):
+    """Jobs end in any order, users destroy VMs, and another size is asked for.
+
+    No step makes more VMs than allowed or leaves too few available ones, and all VMs become new. There may be more or
+    fewer VMs than desired when it begins.
+    """
+    vms = {number: Member(number, is_old=True, is_available=True) for number in range(rules.total)}
+    born, pauses, destroyed = rules.total, 0, 0
+    for _ in range(20 * rules.desired + 60):
         step = next_step(rules, list(vms.values()))
         if step.state is ReplacementState.PAUSED:
             pauses += 1
             assert rules.pause_at is not None
-            assert sum(vm.is_old for vm in vms.values()) == rules.total - rules.pause_at
+            assert sum(vm.is_old for vm in vms.values()) <= rules.total - rules.pause_at
             rules = replace(rules, pause_at=None)
             continue
         if step.state is ReplacementState.COMPLETED:
             break
+        were, were_available = len(vms), sum(vm.is_available for vm in vms.values())
         for vm_id in step.remove:
             del vms[vm_id]
         for vm_id in step.restore:
@@ -53,16 +58,23 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
         for _ in range(step.create if not step.remove else 0):
             vms[born] = Member(born, is_old=False, is_available=False, has_job=True)
             born += 1
-        assert len(vms) <= rules.desired + rules.max_surge
-        assert sum(vm.is_available for vm in vms.values()) >= rules.desired - rules.max_unavailable
+        assert len(vms) <= max(were, rules.desired + rules.max_surge)
+        available = sum(vm.is_available for vm in vms.values())
+        assert available >= min(were_available, rules.desired - rules.max_unavailable)
         working = [vm.id for vm in vms.values() if vm.has_job]
         for vm_id in working:
             if data.draw(st.booleans()) or vm_id == working[0]:
                 broken = rules.method is ReplaceMethod.RECREATE and data.draw(st.integers(0, 9)) == 0 and born < 40
                 vms[vm_id] = replace(vms[vm_id], has_job=False, is_available=not broken, is_broken=broken)
+        idle = [vm.id for vm in vms.values() if not vm.has_job]
+        if destroyed < 3 and idle and data.draw(st.integers(0, 4)) == 0:
+            destroyed += 1
+            del vms[data.draw(st.sampled_from(idle))]
+            rules = replace(rules, desired=max(1, rules.desired + data.draw(st.integers(-2, 2))))
     else:
         raise AssertionError("the replacement does not end")
-    assert len(vms) == rules.desired
+    if rules.method is ReplaceMethod.RECREATE:
+        assert len(vms) == rules.desired
     assert not any(vm.is_old or vm.has_job for vm in vms.values())
     assert pauses <= 1
 

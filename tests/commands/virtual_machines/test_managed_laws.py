@@ -152,7 +152,7 @@ class ManagedDeployment(RuleBasedStateMachine):
             self.sweep(None)
             if self._is_settled():
                 break
-        assert self._is_settled(), (self.count, self.template, self._members())
+        assert self._is_settled(), (self.count, self.template, self._members(), self._rows())
         self.fleet.run()
         self.fleet.assert_intact()
         self._call("updateBulkDeployment", id=self.web, managed=False)
@@ -167,9 +167,22 @@ class ManagedDeployment(RuleBasedStateMachine):
         self.fleet.assert_nothing_held()
 
     def _is_settled(self) -> bool:
-        is_open = self.fleet.zone.scalar("SELECT count(*) FROM replacements WHERE completed IS NULL")
+        is_open = self.fleet.zone.scalar(
+            "SELECT count(*) FROM replacements r JOIN deployments d ON d.id = r.deployment_id"
+            " WHERE r.completed IS NULL AND d.uuid = CAST(:web AS uuid)",
+            web=self.web,
+        )
         expected = [("Running", self.template)] * self.count
         return not is_open and [(vm.state, vm.template) for vm in self._members()] == expected
+
+    def _rows(self) -> list[Any]:
+        """Return what the product says of the deployment, for the text of a failure."""
+        return self.fleet.zone.rows(
+            "SELECT to_jsonb(m) AS managed, (SELECT jsonb_agg(to_jsonb(r) ORDER BY r.id) FROM replacements r"
+            "   WHERE r.deployment_id = d.id) AS replacements FROM deployments d"
+            " LEFT JOIN managed_deployments m ON m.deployment_id = d.id WHERE d.uuid = CAST(:web AS uuid)",
+            web=self.web,
+        )
 
     def _members(self) -> list[Any]:
         return self.fleet.zone.rows(
