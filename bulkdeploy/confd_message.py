@@ -58,13 +58,13 @@ class NotSigned(Exception):
 
 
 def pack(message: Any, salt: str, key: bytes) -> bytes:
-    """The datagram that carries a message."""
+    """Return the datagram that carries a message."""
     text = json.dumps(message)
     return MAGIC + json.dumps({"msg": text, "salt": salt, "hmac": _signature(text, salt, key)}).encode()
 
 
 def unpack(datagram: bytes, key: bytes) -> tuple[Any, str]:
-    """The message and the salt of a datagram.
+    """Return the message and the salt of a datagram.
 
     Raises:
         NotSigned: it has none that the key's owner sent.

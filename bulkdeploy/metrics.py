@@ -93,7 +93,7 @@ class OwnFigures(Collector):
         self._names = {family.name for meter in OWN[program] for family in meter.describe()}
 
     def collect(self) -> Iterator[Metric]:
-        """The families, as they are now."""
+        """Yield the families, as they are now."""
         yield build_info(self._program)
         for family in self._counted.collect():
             if family.name in self._names or not family.name.startswith(PREFIX):

@@ -16,7 +16,7 @@ _USER: ContextVar[int | None] = ContextVar("user_id", default=None)
 
 
 def current_request() -> str | None:
-    """The id; None: no call is being answered, the program acts by itself."""
+    """Return the id; None: no call is being answered, the program acts by itself."""
     return _CURRENT.get()
 
 
@@ -26,7 +26,7 @@ def current_user() -> int | None:
 
 
 def accepted(given: str | None) -> str:
-    """The id that the proxy gave, or a new one where it gave none that is an id."""
+    """Return the id that the proxy gave, or a new one where it gave none that is an id."""
     return given if given is not None and _WELL_FORMED.fullmatch(given) else str(uuid4())
 
 

@@ -88,7 +88,10 @@ def run_program(
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """The reading end of a pipe, for the program; only this process has the other end, and never writes to it."""
+    """Yield the reading end of a pipe, for the program.
+
+    Only this process has the other end, and never writes to it.
+    """
     reading, writing = os.pipe()
     try:
         yield reading
@@ -106,7 +109,7 @@ def _tie(lifeline: int, group: int) -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]", files: Sequence[IO[bytes]], end: float, most_bytes: int) -> int:
-    """The exit code; the whole process group is killed where it prints or takes too much."""
+    """Return the exit code; the whole process group is killed where it prints or takes too much."""
     while True:
         try:
             return process.wait(timeout=max(min(LOOK_SECONDS, end - time.monotonic()), 0.001))

@@ -14,7 +14,7 @@ JAVA, PYTHON, LIBCLOUD = "*", "*~", "*~[]"
 
 
 def canonical(parameters: Mapping[str, str], *, bare: str = PYTHON) -> str:
-    """The text that is signed: ``name=value`` pairs sorted by name, joined by ``&``, lower-cased.
+    """Return the text that is signed: ``name=value`` pairs sorted by name, joined by ``&``, lower-cased.
 
     Names stay as they are written, values are percent-encoded (space as ``%20``) but for the
     characters in ``bare``. ``signature`` itself, in any case, is left out.
@@ -24,14 +24,14 @@ def canonical(parameters: Mapping[str, str], *, bare: str = PYTHON) -> str:
 
 
 def sign(parameters: Mapping[str, str], secret: str, *, bare: str = PYTHON) -> str:
-    """The signature of these (decoded) parameters: base64 with padding."""
+    """Return the signature of these (decoded) parameters: base64 with padding."""
     message = canonical(parameters, bare=bare).encode()
     # The protocol prescribes SHA-1; within an HMAC its collisions are of no use to a forger.
     return base64.b64encode(hmac.new(secret.encode(), message, hashlib.sha1).digest()).decode("ascii")
 
 
 def verify(parameters: Mapping[str, str], secret: str, signature: str) -> bool:
-    """Whether ``signature`` is one that any known client would make of these parameters.
+    """Return whether ``signature`` is one that any known client would make of these parameters.
 
     Java's encoder (the protocol's reference) writes ``~`` and brackets as ``%XX``, Python's and
     Go's leave ``~`` bare, Libcloud leaves brackets bare, too. Each form is of the same parameters,

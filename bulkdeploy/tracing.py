@@ -77,7 +77,10 @@ def record_with(recorder: Recorder) -> None:
 
 
 def span(name: str, kind: SpanKind = SpanKind.INTERNAL, facts: Facts = dict) -> AbstractContextManager[Span]:
-    """A span that lasts as long as the block; see Recorder. ``facts`` is called only where spans are recorded."""
+    """Return a span that lasts as long as the block; see Recorder.
+
+    ``facts`` is called only where spans are recorded.
+    """
     return _NO_SPAN if _recorder is None else _recorder.span(name, kind, facts())
 
 

@@ -90,7 +90,7 @@ def _hand_over(message: Any, accept: Accept) -> None:
 
 
 def _is_id(job_id: object) -> bool:
-    """Whether this may be a job's id; what is none is logged."""
+    """Return whether this may be a job's id; what is none is logged."""
     if type(job_id) is int and 0 < job_id <= LARGEST_ID:
         return True
     log.warning("message_dropped", why=f"{str(job_id)[:100]!r} is no job's id")

@@ -30,7 +30,7 @@ FORWARDED = "X-Forwarded-Proto"
 def create_app(
     system: System, *, refuse_undeclared_fields: bool = False, proxies: TrustedProxies | None = None
 ) -> Flask:
-    """The WSGI application; it may be served by any number of threads.
+    """Return the WSGI application; it may be served by any number of threads.
 
     Each request holds one connection at a time, to read or to write; where a session is prolonged or a call is
     counted, a second one for that moment. ``refuse_undeclared_fields``: see ``Dispatcher``. ``proxies``: where

@@ -136,7 +136,7 @@ class ThreadedApplication:
 
 
 def _has_password(*encoded: bytes) -> bool:
-    """Whether a call has a password to be hashed or checked, which takes its time and a lot of memory.
+    """Return whether a call has a password to be hashed or checked, which takes its time and a lot of memory.
 
     Such calls have threads of their own: they wait for each other, and no other call for them.
     """
@@ -166,7 +166,7 @@ def _run(application: Wsgi, environ: Environ) -> _Answer:
 
 
 def _environ(scope: HTTPScope, body: bytes) -> Environ:
-    """A request as WSGI (PEP 3333) has it.
+    """Return a request as WSGI (PEP 3333) has it.
 
     Headers with an underscore are left out: in an environ they would look like others that a proxy sets.
     """

@@ -42,7 +42,7 @@ class Identity:
 
 
 def is_signed(request: WireRequest) -> bool:
-    """Whether a request wants to be judged by its signature."""
+    """Return whether a request wants to be judged by its signature."""
     return bool(request.in_any_case("apikey") and request.in_any_case("signature"))
 
 
@@ -52,7 +52,7 @@ def by_signature(
     command: Command,
     decrypt: Callable[[bytes], str],
 ) -> Identity:
-    """The user whose secret key signed the request.
+    """Return the user whose secret key signed the request.
 
     Where timestamps are enforced, one that changes something must expire soon.
 
@@ -85,7 +85,7 @@ def _holder(
 
 
 def by_session(connection: Connection, request: WireRequest) -> Identity:
-    """The user of the session that the request's cookies and session key show.
+    """Return the user of the session that the request's cookies and session key show.
 
     Raises:
         CredentialsRefused: there is no such session, or it may not be used from there.

@@ -27,6 +27,6 @@ def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAva
 
 
 def _shown(owner: Owner) -> str:
-    """An account as CloudStack writes it into this text; Cluster API's provider looks for its first word."""
+    """Return an account as CloudStack writes it into this text; Cluster API's provider looks for its first word."""
     named = json.dumps({"accountName": owner.account_name, "uuid": str(owner.account_uuid)}, ensure_ascii=False)
     return f"Account [{named}]"

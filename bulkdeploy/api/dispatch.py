@@ -95,7 +95,7 @@ class Dispatcher:
         self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
 
     def answer(self, request: WireRequest) -> WireAnswer:
-        """The answer to a request, whatever happens."""
+        """Return the answer to a request, whatever happens."""
         started = time.perf_counter()
         progress = Progress(request, self._endpoint(request.command or ""))
         name = "unknown command" if progress.endpoint is None else progress.endpoint.command.name
@@ -130,7 +130,7 @@ class Dispatcher:
         )
 
     def refuse(self, request: WireRequest, error: BulkDeployError, progress: Progress | None = None) -> WireAnswer:
-        """The answer to a request that failed."""
+        """Return the answer to a request that failed."""
         caller = None if progress is None else progress.caller
         endpoint = None if progress is None else progress.endpoint
         unavailable = isinstance(error, CommandNotAvailable | UnknownCommand)
@@ -220,7 +220,7 @@ class Dispatcher:
                 write(connection, token)
 
     def _answer_open(self, request: WireRequest, endpoint: Endpoint) -> WireAnswer:
-        """The answer of a command that needs no credentials."""
+        """Return the answer of a command that needs no credentials."""
         command = endpoint.command
         if command.post_only and request.method != "POST":
             raise LoginByGet
@@ -262,7 +262,7 @@ def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpo
 
 
 def _handler(call: Call | OpenCall) -> Callable[[Connection], Any]:
-    """The call's handler, to be given its connection; what its command prepares is prepared."""
+    """Return the call's handler, to be given its connection; what its command prepares is prepared."""
     command = call.command
     prepared = () if command.prepare is None else (command.prepare(call),)
     return lambda connection: command.handler(replace(call, connection=connection), *prepared)
@@ -292,7 +292,7 @@ def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:
 
 
 def _known(error: Exception, request: WireRequest) -> BulkDeployError:
-    """The declared error that stands for an exception which no handler meant; logged here, once."""
+    """Return the declared error that stands for an exception which no handler meant; logged here, once."""
     if is_unreachable(error):
         log.error("database_unreachable", command=request.command, reason=str(error.__cause__ or error))
         return DatabaseUnreachable(unavailability(error))

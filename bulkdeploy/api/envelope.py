@@ -97,7 +97,7 @@ class Renderer:
         return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
 
     def _made(self, page: Page, texts: Iterator[str], role: RoleType | None, reported: Content) -> orjson.Fragment:
-        """Rows that are JSON texts already, as a JSON array."""
+        """Return rows that are JSON texts already, as a JSON array."""
         for row in islice(page.rows, 1) if self._strict else ():
             self._by_role[role](row)
         if reported:
@@ -109,12 +109,12 @@ class Renderer:
 
 
 def _with(text: str, more: Content) -> str:
-    """A JSON object with fields that it does not have yet."""
+    """Return a JSON object with fields that it does not have yet."""
     return text[:-1] + "," * (len(text) > len("{}")) + orjson.dumps(more)[1:].decode()
 
 
 def _json_array(rows: Iterator[Content]) -> orjson.Fragment:
-    """The rows as a JSON array, written part by part: a long list is never there as objects all at once."""
+    """Return the rows as a JSON array, written part by part: a long list is never there as objects all at once."""
     parts = []
     while part := list(islice(rows, ROWS_AT_ONCE)):
         parts.append(orjson.dumps(part)[1:-1])
@@ -142,7 +142,7 @@ def _fields(response: Response | None) -> tuple[Field, ...]:
 
 
 def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
-    """The fields that a role sees, as far inside as it sees them."""
+    """Return the fields that a role sees, as far inside as it sees them."""
     return tuple(
         replace(field, fields=_seen(field.fields, role)) if field.fields else field
         for field in fields
@@ -155,7 +155,7 @@ def _sees(role: RoleType | None, field: Field) -> bool:
 
 
 def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:
-    """A function that renders one object of these fields for a role.
+    """Return a function that renders one object of these fields for a role.
 
     ``strict``: it refuses objects with fields that are not declared.
     """
@@ -180,7 +180,7 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
 def answer(
     key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = (), tagged: bool = False
 ) -> WireAnswer:
-    """A successful answer; ``tagged``: with an entity tag, for a client that asks again and again."""
+    """Return a successful answer; ``tagged``: with an entity tag, for a client that asks again and again."""
     content_type, body = _body(key, content, json=json)
     etag = blake2b(body, digest_size=ETAG_BYTES).hexdigest() if tagged else ""
     return WireAnswer(200, content_type, body, SECURITY_HEADERS, cookies, etag)
@@ -189,7 +189,7 @@ def answer(
 def refusal(
     key: str, content: Content, *, json: bool, headers: Mapping[str, str], cookies: tuple[Cookie, ...] = ()
 ) -> WireAnswer:
-    """An error's answer; its status is the content's ``errorcode``, its text also goes into a header."""
+    """Return an error's answer; its status is the content's ``errorcode``, its text also goes into a header."""
     all_headers = {**SECURITY_HEADERS, **headers, "X-Description": _header_text(content["errortext"])}
     return WireAnswer(content["errorcode"], *_body(key, content, json=json), all_headers, cookies)
 
@@ -204,7 +204,7 @@ LONGEST_HEADER = 1000
 
 
 def _header_text(text: str) -> str:
-    """A text as a header can carry it: printable ASCII on one line."""
+    """Return a text as a header can carry it: printable ASCII on one line."""
     return "".join(character if " " <= character <= "~" else "?" for character in text[:LONGEST_HEADER])
 
 
@@ -224,7 +224,7 @@ def _converter(field: Field, role: RoleType | None, *, strict: bool) -> Callable
 
 
 def _text(value: Any) -> str | UUID:
-    """A JSON string; uuids stay what they are, for the JSON and XML writers turn them into text faster."""
+    """Return a JSON string; uuids stay what they are, for the JSON and XML writers turn them into text faster."""
     if type(value) is str or type(value) is UUID:
         return value
     if isinstance(value, str):
@@ -238,7 +238,7 @@ def _text(value: Any) -> str | UUID:
 
 @lru_cache(4096)
 def _date(value: datetime | str) -> str:
-    """A moment in the wire's form; what was made by one call has the same, so thousands are written once."""
+    """Return a moment in the wire's form; what was made by one call has the same, so thousands are written once."""
     if isinstance(value, str):
         return value
     return value.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "+0000"

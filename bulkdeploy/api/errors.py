@@ -84,7 +84,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
 
 
 def numbers_of(error: errors.BulkDeployError) -> Numbers:
-    """The row of an error's class, or of its nearest ancestor that has one."""
+    """Return the row of an error's class, or of its nearest ancestor that has one."""
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 
@@ -102,7 +102,7 @@ def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
 
 
 def error_content(error: errors.BulkDeployError, caller: Caller | None) -> dict[str, Any]:
-    """The object of an error answer (cloudstack-protocol.md 1.6)."""
+    """Return the object of an error answer (cloudstack-protocol.md 1.6)."""
     numbers = numbers_of(error)
     content: dict[str, Any] = {"uuidList": [], "errorcode": numbers.status}
     if numbers.cserrorcode is not None:

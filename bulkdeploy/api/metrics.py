@@ -40,16 +40,16 @@ class _StateCollector(Collector):
         self._system = system
 
     def describe(self) -> Iterator[Metric]:
-        """The families, without looking anything up."""
+        """Return the families, without looking anything up."""
         return state_metrics(StateFigures(outbox=Backlog(), upstream_lag_s=0.0))
 
     def collect(self) -> Iterator[Metric]:
-        """The families with their figures."""
+        """Return the families with their figures."""
         return state_metrics(read_state_figures(self._system))
 
 
 def state_metrics(figures: StateFigures) -> Iterator[Metric]:
-    """The figures as gauges."""
+    """Yield the figures as gauges."""
     yield GaugeMetricFamily("bulkdeploy_database_up", "PostgreSQL answers", figures.database_up)
     yield GaugeMetricFamily("bulkdeploy_redis_up", "Redis answers", figures.redis_up)
     jobs = GaugeMetricFamily("bulkdeploy_jobs", "Unfinished jobs", labels=["state"])

@@ -27,7 +27,7 @@ class TrustedProxies:
         self._looking = Lock()
 
     def client(self, peer: str, header: Callable[[str], str | None]) -> str:
-        """The address of who calls; ``header`` finds a header of the request by name."""
+        """Return the address of who calls; ``header`` finds a header of the request by name."""
         if time.monotonic() >= self._due and self._looking.acquire(blocking=self._due == 0):
             try:
                 self._look()
@@ -36,7 +36,7 @@ class TrustedProxies:
         return self._settings.client(peer, header)
 
     def trusts(self, peer: str) -> bool:
-        """Whether a connection is a trusted proxy's, as far as is known: nothing is looked up."""
+        """Return whether a connection is a trusted proxy's, as far as is known: nothing is looked up."""
         return self._settings.trusts(peer)
 
     def _look(self) -> None:

@@ -10,7 +10,7 @@ from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
 
 
 def refusal_of(error: BulkDeployError, url: bytes) -> bytes:
-    """A whole answer, in the format that as much of the URL as there is asks for."""
+    """Return a whole answer, in the format that as much of the URL as there is asks for."""
     content = error_content(error, None)
     requested = WireRequest(_parameters(url))
     reported = refusal(REFUSED_ENVELOPE, content, json=requested.wants_json, headers={})

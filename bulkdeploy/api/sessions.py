@@ -17,12 +17,12 @@ COOKIE_PATH = "/client"
 
 
 def token_of(request: WireRequest) -> str | None:
-    """The session token that came with a request, if any."""
+    """Return the session token that came with a request, if any."""
     return request.cookies.get(TOKEN_COOKIE) or None
 
 
 def has_session_key(request: WireRequest, session: OpenSession) -> bool:
-    """Whether the request shows the session's own key as a parameter, and no other one as a cookie."""
+    """Return whether the request shows the session's own key as a parameter, and no other one as a cookie."""
     parameter = request.parameters.get(KEY, "")
     return all(
         hmac.compare_digest(digest(key), session.session_key_hash)
@@ -31,7 +31,7 @@ def has_session_key(request: WireRequest, session: OpenSession) -> bool:
 
 
 def cookies_of(session: SessionBegun) -> tuple[Cookie, ...]:
-    """The cookies that a client has after logging in."""
+    """Return the cookies that a client has after logging in."""
     return (Cookie(TOKEN_COOKIE, session.token), Cookie(KEY, session.session_key))
 
 

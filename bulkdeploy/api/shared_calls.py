@@ -32,7 +32,7 @@ class SharedCalls:
         self._transactions: dict[Hashable, SharedTransaction[_SharingCall, Any]] = {}
 
     def takes(self, call: Call) -> bool:
-        """Whether the call may share a transaction with others."""
+        """Return whether the call may share a transaction with others."""
         sharing = call.command.sharing
         return sharing is not None and sharing.by(call) is not None
 

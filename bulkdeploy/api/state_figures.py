@@ -47,7 +47,7 @@ class StateFigures:
 
 
 def read_state_figures(system: System) -> StateFigures:
-    """The figures now; never raises because a service is away."""
+    """Return the figures now; never raises because a service is away."""
     try:
         queues = system.job_queue.waiting()
     except QueueUnavailable:

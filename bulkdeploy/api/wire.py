@@ -36,7 +36,7 @@ class WireRequest:
             self._in_lower_case.setdefault(name.lower(), value)
 
     def in_any_case(self, name: str) -> str | None:
-        """The parameter that is spelled ``name`` in any case; the first of several."""
+        """Return the parameter that is spelled ``name`` in any case; the first of several."""
         return self._in_lower_case.get(name.lower())
 
     @property

@@ -13,7 +13,7 @@ QUOTES = {'"': "&quot;", "'": "&apos;"}
 
 
 def to_xml(key: str, content: Mapping[str, Any]) -> bytes:
-    """The answer ``content`` in an envelope ``key``; lists repeat the element of their field."""
+    """Return the answer ``content`` in an envelope ``key``; lists repeat the element of their field."""
     inner = "".join(_elements(content))
     envelope = f'<{key} cloud-stack-version="{CLOUDSTACK_VERSION}">{inner}</{key}>'
     return f'<?xml version="1.0" encoding="UTF-8"?>{envelope}'.encode()

@@ -62,7 +62,7 @@ def _flags(context: CommandContext, api: Api) -> list[str]:
 
 
 def answer_to(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, Any]:
-    """The answer. With a request token a call may be repeated: the same token gives the same jobs again."""
+    """Return the answer. With a request token a call may be repeated: the same token gives the same jobs again."""
     parameters = arguments.parameters
     plans_only = parameters.get("dryrun", "").lower() == "true"
     if api.parameter(TOKEN) is not None and not plans_only:
@@ -173,7 +173,7 @@ def _show_list(context: CommandContext, api: Api, answer: dict[str, Any], argume
 
 
 def _all_pages(context: CommandContext, api: Api, answer: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
-    """The whole list, read anew in pages, because the first answer's order need not be that of pages."""
+    """Return the whole list, read anew in pages, because the first answer's order need not be that of pages."""
     key = next(name for name, value in answer.items() if isinstance(value, list))
     size = min(PAGE, len(rows_of(answer)))
     rows: list[Mapping[str, Any]] = []

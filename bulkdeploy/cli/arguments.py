@@ -30,7 +30,7 @@ class Arguments:
 
 
 def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False) -> Arguments:
-    """The arguments in ``words``; values are not checked yet, because names may still stand for ids.
+    """Return the arguments in ``words``; values are not checked yet, because names may still stand for ids.
 
     ``zone=X`` is read as ``zoneid=X``. ``@FILE`` as a value is the file's text; ``-`` as a secret's value
     asks for it.
@@ -76,7 +76,7 @@ def missing_parameters(api: Api, given: "dict[str, str] | set[str]") -> list[Api
 
 
 def declared_parameter(api: Api, name: str) -> ApiParameter | None:
-    """The parameter that a typed name means: itself, or with ``id`` or ``ids`` added.
+    """Return the parameter that a typed name means: itself, or with ``id`` or ``ids`` added.
 
     ``zone`` means ``zoneid``; ``network`` and ``networks`` mean ``networkids``.
     """
@@ -119,7 +119,7 @@ def _sent_value(name: str, value: str) -> str:
 
 
 def _is_base64(content: bytes) -> bool:
-    """Whether a file of user data has been encoded already; a script or cloud-config never looks so."""
+    """Return whether a file of user data has been encoded already; a script or cloud-config never looks so."""
     try:
         return len(base64.b64decode(b"".join(content.split()), validate=True)) > 0
     except (binascii.Error, ValueError):

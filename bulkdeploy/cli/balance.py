@@ -52,7 +52,7 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _confirmed(plan: Mapping[str, Any]) -> bool:
-    """Whether the person at the terminal confirms; without a terminal: no."""
+    """Return whether the person at the terminal confirms; without a terminal: no."""
     if not sys.stdin.isatty():
         return False
     print(f"Move {plan['moves']} virtual machines? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201

@@ -119,7 +119,7 @@ class _Names:
         return filled
 
     def _resolved(self, number: int, name: str, value: Any) -> Any:
-        """A value with ids for names, those in maps too."""
+        """Return a value with ids for names, those in maps too."""
         if isinstance(value, list) and value and isinstance(value[0], dict):
             return [
                 {
@@ -200,7 +200,7 @@ def _rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _host_after(job: Mapping[str, Any]) -> str | None:
-    """The name of the host that a job's VM is on."""
+    """Return the name of the host that a job's VM is on."""
     vm = (job.get("jobresult") or {}).get("virtualmachine") or {}
     return vm.get("hostname") if failure_of(job) is None else None
 

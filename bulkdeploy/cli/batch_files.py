@@ -45,7 +45,7 @@ class BatchFile:
 
 
 def read_batch(path: str) -> BatchFile:
-    """A file's list; ``-``: that of standard input.
+    """Return a file's list; ``-``: that of standard input.
 
     Raises:
         UsageError: it can not be read, or an entry's field is wrong: both are named.

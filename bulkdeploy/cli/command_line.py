@@ -79,7 +79,7 @@ class _Parser(click.Command):
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The options and words of a command line; options may stand anywhere among the words.
+    """Return the options and words of a command line; options may stand anywhere among the words.
 
     Raises:
         UsageError: an option does not exist or its value is wrong.
@@ -94,7 +94,10 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def _with_marked_keys(arguments: Sequence[str]) -> list[str]:
-    """The arguments; a key after ``set apikey`` that begins with a dash, as some do, is marked as no option."""
+    """Return the arguments.
+
+    A key after ``set apikey`` that begins with a dash, as some do, is marked as no option.
+    """
     marked = list(arguments)
     for position, (command, name, value) in enumerate(zip(marked, marked[1:], marked[2:], strict=False), start=2):
         is_key = command == "set" and is_secret(name) and value.startswith("-")
@@ -104,7 +107,7 @@ def _with_marked_keys(arguments: Sequence[str]) -> list[str]:
 
 
 def takes_value(word: str) -> str | None:
-    """The name of the option that a word is, if its value is the next word; else None."""
+    """Return the name of the option that a word is, if its value is the next word; else None."""
     for option in OPTIONS:
         if word in option.opts and not option.is_flag:
             return option.name

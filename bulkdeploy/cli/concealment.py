@@ -28,7 +28,7 @@ SECRET_TEXT = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether a parameter, setting or field of this name holds a secret."""
+    """Return whether a parameter, setting or field of this name holds a secret."""
     lower = name.lower()
     return lower in SECRET_NAMES or lower.endswith("password")
 
@@ -40,14 +40,14 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
 
 
 def prompt_secret(name: str) -> str:
-    """A secret from the terminal, without showing it; from standard input where that is no terminal."""
+    """Return a secret from the terminal, without showing it; from standard input where that is no terminal."""
     if sys.stdin.isatty():
         return getpass.getpass(f"{name}: ")
     return sys.stdin.readline().rstrip("\r\n")
 
 
 def without_secrets(value: Any) -> Any:
-    """A copy of an answer in which every secret field is ``HIDDEN``."""
+    """Return a copy of an answer in which every secret field is ``HIDDEN``."""
     if isinstance(value, Mapping):
         return {
             name: HIDDEN if is_secret(name) and isinstance(inner, str) else without_secrets(inner)
@@ -59,7 +59,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def conceal_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments to work with; where one is a literal secret, the process first replaces itself.
+    """Return the arguments to work with; where one is a literal secret, the process first replaces itself.
 
     Other users of the machine can read a process's arguments. So a secret among them is written into a
     pipe, and the same program is executed anew with ``HIDDEN`` in its place; the new program reads the
@@ -90,7 +90,7 @@ def _hide(arguments: Sequence[str], position: int) -> str:
 
 
 def _refers(value: str) -> bool:
-    """Whether a value only says where the secret is (``@file``, ``-``)."""
+    """Return whether a value only says where the secret is (``@file``, ``-``)."""
     return value in ("", "-", HIDDEN) or value.startswith("@")
 
 

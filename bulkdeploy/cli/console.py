@@ -55,7 +55,7 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def console_url(api_url: str, token: str) -> str:
-    """The console's websocket: beside the API, whatever path a proxy gives that."""
+    """Return the console's websocket: beside the API, whatever path a proxy gives that."""
     parts = urlsplit(api_url)
     path = f"{parts.path.rstrip('/').removesuffix(PATH)}/client/console"
     scheme = "wss" if parts.scheme == "https" else "ws"

@@ -16,7 +16,7 @@ COLUMNS = ("hostname", "clustername", "capacity", "reason", "text", "remedy", "h
 
 
 def requested_hosts(words: list[str]) -> tuple[str, list[str]]:
-    """The hosts that ``host=`` names, separated by commas, and the other words."""
+    """Return the hosts that ``host=`` names, separated by commas, and the other words."""
     named = [word.partition("=")[2] for word in words if word.lower().startswith(HOST_WORDS)]
     return ",".join(named), [word for word in words if not word.lower().startswith(HOST_WORDS)]
 

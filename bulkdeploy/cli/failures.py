@@ -33,11 +33,11 @@ class CommandFailed(Exception):
         super().__init__(message)
 
     def line(self) -> str:
-        """The failure as one readable line."""
+        """Return the failure as one readable line."""
         return _one_line(f"{self.label}{self.message}", self.hint)
 
     def facts(self) -> dict[str, Any]:
-        """The failure as an object for programs."""
+        """Return the failure as an object for programs."""
         return {"errortext": " ".join(self.message.split())} | ({"hint": self.hint} if self.hint else {})
 
 
@@ -77,13 +77,13 @@ class ApiRefused(CommandFailed):
         return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:
-        """The failure as one readable line."""
+        """Return the failure as one readable line."""
         code = "" if self.cserrorcode is None else f", code {self.cserrorcode}"
         text = f"{self.label}{self.errortext.rstrip('.')} ({self.command}: HTTP {self.http_status}{code})"
         return _one_line(text, self.hint)
 
     def facts(self) -> dict[str, Any]:
-        """The failure as an object for programs."""
+        """Return the failure as an object for programs."""
         codes = {"command": self.command, "errorcode": self.errorcode, "cserrorcode": self.cserrorcode}
         return {name: value for name, value in codes.items() if value is not None} | super().facts()
 
@@ -99,7 +99,7 @@ class JobFailed(CommandFailed):
         super().__init__(f"job {job_id} failed: {reason} (code {result.get('errorcode', 'unknown')})", hint=hint)
 
     def facts(self) -> dict[str, Any]:
-        """The failure as an object for programs."""
+        """Return the failure as an object for programs."""
         return {"jobid": self.job_id, **self.result} | ({"hint": self.hint} if self.hint else {})
 
 
@@ -118,7 +118,7 @@ class JobsFailed(CommandFailed):
         super().__init__(message, hint=hint)
 
     def facts(self) -> dict[str, Any]:
-        """The failure as an object for programs."""
+        """Return the failure as an object for programs."""
         return super().facts() | {"failed": self.failed, "cancelled": self.cancelled, "asked": self.requested}
 
 

@@ -92,7 +92,7 @@ def _completion(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _of(module: str, name: str) -> Run:
-    """A command of a module that is loaded when the command runs, and not for help on it."""
+    """Return a command of a module that is loaded when the command runs, and not for help on it."""
 
     def run(context: CommandContext, words: Sequence[str]) -> None:
         getattr(import_module(f"bulkdeploy.cli.{module}"), name)(context, words)

@@ -60,7 +60,7 @@ def _plan_in(path: str) -> Mapping[str, Any]:
 
 
 def _vms_by_host(plan: Mapping[str, Any]) -> Counter[str]:
-    """How many VMs each host gets by a plan, less those that leave it."""
+    """Return how many VMs each host gets by a plan, less those that leave it."""
     moves = [row for row in plan.get("move") or () if row.get("hostname")]
     vms: Counter[str] = Counter({row["hostname"]: int(row["count"]) for row in plan.get("placedhosts") or ()})
     if "placedhosts" not in plan:

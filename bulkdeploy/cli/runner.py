@@ -29,7 +29,7 @@ def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
 
 
 def run_options(workspace: Workspace, options: Options) -> ExitStatus:
-    """The same, for a command line that has been read."""
+    """Return the same, for a command line that has been read."""
     screen = Screen(options.output)
     workspace.debug = options.debug
     try:
@@ -117,7 +117,7 @@ def _kept_catalogue(context: CommandContext) -> Catalogue | None:
 
 
 def _requested_output(arguments: Sequence[str]) -> str | None:
-    """The output format of a command line that may not even parse, so that its error has that format."""
+    """Return the output format of a command line that may not even parse, so that its error has that format."""
     for flag, value in pairwise(arguments):
         if flag in ("-o", "--output") and value == "json":
             return value

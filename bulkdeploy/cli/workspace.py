@@ -44,7 +44,7 @@ class Workspace:
         self._catalogues: dict[Connection, Catalogue] = {}
 
     def config(self, options: Options) -> ConfigFile:
-        """The configuration file that a command line means."""
+        """Return the configuration file that a command line means."""
         named = options.config or self.environment.get("BULKMONKEY_CONFIG")
         path = Path(named).expanduser() if named else config_file.default_path()
         if options.config and not path.exists() and options.words[:1] != ("set",):
@@ -54,7 +54,7 @@ class Workspace:
         return self._files[path]
 
     def profile_name(self, options: Options) -> str:
-        """The profile that a command line works with."""
+        """Return the profile that a command line works with."""
         return options.profile or self.environment.get("BULKMONKEY_PROFILE") or self.config(options).current
 
     def preferences(self, options: Options) -> Preferences:
@@ -89,7 +89,7 @@ class Workspace:
         )
 
     def transport(self, connection: Connection) -> "Transport":
-        """The way to an API; opened once."""
+        """Return the way to an API; opened once."""
         from bulkdeploy.cli.connection.transport import Transport  # noqa: PLC0415 - help needs no HTTP client
 
         if connection not in self._transports:
@@ -97,7 +97,7 @@ class Workspace:
         return self._transports[connection]
 
     def known_catalogue(self, connection: Connection) -> Catalogue | None:
-        """The catalogue, if it can be had without the server."""
+        """Return the catalogue, if it can be had without the server."""
         if connection not in self._catalogues:
             kept = self.cache.load(connection)
             if kept is None:
@@ -106,7 +106,7 @@ class Workspace:
         return self._catalogues[connection]
 
     def catalogue(self, connection: Connection, say: Say) -> Catalogue:
-        """The catalogue; the first time for a profile, the server is asked for it.
+        """Return the catalogue; the first time for a profile, the server is asked for it.
 
         Raises:
             ApiRefused, ConnectionFailed: it is not kept, and the server does not give it.
@@ -134,7 +134,7 @@ class Workspace:
         self._transports.clear()
 
     def _secret(self, name: str, given: str | None) -> str | None:
-        """A key as the command line gives it: itself, ``@FILE``, or ``-``, which asks for it once."""
+        """Return a key as the command line gives it: itself, ``@FILE``, or ``-``, which asks for it once."""
         if given == "-":
             if name not in self._requested:
                 self._requested[name] = prompt_secret(name) if self.may_connect else ""

@@ -193,7 +193,7 @@ class Client:
     def list_all(
         self, command: str, parameters: Mapping[str, str] | None = None, *, key: tuple[str, ...] = ("id",)
     ) -> Listed:
-        """All rows of a list, each once.
+        """Return all rows of a list, each once.
 
         Pages are read until they hold as many rows as CloudStack counts. Where rows that were counted are
         missing, since pages repeat some and leave others out, the list is read again and what is new is added.
@@ -217,7 +217,7 @@ class Client:
         return Listed(list(rows.values()), count)
 
     def by_ids(self, command: str, ids: Collection[str], parameters: Mapping[str, str]) -> list[Row]:
-        """The rows of these ids, without those that are not there.
+        """Return the rows of these ids, without those that are not there.
 
         CloudStack refuses a list for the first id that it does not know. That one is asked for no more; where the
         refusal does not name just one, it is found by halves.
@@ -266,7 +266,7 @@ class Client:
         self._session.close()
 
     def pages(self, command: str, parameters: Mapping[str, str] | None = None) -> Iterator[tuple[list[Row], int]]:
-        """The pages of a list, each when it is wanted, with how many rows CloudStack counts in all.
+        """Yield the pages of a list, each when it is wanted, with how many rows CloudStack counts in all.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -376,12 +376,12 @@ class _Turns:
 
 
 def rows_in(answer: Row) -> list[Row]:
-    """The rows of a list's answer, whatever they are called; an empty one has none."""
+    """Return the rows of a list's answer, whatever they are called; an empty one has none."""
     return next((value for name, value in answer.items() if name != "count" and isinstance(value, list)), [])
 
 
 def is_not_there(text: str) -> bool:
-    """Whether the text of a refusal says that what was named is not there."""
+    """Return whether the text of a refusal says that what was named is not there."""
     return any(part in text for part in NOT_THERE)
 
 
@@ -407,7 +407,7 @@ def _never_connected(error: requests.exceptions.ConnectionError) -> bool:
 
 
 def _pause_wanted(response: requests.Response, text: str) -> float:
-    """Seconds that the server asks to wait: in a header, or in its text."""
+    """Return seconds that the server asks to wait: in a header, or in its text."""
     header = response.headers.get("Retry-After", "")
     if header.isdigit():
         return min(float(header), LONGEST_PAUSE_S)

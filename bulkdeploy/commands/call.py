@@ -40,25 +40,25 @@ class Call:
     found: Mapping[str, Any] = field(default_factory=dict)
 
     def ref(self, name: str) -> EntityRef | None:
-        """The entity named by a UUID parameter, or None if it was not given."""
+        """Return the entity named by a UUID parameter, or None if it was not given."""
         return self.arguments.get(name)
 
     def ref_id(self, name: str) -> int | None:
-        """The internal id of the entity named by a UUID parameter, or None."""
+        """Return the internal id of the entity named by a UUID parameter, or None."""
         ref = self.arguments.get(name)
         return None if ref is None else ref.id
 
     def ref_uuid(self, name: str) -> UUID | None:
-        """The uuid of the entity named by a UUID parameter, or None."""
+        """Return the uuid of the entity named by a UUID parameter, or None."""
         ref = self.arguments.get(name)
         return None if ref is None else ref.uuid
 
     def text(self, name: str) -> str | None:
-        """A STRING parameter, or None."""
+        """Return a STRING parameter, or None."""
         return self.arguments.get(name)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """A BOOLEAN parameter."""
+        """Return a BOOLEAN parameter."""
         return bool(self.arguments.get(name, default))
 
     def give_back_connection(self) -> Callable[[], AbstractContextManager[Connection]]:

@@ -26,7 +26,7 @@ UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def chosen_id(call: Call, parameter: str, *kinds: Entity) -> str | None:
-    """The id that a call chooses for what it makes, of these kinds; None: it leaves that to the service.
+    """Return the id that a call chooses for what it makes, of these kinds; None: it leaves that to the service.
 
     Raises:
         PermissionDenied: the caller is no root admin.

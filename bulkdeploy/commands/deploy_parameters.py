@@ -49,7 +49,10 @@ NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None
 
 
 def deployment_planner(description: str) -> Parameter:
-    """The planner that a call names; from others than root admins it is ignored (cloudstack-protocol.md 5.1)."""
+    """Return the planner that a call names.
+
+    From others than root admins it is ignored (cloudstack-protocol.md 5.1).
+    """
     return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
 
 

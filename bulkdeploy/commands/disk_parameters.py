@@ -71,5 +71,5 @@ def _number(parameter: str, field: str, text: str, least: int, most: int) -> int
 
 
 def merge_details(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    """All sub-maps of a map parameter as one, as CloudStack reads them."""
+    """Return all sub-maps of a map parameter as one, as CloudStack reads them."""
     return {key: value for part in arguments.get(name, ()) for key, value in part.items()}

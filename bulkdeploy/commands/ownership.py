@@ -14,7 +14,7 @@ Source: ``buildACLSearchParameters`` of CloudStack, which knows the single id on
 
 
 def visible(call: Call, *, project_wins: bool = False) -> Visibility:
-    """The visibility that the call's owner parameters, or their absence, ask for.
+    """Return the visibility that the call's owner parameters, or their absence, ask for.
 
     ``project_wins``: a project beside an account is the one that counts, instead of being refused.
 

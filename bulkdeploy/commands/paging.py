@@ -13,7 +13,7 @@ EVERYTHING = -1
 
 
 def paging(call: Call) -> Paging:
-    """The rows asked for; without ``page`` and ``pagesize`` the first ``default.page.size`` ones.
+    """Return the rows asked for; without ``page`` and ``pagesize`` the first ``default.page.size`` ones.
 
     None of them where only their count is asked for (``COUNT_ONLY``).
 

@@ -39,7 +39,7 @@ PLACED = (
 
 
 def inventory_age(connection: Connection) -> int | None:
-    """Seconds; None: no CloudStack is followed."""
+    """Return seconds; None: no CloudStack is followed."""
     age_s = picture_age_s(connection)
     return None if age_s is None else int(age_s)
 

@@ -55,7 +55,7 @@ def plan_wanted(call: Call, command: str) -> PlanWanted | None:
 
 
 def answered(call: Call, done: JobTicket | MovePlan) -> JobTicket | Instead:
-    """The job, or the plan of a dry run."""
+    """Return the job, or the plan of a dry run."""
     return done if isinstance(done, JobTicket) else Instead(MOVE_PLAN, _row(call, done))
 
 

@@ -130,7 +130,7 @@ def _finding_nothing(command: Command) -> Command:
 
 
 def _with_job_results(command: Command, results: tuple[Field, ...]) -> Command:
-    """The command, where it answers jobs with what their results can hold."""
+    """Return the command, where it answers jobs with what their results can hold."""
     response = command.response
     if response is None or JOB_RESULT not in response.fields:
         return command

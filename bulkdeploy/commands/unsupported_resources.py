@@ -216,7 +216,7 @@ UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
 
 
 def list_nothing(call: Call) -> Page:
-    """An empty list.
+    """Return an empty list.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -226,7 +226,7 @@ def list_nothing(call: Call) -> Page:
 
 
 def list_nothing_to_anybody(call: OpenCall) -> Page:
-    """An empty list for callers without credentials."""
+    """Return an empty list for callers without credentials."""
     del call
     return Page((), 0)
 

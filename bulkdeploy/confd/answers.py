@@ -57,13 +57,13 @@ class Directory:
                 self._instances_of_host[vm["host_id"]].append(vm)
 
     def answer(self, kind: QueryType, query: Any) -> Answer:
-        """The status and the answer of a query."""
+        """Return the status and the answer of a query."""
         if kind not in _ANSWERS:
             return Status.NOT_IMPLEMENTED, f"query type {kind.value} is not implemented"
         return _ANSWERS[kind](self, query)
 
     def ping(self, _query: Any) -> Answer:
-        """The version of the configuration: that of the database's schema."""
+        """Return the version of the configuration: that of the database's schema."""
         return Status.OK, self._version
 
     def node_role(self, query: Any) -> Answer:
@@ -80,7 +80,7 @@ class Directory:
         return Status.OK, REGULAR if host["state"] == "Up" else OFFLINE
 
     def node_of_address(self, query: Any) -> Answer:
-        """The address of the host that runs the VM with an address, or one answer for each of several."""
+        """Return the address of the host that runs the VM with an address, or one answer for each of several."""
         if not isinstance(query, dict):
             return _WRONG
         link, address, several = query.get(LINK), query.get(ADDRESS), query.get(ADDRESSES)
@@ -93,7 +93,7 @@ class Directory:
         return _WRONG
 
     def master(self, query: Any) -> Answer:
-        """The first confd server: its name, or the fields asked for, all of which are its address."""
+        """Return the first confd server: its name, or the fields asked for, all of which are its address."""
         if query is None:
             return (Status.OK, self._servers[0]) if self._servers else _UNKNOWN
         fields = query.get(FIELDS) if isinstance(query, dict) else None
@@ -102,21 +102,21 @@ class Directory:
         return (Status.OK, [self._servers[0]] * len(fields)) if self._servers else _UNKNOWN
 
     def nodes(self, _query: Any) -> Answer:
-        """The addresses of all hosts."""
+        """Return the addresses of all hosts."""
         return Status.OK, [host["ip_address"] for host in self._hosts.values()]
 
     def candidates(self, _query: Any) -> Answer:
-        """The addresses of the confd servers."""
+        """Return the addresses of the confd servers."""
         return Status.OK, list(self._servers)
 
     def addresses(self, query: Any) -> Answer:
-        """The addresses of all VMs in a network, or in all."""
+        """Return the addresses of all VMs in a network, or in all."""
         if not (query is None or isinstance(query, str)):
             return _WRONG
         return Status.OK, list(self._vm_by_address.get(query, {}))
 
     def instances(self, query: Any) -> Answer:
-        """The VMs of a host: those that it runs, and an empty list of those that it mirrors."""
+        """Return the VMs of a host: those that it runs, and an empty list of those that it mirrors."""
         host = self._host_of_key.get(query) if isinstance(query, str) else None
         if not isinstance(query, str):
             return _WRONG
@@ -125,7 +125,7 @@ class Directory:
         return Status.OK, [[self._instance(vm) for vm in self._instances_of_host[host["id"]]], []]
 
     def disks(self, query: Any) -> Answer:
-        """The volumes of a VM; sizes in MiB."""
+        """Return the volumes of a VM; sizes in MiB."""
         vm = self._vm_of_key.get(query) if isinstance(query, str) else None
         if not isinstance(query, str):
             return _WRONG

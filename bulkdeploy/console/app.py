@@ -63,7 +63,7 @@ VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
 
 
 def with_console(api: Wsgi) -> Wsgi:
-    """The API with the console before it."""
+    """Return the API with the console before it."""
     console = create_console(api)
 
     def application(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -75,7 +75,7 @@ def with_console(api: Wsgi) -> Wsgi:
 
 
 def create_console(api: Wsgi) -> Flask:
-    """The console alone; ``api`` answers its calls."""
+    """Return the console alone; ``api`` answers its calls."""
     app = Flask(__name__, static_folder=None)
     pages, permissions = Pages(), Permissions()
     front = _Front(api, pages, permissions)
@@ -104,7 +104,7 @@ class _Front:
         self._api, self._pages, self._permissions = api, pages, permissions
 
     def home(self) -> Response:
-        """The first page that this person may see."""
+        """Return the first page that this person may see."""
         try:
             visit = self._visit()
         except SignedOut:
@@ -112,7 +112,7 @@ class _Front:
         return _go("overview" if "listVirtualMachines" in visit.may else "virtual-machines")
 
     def page(self, name: str) -> Response:
-        """A page, or what it says when the API refuses."""
+        """Return a page, or what it says when the API refuses."""
         method = "GET" if request.method == "HEAD" else request.method
         view = VIEWS.get((method, name))
         if view is None:
@@ -128,7 +128,7 @@ class _Front:
             return self._to_sign_in()
 
     def sign_in(self) -> Response:
-        """The form, or the session that begins with it."""
+        """Return the form, or the session that begins with it."""
         wanted = request.values.get("next", "")
         target = wanted if PAGE_ADDRESS.fullmatch(wanted) else ""
         if request.method != "POST":
@@ -168,7 +168,7 @@ class _Front:
         return answer
 
     def vnc(self) -> Response:
-        """The page of a VM's screen: it needs no session, for what opens a screen is its token."""
+        """Return the page of a VM's screen: it needs no session, for what opens a screen is its token."""
         page = self._pages.render("vnc.html", theme=_theme(request))
         return Response(page, content_type="text/html; charset=UTF-8")
 
@@ -231,7 +231,7 @@ class _Front:
 
 
 def _status(refused: ApiRefused) -> int:
-    """The HTTP status of a refusal: temporary, not found, or else 422."""
+    """Return the HTTP status of a refusal: temporary, not found, or else 422."""
     return refused.status if refused.status in (NOT_FOUND, *PASSING) else REFUSED
 
 

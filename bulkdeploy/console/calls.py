@@ -57,7 +57,7 @@ class Calls:
         return self._seen.hexdigest()
 
     def __call__(self, command: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """The content of an answer.
+        """Return the content of an answer.
 
         Raises:
             SignedOut: there is no session.
@@ -72,13 +72,13 @@ class Calls:
         return content_of(status, body)
 
     def rows(self, command: str, parameters: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
-        """The rows of one page of a list command."""
+        """Return the rows of one page of a list command."""
         return self.page(command, parameters)[0]
 
     def page(
         self, command: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """The rows of one page of a list command, and how many there are in all."""
+        """Return the rows of one page of a list command, and how many there are in all."""
         content = self(command, parameters)
         rows = next((value for value in content.values() if isinstance(value, list)), [])
         return rows, int(content.get("count") or len(rows))
@@ -91,7 +91,7 @@ class Calls:
         page_size: int,
         most: int = MOST_PAGES,
     ) -> Iterator[dict[str, Any]]:
-        """The rows of a list command page by page, of at most ``most`` pages."""
+        """Yield the rows of a list command page by page, of at most ``most`` pages."""
         for number in range(1, most + 1):
             rows = self.rows(command, {**(parameters or {}), "page": number, "pagesize": page_size})
             yield from rows

@@ -44,7 +44,7 @@ KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in sta
 
 
 def number(value: object) -> str:
-    """A count with its thousands apart; a dash where there is none."""
+    """Return a count with its thousands apart; a dash where there is none."""
     if value in (None, ""):
         return "\u2013"
     amount = float(str(value))
@@ -52,7 +52,7 @@ def number(value: object) -> str:
 
 
 def size(value: object) -> str:
-    """An amount of bytes in the largest unit of which there is one or more."""
+    """Return an amount of bytes in the largest unit of which there is one or more."""
     if value in (None, ""):
         return "\u2013"
     amount, unit = float(str(value)), 0
@@ -64,17 +64,17 @@ def size(value: object) -> str:
 
 
 def mebibytes(value: object) -> str:
-    """An amount of MiB."""
+    """Return an amount of MiB."""
     return size(None if value in (None, "") else float(str(value)) * KIB * KIB)
 
 
 def frequency(value: object) -> str:
-    """An amount of MHz, in GHz."""
+    """Return an amount of MHz, in GHz."""
     return "\u2013" if value in (None, "") else f"{float(str(value)) / MHZ_PER_GHZ:,.1f}\u00a0GHz"
 
 
 def duration(seconds: object) -> str:
-    """Seconds as people say them, in two units at most."""
+    """Return seconds as people say them, in two units at most."""
     if seconds is None:
         return "\u2013"
     left = round(float(str(seconds)))
@@ -93,7 +93,7 @@ def share(part: object, whole: object) -> float:
 
 @lru_cache(MOST_CACHED)
 def moment(value: object) -> Markup:
-    """A moment: the browser tells how long ago it is, and shows the moment itself as the title."""
+    """Return a moment: the browser tells how long ago it is, and shows the moment itself as the title."""
     when = parsed(value)
     if when is None:
         return Markup("\u2013")
@@ -102,7 +102,7 @@ def moment(value: object) -> Markup:
 
 
 def parsed(value: object) -> datetime | None:
-    """A moment of the API's."""
+    """Return a moment of the API's."""
     try:
         return datetime.fromisoformat(str(value))
     except ValueError:
@@ -110,7 +110,7 @@ def parsed(value: object) -> datetime | None:
 
 
 def seconds_between(begin: object, end: object) -> float | None:
-    """Seconds from one moment of the API's to another; None where one is not known."""
+    """Return seconds from one moment of the API's to another; None where one is not known."""
     first, last = parsed(begin), parsed(end)
     return None if first is None or last is None else (last - first).total_seconds()
 

@@ -49,17 +49,17 @@ class Pages:
         )
 
     def _state(self, value: str) -> Markup:
-        """A state in words, with the colour of what it means."""
+        """Return a state in words, with the colour of what it means."""
         kind, text = formats.KIND_OF_STATE.get(value, ""), self.texts.states.get(value)
         return Markup('<span class="state {}">{}</span>').format(kind, text)
 
     def render(self, template: str, **values: Any) -> str:
-        """The text that a template makes of these values."""
+        """Return the text that a template makes of these values."""
         return self._environment.get_template(template).render(**values)
 
 
 def address(page: str, /, *given: Mapping[str, Any], **more: Any) -> str:
-    """The address of a page, relative to all others: they stand in one folder, wherever a proxy puts that.
+    """Return the address of a page, relative to all others: they stand in one folder, wherever a proxy puts that.
 
     Of parameters given twice the last one counts; empty ones are left out.
     """

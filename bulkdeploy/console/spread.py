@@ -73,7 +73,7 @@ class Spread:
 
 
 def spread_of(row: Mapping[str, Any]) -> Spread:
-    """The spread that a plan or a deployment has; clusters beyond MOST_CLUSTERS are counted and left out."""
+    """Return the spread that a plan or a deployment has; clusters beyond MOST_CLUSTERS are counted and left out."""
     clusters = sorted(
         row.get("clusters") or (), key=lambda one: (str(one.get("podname")), str(one.get("clustername")))
     )

@@ -79,7 +79,7 @@ class Table:
 
 
 def _job(row: Row) -> Row:
-    """A job with its state and what it was about in words."""
+    """Return a job with its state and what it was about in words."""
     vm = virtual_machine_of(row)
     finished = is_finished(row)
     return {

@@ -18,7 +18,7 @@ class Text(str):
     __slots__ = ()
 
     def __call__(self, **values: object) -> str:
-        """The text with ``values`` in the places of its fields."""
+        """Return the text with ``values`` in the places of its fields."""
         one, _, many = self.partition(ONE_OR_MANY)
         return (many if many and values.get("count") != 1 else one).format(**values)
 
@@ -32,7 +32,7 @@ class Texts:
         }
 
     def __getattr__(self, name: str) -> Any:
-        """The text or group of that name.
+        """Return the text or group of that name.
 
         Raises:
             AttributeError: there is none.
@@ -49,5 +49,5 @@ class Texts:
 
 
 def read_texts() -> Texts:
-    """The console's texts."""
+    """Return the console's texts."""
     return Texts(tomllib.loads(FILE.read_text("utf-8")))

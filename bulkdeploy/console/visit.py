@@ -85,7 +85,7 @@ class Visit:
         return self.request.form
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """The page that a template makes of ``values``; 304 where the browser has it.
+        """Return the page that a template makes of ``values``; 304 where the browser has it.
 
         All that a page shows comes from the URL, the session and answers of the API: what these make together is
         known before anything is drawn.
@@ -137,7 +137,7 @@ def menu_of(may: Apis) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def open_visit(request: Request, api: Wsgi, permissions: Permissions, pages: Pages) -> Visit:
-    """The visit of a request's session.
+    """Return the visit of a request's session.
 
     Raises:
         SignedOut: there is no session.

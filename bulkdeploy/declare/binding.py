@@ -53,7 +53,7 @@ class Binder:
         self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
 
     def unknown(self, given: Mapping[str, str]) -> list[str]:
-        """The parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17).
+        """Return the parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17).
 
         So are entries, ``name[0].field``, of a declared parameter that has none.
         """
@@ -111,7 +111,7 @@ class Binder:
                 raise InvalidParameter(name, text[:LONGEST_SHOWN], f"it is not supported here: {why}")
 
     def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:
-        """The texts of declared parameters; the entries of a map parameter gathered in one dict.
+        """Return the texts of declared parameters; the entries of a map parameter gathered in one dict.
 
         Raises:
             InvalidCombination: a parameter is given under two names, and not the same.
@@ -136,7 +136,7 @@ class Binder:
         return texts
 
     def _with_entities(self, arguments: dict[str, Any], lookup: Lookup) -> dict[str, Any]:
-        """The arguments with every id replaced by what it names."""
+        """Return the arguments with every id replaced by what it names."""
         given = [parameter for parameter in self._ids if parameter.name in arguments]
         if not given:
             return arguments
@@ -185,7 +185,7 @@ def _holds_ids(parameter: Parameter) -> bool:
 
 
 def _ids(parameter: Parameter, value: Any) -> list[tuple[Kinds, str]]:
-    """The ids in what was given for a parameter, with what each may name."""
+    """Return the ids in what was given for a parameter, with what each may name."""
     if parameter.type is WireType.MAP:
         named = {field: (entity,) for field, entity in parameter.fields if entity is not None}
         return [(named[field], text) for entry in value for field, text in entry.items() if field in named]

@@ -32,7 +32,7 @@ class Sharing:
     answer: Callable[[Any, Any], Any]
 
     def handle(self, call: Any) -> Any:
-        """The handler of a command whose calls share."""
+        """Return the handler of a command whose calls share."""
         (result,) = self.work(call.connection, call.system, [self.request(call)])
         return self.answer(call, result)
 

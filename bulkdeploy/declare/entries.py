@@ -78,5 +78,5 @@ class EntriesField(WireField):
 
 
 def field_of(command: str, parameter: Parameter) -> WireField:
-    """The field that reads a parameter."""
+    """Return the field that reads a parameter."""
     return EntriesField(command, parameter) if parameter.listed else FIELDS[parameter.type](command, parameter)

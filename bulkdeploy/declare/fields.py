@@ -50,7 +50,7 @@ class WireField(fields.Field[Any]):
     def deserialize(
         self, value: Any, attr: str | None = None, data: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
-        """The value, or ``missing``.
+        """Return the value, or ``missing``.
 
         Raises:
             MissingParameter, EmptyParameter: a required parameter is absent, or given without a value.
@@ -81,7 +81,7 @@ class StringField(WireField):
         return self.read(value)
 
     def read(self, value: str) -> str:
-        """The text, with a declared word spelled as declared."""
+        """Return the text, with a declared word spelled as declared."""
         if len(value) > self.parameter.length:
             raise self._malformed(
                 value,
@@ -116,7 +116,7 @@ class WholeNumberField(WireField):
         return self.read(value)
 
     def read(self, value: str) -> int:
-        """The number, within its type and its declared bounds; a size such as ``512 GiB`` in its unit."""
+        """Return the number, within its type and its declared bounds; a size such as ``512 GiB`` in its unit."""
         if self.parameter.unit is not None and (size := size_in(value, self.parameter.unit)) is not None:
             value = str(size)
         limit = 2 ** (BITS[self.parameter.element or self.parameter.type] - 1)
@@ -182,7 +182,7 @@ class IdField(WireField):
         return optional_later and not UUID_SHAPE.fullmatch(value) and value != str(EVERY_ID)
 
     def read(self, value: str) -> str:
-        """The id's text: shaped like a uuid, or a positive internal id."""
+        """Return the id's text: shaped like a uuid, or a positive internal id."""
         if UUID_SHAPE.fullmatch(value):
             return value
         if WHOLE_NUMBER.fullmatch(value) and 0 < int(value) < 2**63:

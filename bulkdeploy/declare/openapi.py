@@ -60,7 +60,7 @@ ERROR: Schema = {
 
 
 def openapi(commands: Iterable[Command], version: str) -> Schema:
-    """The whole description; ``version`` is the service's."""
+    """Return the whole description; ``version`` is the service's."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -165,7 +165,7 @@ def _schema(parameter: Parameter) -> Schema:
 
 
 def _answer(command: Command) -> Schema:
-    """The body of a success: one key, and under it what the command's shape says."""
+    """Return the body of a success: one key, and under it what the command's shape says."""
     content = _content(command)
     if command.instead is not None:
         content = {"anyOf": [content, _object({command.instead.key: _object_of(command.instead)})]}

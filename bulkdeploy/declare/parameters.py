@@ -123,7 +123,7 @@ def uuid(
     takes_all: bool = False,
     resolved: bool = True,
 ) -> Parameter:
-    """An id of one kind of entity."""
+    """Return an id of one kind of entity."""
     return Parameter(
         name,
         WireType.UUID,
@@ -139,7 +139,7 @@ def uuid(
 
 
 def uuids(name: str, entity: Entity, description: str, *, takes_all: bool = False) -> Parameter:
-    """A comma-separated list of ids of one kind of entity."""
+    """Return a comma-separated list of ids of one kind of entity."""
     return Parameter(name, WireType.LIST, description, element=WireType.UUID, entity=(entity,), takes_all=takes_all)
 
 
@@ -154,7 +154,7 @@ def string(
     rule: ValueRule | None = None,
     clearable: bool = False,
 ) -> Parameter:
-    """A text of at most ``length`` characters, and what its rule says."""
+    """Return a text of at most ``length`` characters, and what its rule says."""
     return Parameter(
         name,
         WireType.STRING,
@@ -171,7 +171,7 @@ def string(
 def strings(
     name: str, description: str, *, choices: tuple[str, ...] = (), rule: ValueRule | None = None
 ) -> Parameter:
-    """A comma-separated list of texts, each as the rule says."""
+    """Return a comma-separated list of texts, each as the rule says."""
     return Parameter(name, WireType.LIST, description, element=WireType.STRING, choices=choices, rule=rule)
 
 
@@ -185,7 +185,7 @@ def integer(
     unit: int | None = None,
     since: str | None = None,
 ) -> Parameter:
-    """A 32-bit whole number."""
+    """Return a 32-bit whole number."""
     return Parameter(
         name,
         WireType.INTEGER,
@@ -207,7 +207,7 @@ def long(
     maximum: int | None = None,
     unit: int | None = None,
 ) -> Parameter:
-    """A 64-bit whole number."""
+    """Return a 64-bit whole number."""
     return Parameter(
         name, WireType.LONG, description, required=required, minimum=minimum, maximum=maximum, unit=unit
     )
@@ -221,7 +221,7 @@ def boolean(
 
 
 def only_true(name: str, description: str) -> Parameter:
-    """A flag that clients set to what is the case anyway; ``false`` can not be honoured and is refused."""
+    """Return a flag that clients set to what is the case anyway; ``false`` can not be honoured and is refused."""
     return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 
@@ -231,12 +231,12 @@ def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None]
 
 
 def entries(name: str, description: str, *, maximum: int) -> Parameter:
-    """A list of calls' parameters: ``name[0].parameter=value`` pairs, or one JSON list."""
+    """Return a list of calls' parameters: ``name[0].parameter=value`` pairs, or one JSON list."""
     return Parameter(name, WireType.MAP, description, required=True, listed=True, minimum=1, maximum=maximum)
 
 
 def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """A map of details: ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` say the same."""
+    """Return a map of details: ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` say the same."""
     found: dict[str, str] = {}
     for entry in given:
         if "key" in entry:

@@ -28,7 +28,7 @@ ANSWERS = {
 
 
 def reference_page(commands: Iterable[Command]) -> str:
-    """The page, in the order of the commands."""
+    """Return the page, in the order of the commands."""
     shown: dict[Response, str] = {}
     return "\n".join([HEADER, *(_section(command, shown) for command in commands)])
 
@@ -72,7 +72,7 @@ def _fields(fields: Iterable[Field]) -> str:
 
 
 def _field(field: Field) -> str:
-    """A field with its type; of a list of objects, the fields of each behind it."""
+    """Return a field with its type; of a list of objects, the fields of each behind it."""
     only = "" if field.roles == EVERY_ROLE else f" ({_roles(field.roles)})"
     if field.fields and field.type in (FieldType.LIST, FieldType.SET):
         return f"{field.name}[] {field.type.value}{only} of ({_fields(field.fields)})"

@@ -11,47 +11,47 @@ Roles = frozenset[RoleType]
 
 
 def text(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A JSON string; ids are strings, too."""
+    """Return a JSON string; ids are strings, too."""
     return Field(name, FieldType.STRING, description, roles=roles)
 
 
 def number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A JSON number that fits 32 bits."""
+    """Return a JSON number that fits 32 bits."""
     return Field(name, FieldType.INTEGER, description, roles=roles)
 
 
 def large_number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A JSON number that may need 64 bits."""
+    """Return a JSON number that may need 64 bits."""
     return Field(name, FieldType.LONG, description, roles=roles)
 
 
 def fraction(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A JSON number with a fraction."""
+    """Return a JSON number with a fraction."""
     return Field(name, FieldType.FLOAT, description, roles=roles)
 
 
 def flag(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A JSON boolean."""
+    """Return a JSON boolean."""
     return Field(name, FieldType.BOOLEAN, description, roles=roles)
 
 
 def moment(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A date and time, as a JSON string."""
+    """Return a date and time, as a JSON string."""
     return Field(name, FieldType.DATE, description, roles=roles)
 
 
 def texts(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """A list of JSON strings."""
+    """Return a list of JSON strings."""
     return Field(name, FieldType.LIST, description, roles=roles)
 
 
 def text_map(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """An object whose values are strings."""
+    """Return an object whose values are strings."""
     return Field(name, FieldType.MAP, description, roles=roles)
 
 
 def objects(name: str, description: str, fields: tuple[Field, ...], roles: Roles = EVERY_ROLE) -> Field:
-    """A list of objects."""
+    """Return a list of objects."""
     return Field(name, FieldType.LIST, description, fields, roles)
 
 

@@ -48,7 +48,10 @@ class CallGuards:
         return cls(value(THROTTLING) == "true", value(POST_WITH_TIMESTAMP) == "true", sources if checked else None)
 
     def admits(self, address: str) -> bool:
-        """Whether a call from this IP address may be answered; one from an address that cannot be read may not."""
+        """Return whether a call from this IP address may be answered.
+
+        One from an address that cannot be read may not.
+        """
         return self.sources is None or is_within(address, self.sources)
 
 
@@ -70,6 +73,6 @@ class UnknownParameters(ParameterError):
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """Names that a caller sent, as an answer repeats them: not too many, and none too long."""
+    """Return names that a caller sent, as an answer repeats them: not too many, and none too long."""
     more = "" if len(names) <= MOST_NAMES else f" and {len(names) - MOST_NAMES} more"
     return ", ".join(name[:LONGEST_NAME] for name in names[:MOST_NAMES]) + more

@@ -23,7 +23,7 @@ class CapacityLevel(IntEnum):
 
 
 def percentage(part: float, whole: float) -> str:
-    """A share in percent with at most two decimals, as CloudStack writes ``percentused``: ``12.5``."""
+    """Return a share in percent with at most two decimals, as CloudStack writes ``percentused``: ``12.5``."""
     if whole <= 0:
         return "0"
     return f"{100 * part / whole:.2f}".rstrip("0").rstrip(".")

@@ -78,7 +78,7 @@ class Setting:
         return scope in (Scope.GLOBAL, self.scope, *self.other_scopes)
 
     def broken_rule(self, value: str) -> str | None:
-        """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
+        """Return the rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
         if not self.has_effect and self.category == SECRETS:
             return "has no effect here and holds a secret, so that it is not stored"
         if self.choices:

@@ -165,7 +165,7 @@ class DeployRequest:
         )
 
     def shown(self, parameter: str, row_id: int) -> str:
-        """An entity as an answer names it: internal ids mean nothing to a caller."""
+        """Return an entity as an answer names it: internal ids mean nothing to a caller."""
         return self.uuids.get(parameter, {}).get(row_id, str(row_id))
 
 

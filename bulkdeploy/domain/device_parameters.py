@@ -30,11 +30,11 @@ CACHE = "cache"
 
 
 def parameters_of(device: Device, details: Mapping[str, str]) -> dict[str, str]:
-    """The values that details give parameters of disks, or of nics, by name."""
+    """Return the values that details give parameters of disks, or of nics, by name."""
     prefix = f"{device}."
     return {name.removeprefix(prefix): value for name, value in details.items() if name.startswith(prefix)}
 
 
 def is_device_parameter(name: str) -> bool:
-    """Whether a detail is a parameter of disks or nics."""
+    """Return whether a detail is a parameter of disks or nics."""
     return name.startswith(tuple(f"{device}." for device in Device))

@@ -35,7 +35,7 @@ class RequestedSubnet:
     end_ip: str | None = None
 
     def given(self) -> dict[str, str]:
-        """The parameters that were given, by their names on the wire."""
+        """Return the parameters that were given, by their names on the wire."""
         named = {"gateway": self.gateway, "netmask": self.netmask, "startip": self.start_ip, "endip": self.end_ip}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -52,7 +52,7 @@ class Subnet:
 
 
 def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: str) -> Subnet | None:
-    """The subnet that a network of this type gets; None: it has none, as L2 networks.
+    """Return the subnet that a network of this type gets; None: it has none, as L2 networks.
 
     Shared networks say all of it (``endip`` is ``startip`` where it is not given); Isolated ones say gateway
     and netmask or take ``default_cidr``, and hand out every address.
@@ -84,7 +84,7 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
 
 
 def vlan_of(text: str) -> str:
-    """A VLAN as it is kept: its number, or ``untagged``.
+    """Return a VLAN as it is kept: its number, or ``untagged``.
 
     Raises:
         InvalidParameter: it is neither.
@@ -97,7 +97,7 @@ def vlan_of(text: str) -> str:
 
 
 def free_vlan(vlan_range: str, used: Collection[str]) -> str | None:
-    """The lowest VLAN of a range (``100-199``, more separated by commas) that is not used, or None."""
+    """Return the lowest VLAN of a range (``100-199``, more separated by commas) that is not used, or None."""
     for part in vlan_range.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdigit() and (last or first).isdigit():
@@ -136,7 +136,10 @@ def _inside(network: IPv4Network, parameter: str, text: str) -> IPv4Address:
 
 
 def _end(network: IPv4Network, text: str) -> IPv4Address:
-    """The last address of a range. Clients (csbench) end it with the broadcast address: no host gets that one."""
+    """Return the last address of a range.
+
+    Clients (csbench) end it with the broadcast address: no host gets that one.
+    """
     if _address("endip", text) == network.broadcast_address:
         return network.broadcast_address - 1
     return _inside(network, "endip", text)

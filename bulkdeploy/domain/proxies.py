@@ -38,18 +38,21 @@ class ProxySettings:
         return cls(tuple(name for name in names if name), networks) if networks else cls()
 
     def trusts(self, address: str) -> bool:
-        """Whether calls from this address are a trusted proxy's."""
+        """Return whether calls from this address are a trusted proxy's."""
         return bool(self.networks) and is_within(address, self.networks)
 
     def client(self, peer: str, header: Callable[[str], str | None]) -> str:
-        """The address of who calls, where ``peer`` is the other end of the connection."""
+        """Return the address of who calls, where ``peer`` is the other end of the connection."""
         if not self.trusts(peer):
             return peer
         reported = (self._recorded(header(name) or "") for name in self.names)
         return next((address for address in reported if address is not None), peer)
 
     def _recorded(self, text: str) -> str | None:
-        """The address that a header names; what no address can be read from says nothing, nor what is before it."""
+        """Return the address that a header names.
+
+        What no address can be read from says nothing, nor what is before it.
+        """
         found: str | None = None
         for part in reversed(text.split(",")):
             address = _address(part.strip())

@@ -78,7 +78,7 @@ class ResourceAmounts:
         )
 
     def times(self, factor: int) -> "ResourceAmounts":
-        """The amounts of ``factor`` alike VMs."""
+        """Return the amounts of ``factor`` alike VMs."""
         return ResourceAmounts(
             user_vm=self.user_vm * factor,
             volume=self.volume * factor,

@@ -7,7 +7,7 @@ IPV6_PREFIX = 64
 
 
 def are_networks(text: str) -> bool:
-    """Whether a text is a list of networks, with at least one."""
+    """Return whether a text is a list of networks, with at least one."""
     try:
         return bool([ip_network(part.strip(), strict=False) for part in text.split(",")])
     except ValueError:
@@ -15,7 +15,7 @@ def are_networks(text: str) -> bool:
 
 
 def is_within(address: str, networks: str) -> bool:
-    """Whether an IP address is in one of the networks; what cannot be read as an address is in none."""
+    """Return whether an IP address is in one of the networks; what cannot be read as an address is in none."""
     try:
         source = ip_address(address.partition("%")[0])
     except ValueError:

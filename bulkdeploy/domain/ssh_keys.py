@@ -6,7 +6,7 @@ import hashlib
 
 
 def fingerprint(public_key: str) -> str:
-    """The MD5 fingerprint of a public key, as CloudStack shows it: ``ab:cd:...``.
+    """Return the MD5 fingerprint of a public key, as CloudStack shows it: ``ab:cd:...``.
 
     Raises:
         ValueError: the text is not a public key.

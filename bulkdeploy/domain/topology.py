@@ -90,7 +90,7 @@ class HypervisorType(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> "HypervisorType | None":
-        """The type spelled ``text`` in any case, or None."""
+        """Return the type spelled ``text`` in any case, or None."""
         return next((kind for kind in cls if kind.value.lower() == text.lower()), None)
 
 

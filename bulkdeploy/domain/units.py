@@ -6,15 +6,15 @@ GIB = 1024 * MIB
 
 
 def gib_to_bytes(gib: int) -> int:
-    """GiB to bytes."""
+    """Return GiB to bytes."""
     return gib * GIB
 
 
 def bytes_to_whole_gib(size_bytes: int) -> int:
-    """Bytes to GiB, rounded down, as CloudStack prints storage limits."""
+    """Return bytes to GiB, rounded down, as CloudStack prints storage limits."""
     return size_bytes // GIB
 
 
 def mib_to_bytes(mib: int) -> int:
-    """MiB to bytes."""
+    """Return MiB to bytes."""
     return mib * MIB

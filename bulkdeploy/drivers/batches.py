@@ -52,7 +52,7 @@ GuestCall = StartCall | StopCall | RemoveCall
 
 
 def host_name(call: GuestCall) -> str:
-    """The call's host, as errors name it."""
+    """Return the call's host, as errors name it."""
     return ANY_HOST if call.host is None else call.host.name
 
 

@@ -136,7 +136,7 @@ class ClusterHttp:
 
 
 def _is_refused(error: Exception) -> bool:
-    """Whether no connection was made, so that nothing was sent."""
+    """Return whether no connection was made, so that nothing was sent."""
     return isinstance(getattr(error.args[0] if error.args else None, "reason", None), NewConnectionError)
 
 

@@ -147,7 +147,7 @@ class SnapshotSpec:
     volume_uuid: UUID | None = None
 
     def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
-        """The volumes that it is of."""
+        """Return the volumes that it is of."""
         return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
 
 
@@ -239,11 +239,11 @@ class DriverError(Exception):
         return self.transient or self.unanswered
 
     def at(self, host: str) -> "DriverError":
-        """The same error, at another host: of a batch that failed as a whole each call fails at its own."""
+        """Return the same error, at another host: of a batch that failed as a whole each call fails at its own."""
         return self._copy(host, self.reason)
 
     def reported(self, reason: str) -> "DriverError":
-        """The same error, in other words."""
+        """Return the same error, in other words."""
         return self._copy(self.host, reason)
 
     def _copy(self, host: str, reason: str) -> "DriverError":
@@ -325,7 +325,7 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """The guests of one host, for ``look_at_hosts``, unless that one has a shorter way.
+        """Return the guests of one host, for ``look_at_hosts``, unless that one has a shorter way.
 
         Raises:
             DriverError: it does not answer; guests may run on it all the same.
@@ -375,7 +375,7 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.usage_of_host(host, timeout_s=timeout_s))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """Guests of these hosts that are said to have ended since the last call; answers at once.
+        """Return guests of these hosts that are said to have ended since the last call; answers at once.
 
         A hint, for who watches hosts often: some may be missing, and some may run. A hypervisor that tells nothing
         by itself has none.
@@ -417,7 +417,7 @@ class HypervisorDriver(ABC):
         """
 
     def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
-        """All there is of one guest, on whichever hosts. One that runs twice is there twice.
+        """Return all there is of one guest, on whichever hosts. One that runs twice is there twice.
 
         Raises:
             DriverError: a host could not be asked, so that it may be there as well.
@@ -557,7 +557,7 @@ class HypervisorDriver(ABC):
         raise _unable("resize", ANY_HOST if host is None else host.name, Ability.RESIZE_VOLUMES)
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """The size in bytes that a volume of a guest really has; None: it is not there.
+        """Return the size in bytes that a volume of a guest really has; None: it is not there.
 
         No ``ensure_resized`` with a lower fence changes it afterwards.
         Ability.RESIZE_VOLUMES.
@@ -703,7 +703,7 @@ class HypervisorDriver(ABC):
         return found
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
+        """Return the size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
 
         Raises:
             DriverError: it can not be seen.
@@ -805,11 +805,11 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
-        """Every guest there is, in no order: the truth that the audit compares rows with."""
+        """Return every guest there is, in no order: the truth that the audit compares rows with."""
 
     @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """Every volume: (uuid, pool uuid, size in bytes)."""
+        """Return every volume: (uuid, pool uuid, size in bytes)."""
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
         """List every guest that can be seen now, and add to ``unseen`` what cannot, with the reason.

@@ -37,11 +37,11 @@ class FencedCall:
         return time.monotonic() > self.end
 
     def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
-        """An error of the driver's own."""
+        """Return an error of the driver's own."""
         return DriverError(step, self.host_name, why, transient=transient)
 
     def stale(self, step: str) -> StaleFence:
-        """The error of who was overtaken."""
+        """Return the error of who was overtaken."""
         text = f"fence {self.fence} of guest {self.guest} was overtaken"
         return StaleFence(step, self.host_name, text, transient=False)
 

@@ -27,7 +27,7 @@ class HostFile:
 
 
 def state_of(content: bytes, mode: int) -> FileState:
-    """The state of a file of this content and mode."""
+    """Return the state of a file of this content and mode."""
     return FileState(hashlib.sha256(content).hexdigest(), mode)
 
 

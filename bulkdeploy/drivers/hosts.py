@@ -21,7 +21,7 @@ class HostAddress:
 
 
 def address_of(host: Any) -> HostAddress:
-    """The address of a host, from a row with columns of these names."""
+    """Return the address of a host, from a row with columns of these names."""
     return HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
 
 

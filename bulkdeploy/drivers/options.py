@@ -56,7 +56,7 @@ Options = TypeVar("Options", bound=DriverOptions)
 
 
 def read_options(driver: str, model: type[Options], given: Mapping[str, Any], table: str = TABLE) -> Options:
-    """A driver's options.
+    """Return a driver's options.
 
     Args:
         driver: the driver's name, for errors.

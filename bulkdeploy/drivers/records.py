@@ -71,19 +71,22 @@ class Directory(Protocol):
     """The hosts of a driver's hypervisor types, their pools and templates, as rows have them now; read-only."""
 
     def hosts(self) -> Sequence[HostAddress]:
-        """Every host."""
+        """Return every host."""
 
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
-        """Every host that reaches a pool."""
+        """Return every host that reaches a pool."""
 
     def pools(self) -> Sequence[Pool]:
-        """Every pool that a host reaches."""
+        """Return every pool that a host reaches."""
 
     def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
-        """Every pool that this host reaches."""
+        """Return every pool that this host reaches."""
 
     def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """The pools that these volumes are, or are to be, in; removed volumes are in theirs until they are gone."""
+        """Return the pools that these volumes are, or are to be, in.
+
+        Removed volumes are in theirs until they are gone.
+        """
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
         """``HostModel.guest_hardware`` of all hosts of this host's cluster, each once.
@@ -92,13 +95,13 @@ class Directory(Protocol):
         """
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
-        """A template's image; None: there is no such template."""
+        """Return a template's image; None: there is no such template."""
 
     def caller(self, user_id: int) -> Mapping[str, str]:
         """Return a user's account and role in the words of CloudStack's extensions; empty for an unknown user."""
 
     def closed_hosts(self) -> Sequence[HostAddress]:
-        """Hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
+        """Return hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
 
 
 class Overtaken(Exception):
@@ -161,7 +164,7 @@ class Fences(Protocol):
         """Return the highest fence seen for a guest, or 0 if none was seen."""
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
-        """Whether no higher fence was seen."""
+        """Return whether no higher fence was seen."""
 
     def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
         """The guest is on this host, and moves to that one, or nowhere.
@@ -178,7 +181,7 @@ class Fences(Protocol):
         """
 
     def kept(self) -> Mapping[UUID, FencedGuest]:
-        """The guests of which details are kept."""
+        """Return the guests of which details are kept."""
 
     def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
         """Return the guests whose kept details contain these, as JSON contains JSON."""
@@ -218,7 +221,7 @@ class TemplateCopies(Protocol):
     """
 
     def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
-        """The attempt that made the copy; None: there is none yet."""
+        """Return the attempt that made the copy; None: there is none yet."""
 
     def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
@@ -312,10 +315,10 @@ class Counterparts(Protocol):
         """
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
-        """The VM that was noted with this root volume."""
+        """Return the VM that was noted with this root volume."""
 
     def all(self) -> Mapping[UUID, Counterpart]:
-        """All of them, by our uuids."""
+        """Return all of them, by our uuids."""
 
 
 class ClusterTurns(Protocol):

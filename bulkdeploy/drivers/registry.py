@@ -50,7 +50,7 @@ class FindsDrivers(Protocol):
     """Knows the driver of a hypervisor type."""
 
     def driver_for(self, hypervisor: str) -> HypervisorDriver:
-        """The driver of a hypervisor type such as ``KVM``.
+        """Return the driver of a hypervisor type such as ``KVM``.
 
         Raises:
             NoDriverFor: there is none.
@@ -84,7 +84,7 @@ class Drivers:
         self._making = Lock()
 
     def find(self, hypervisor: str) -> ConfiguredDriver | None:
-        """The driver of a hypervisor type such as ``KVM``, as the settings have it; None: they name none."""
+        """Return the driver of a hypervisor type such as ``KVM``, as the settings have it; None: they name none."""
         return self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
 
     def configured_for(self, hypervisor: str) -> ConfiguredDriver:
@@ -103,7 +103,7 @@ class Drivers:
         return self._driver(self.configured_for(hypervisor))
 
     def __iter__(self) -> Iterator[HypervisorDriver]:
-        """Every driver once, for those who look at everything there is."""
+        """Return every driver once, for those who look at everything there is."""
         return iter([self._driver(one) for one in {one.name: one for one in self._by_hypervisor.values()}.values()])
 
     def make_all(self) -> list[HypervisorDriver]:
@@ -161,7 +161,7 @@ def configure_drivers(
 
 
 def in_tree_drivers() -> list[str]:
-    """The names of the drivers that come with the product."""
+    """Return the names of the drivers that come with the product."""
     return sorted(filter(_is_in_tree, (one.name for one in pkgutil.iter_modules(bulkdeploy.drivers.__path__))))
 
 
@@ -172,7 +172,7 @@ def in_tree_options(name: str) -> type[DriverOptions]:
 
 
 def _is_in_tree(name: str) -> bool:
-    """Whether a package of this name has a driver; it is found, not imported."""
+    """Return whether a package of this name has a driver; it is found, not imported."""
     return NAME.fullmatch(name) is not None and (Path(__file__).parent / name / "driver.py").is_file()
 
 

@@ -14,7 +14,7 @@ def as_socket(
     close: Callable[[], object],
     broken: type[Exception],
 ) -> socket.socket:
-    """A socket whose bytes two threads carry to and from a stream, until either side ends.
+    """Return a socket whose bytes two threads carry to and from a stream, until either side ends.
 
     Args:
         read: waits for what the stream says; empty: it has ended.

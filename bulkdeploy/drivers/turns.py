@@ -20,7 +20,7 @@ class Turns:
 
     @contextmanager
     def of(self, guest_uuid: UUID, step: str, host: str, *, timeout_s: float) -> Iterator[None]:
-        """The turn of a call of this guest's, which is about ``step`` at ``host``.
+        """Yield the turn of a call of this guest's, which is about ``step`` at ``host``.
 
         Raises:
             DriverError: it did not come within ``timeout_s`` seconds (unanswered: what is under way may change it).

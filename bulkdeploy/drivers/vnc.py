@@ -18,12 +18,12 @@ class VncRefused(Exception):
 
 
 def new_password() -> str:
-    """A password, as long as one can be."""
+    """Return a password, as long as one can be."""
     return random_text(PASSWORD_LETTERS * 6 // 8)
 
 
 def connect_to_vnc(address: str, port: int, password: str, *, timeout_s: float) -> socket.socket:
-    """A connection to a VNC server on which the client's ClientInit comes next.
+    """Return a connection to a VNC server on which the client's ClientInit comes next.
 
     Raises:
         OSError: nothing answers there in time.

@@ -50,7 +50,7 @@ UNSAFE_FOR_TESTS: Mapping[str, str] = {
 
 
 def binaries() -> Path:
-    """The folder with ``postgres`` and ``initdb``.
+    """Return the folder with ``postgres`` and ``initdb``.
 
     Raises:
         ServerFailed: the ``embedded`` extra is not installed.
@@ -81,7 +81,7 @@ class PostgresServer:
         self.data_dir = self.data_dir.absolute()
 
     def url(self, database: str = "postgres") -> str:
-        """The ``postgresql://`` URL of a database on this server."""
+        """Return the ``postgresql://`` URL of a database on this server."""
         return f"postgresql://{SUPERUSER}@/{database}?host={quote(str(self.socket_dir), safe='')}"
 
     @property

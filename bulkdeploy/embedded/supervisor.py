@@ -96,7 +96,7 @@ class Supervisor:
             self._turn()
 
     def pids(self) -> dict[str, int]:
-        """The processes that run now, by name."""
+        """Return the processes that run now, by name."""
         return {child.spec.name: child.process.pid for child in self._children if child.process.poll() is None}
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ class AccountUnavailable(Exception):
 
 
 def server_account() -> SystemAccount | None:
-    """The account PostgreSQL runs as when we are root, made if it is missing; None when we are not.
+    """Return the account PostgreSQL runs as when we are root, made if it is missing; None when we are not.
 
     Raises:
         AccountUnavailable: the account does not exist and could not be made.

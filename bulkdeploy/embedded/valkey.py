@@ -21,7 +21,7 @@ LISTENING_PORTS = range(10_000, 32_000)
 
 
 def binary() -> Path:
-    """The ``valkey-server`` of this platform.
+    """Return the ``valkey-server`` of this platform.
 
     Raises:
         ServerFailed: the ``embedded`` extra is not installed, or has no binary for this machine.
@@ -36,7 +36,7 @@ def binary() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that is free now.
+    """Return a TCP port of the loopback interface that is free now.
 
     From below those that systems give to outgoing connections, one of which could have it by the time it is used.
     """
@@ -58,7 +58,7 @@ class ValkeyServer:
     process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: int = 0) -> str:
-        """The ``redis://`` URL of one numbered database."""
+        """Return the ``redis://`` URL of one numbered database."""
         return f"redis://:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:

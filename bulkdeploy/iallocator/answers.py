@@ -35,7 +35,7 @@ class Work:
     pairs: bool = False
 
     def instance(self, name: str) -> Instance:
-        """A placed instance.
+        """Return a placed instance.
 
         Raises:
             MalformedDocument: there is none of this name.
@@ -46,7 +46,7 @@ class Work:
         return found
 
     def node(self, name: str) -> int:
-        """The position of a node.
+        """Return the position of a node.
 
         Raises:
             MalformedDocument: there is none of this name.
@@ -56,11 +56,11 @@ class Work:
         return self.cluster.position[name]
 
     def names(self, nodes: Sequence[int]) -> list[str]:
-        """The names of nodes."""
+        """Return the names of nodes."""
         return [self.cluster.names[node] for node in nodes]
 
     def group(self, node: int) -> frozenset[int]:
-        """The group of a node, alone."""
+        """Return the group of a node, alone."""
         return frozenset({int(self.cluster.group_of[node])})
 
 
@@ -68,7 +68,7 @@ Answers: TypeAlias = Callable[[Work, Members], Answer]
 
 
 def allocate(work: Work, request: Members) -> Answer:
-    """Nodes for one new instance.
+    """Return nodes for one new instance.
 
     Raises:
         MalformedDocument: the request lacks a member.
@@ -81,7 +81,7 @@ def allocate(work: Work, request: Members) -> Answer:
 
 
 def multi_allocate(work: Work, request: Members) -> Answer:
-    """Nodes for many new instances, in their order; those with most memory are placed first.
+    """Return nodes for many new instances, in their order; those with most memory are placed first.
 
     Only a request that names a group is answered in part: otherwise Ganeti creates all of them or none.
 
@@ -227,7 +227,7 @@ def relocate(work: Work, request: Members) -> Answer:
 
 
 def allocate_secondary(work: Work, request: Members) -> Answer:
-    """A secondary for an instance that has none.
+    """Return a secondary for an instance that has none.
 
     Raises:
         MalformedDocument: the request lacks a member.

@@ -114,7 +114,7 @@ class GanetiCluster:
         return self._hosts.cpu_limit - self._hosts.cpu_used
 
     def snapshot(self, *, with_reserve: bool) -> ZoneSnapshot:
-        """The cluster for a primary; ``with_reserve``: what peers' failures would bring counts as used."""
+        """Return the cluster for a primary; ``with_reserve``: what peers' failures would bring counts as used."""
         hosts = self._hosts
         if with_reserve:
             hosts = replace(hosts, memory_used=hosts.memory_used + self.reserve)

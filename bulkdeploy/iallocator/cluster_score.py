@@ -154,13 +154,13 @@ class GroupScore:
         return found
 
     def _more_reserved(self, memory: int, primaries: Ints, reserve: Ints) -> Floats:
-        """How much more memory each secondary keeps for the failure of each primary."""
+        """Return how much more memory each secondary keeps for the failure of each primary."""
         kept = self._cluster.peers[np.ix_(self.nodes[primaries], self.nodes)] + memory
         more: Floats = np.maximum(kept - reserve, 0).astype(np.float64)
         return more
 
     def _failing(self, memory: int, primaries: Ints, reserve: Ints, reserved: Floats, *, pair: bool) -> Floats:
-        """How many instances are on nodes whose free memory is not more than what they keep for a peer."""
+        """Return how many instances are on nodes whose free memory is not more than what they keep for a peer."""
         held = self._cluster.vms_used[self.nodes] + self._cluster.secondaries[self.nodes]
         free = self._cluster.free_memory[self.nodes]
         fails = free <= reserve

@@ -168,7 +168,7 @@ def read_document(given: object) -> Document:
 
 
 def wanted_instance(given: object) -> Instance:
-    """An instance that is to be placed, of an allocate request.
+    """Return an instance that is to be placed, of an allocate request.
 
     Raises:
         MalformedDocument: see ``read_document``.
@@ -178,7 +178,7 @@ def wanted_instance(given: object) -> Instance:
 
 
 def get(members: Members, key: str, kind: type[T], owner: str) -> T:
-    """A member that must be there and of a type; ``owner`` is named in errors.
+    """Return a member that must be there and of a type; ``owner`` is named in errors.
 
     Raises:
         MalformedDocument: it is not.
@@ -198,7 +198,7 @@ MOST = 1 << 40
 
 
 def strings(members: Members, key: str, owner: str) -> list[str]:
-    """A member that must be a list of strings.
+    """Return a member that must be a list of strings.
 
     Raises:
         MalformedDocument: it is not.

@@ -97,7 +97,7 @@ def _moved_shared(work: Work, instance: Instance, found: list[int] | Refusal) ->
 
 
 def _moved_mirrored(work: Work, instance: Instance, found: list[int] | Refusal) -> Move:
-    """A secondary on the new primary, the instance runs there, and then gets its last secondary."""
+    """Return a secondary on the new primary, the instance runs there, and then gets its last secondary."""
     if isinstance(found, Refusal):
         return found, []
     primary, secondary = (_replace_secondary(work, instance, node) for node in found)

@@ -93,7 +93,7 @@ class Placing:
     def find(
         self, instance: Instance, scope: Scope, *, leaving: frozenset[int] = frozenset(), mirrored: bool
     ) -> list[int] | Refusal:
-        """A primary, and a secondary if ``mirrored``; the cluster stays as it is."""
+        """Return a primary, and a secondary if ``mirrored``; the cluster stays as it is."""
         if self._checks.objective == HBAL:
             if not instance.nodes and self._is_dedicated(scope):
                 return self._cheapest(instance, scope, mirrored=mirrored) or self._refusal(instance, scope)
@@ -112,7 +112,7 @@ class Placing:
             avoided |= {primary}
 
     def primary(self, instance: Instance, scope: Scope, *, leaving: frozenset[int]) -> int | Refusal:
-        """A node to run an instance."""
+        """Return a node to run an instance."""
         if self._checks.objective == HBAL:
             for choice in self._best(instance, scope, leaving, mirrored=False):
                 return choice.nodes[0]
@@ -122,7 +122,7 @@ class Placing:
     def secondary(
         self, instance: Instance, scope: Scope, primary: int, *, leaving: frozenset[int]
     ) -> int | Refusal:
-        """A node of its group to mirror what runs on ``primary``; in another location if there is one."""
+        """Return a node of its group to mirror what runs on ``primary``; in another location if there is one."""
         cluster = self._cluster
         scope = replace(scope, groups=frozenset({int(cluster.group_of[primary])}))
         leaving = leaving | {primary}
@@ -167,7 +167,7 @@ class Placing:
     def _best(
         self, instance: Instance, scope: Scope, leaving: frozenset[int], *, mirrored: bool
     ) -> Iterator[_Choice]:
-        """The best choices by the cluster score, those of preferred groups first."""
+        """Yield the best choices by the cluster score, those of preferred groups first."""
         snapshot = self._cluster.snapshot(with_reserve=self._checks.soft)
         usable = self._usable(instance, scope, leaving, snapshot, self._primary)
         if not usable.any():
@@ -243,7 +243,7 @@ class Placing:
         return Refusal(instance, explain(self._cluster, instance, snapshot, request, self._primary))
 
     def _has_memory(self, instance: Instance, primaries: Ints, secondaries: Ints) -> Flags:
-        """Whether each secondary could run what each primary runs, and the instance (a soft rule)."""
+        """Return whether each secondary could run what each primary runs, and the instance (a soft rule)."""
         if not self._checks.soft or not instance.uses_memory:
             return np.ones((len(primaries), len(secondaries)), dtype=bool)
         cluster = self._cluster
@@ -253,7 +253,7 @@ class Placing:
         return fits
 
     def _secondaries(self, instance: Instance, scope: Scope, leaving: frozenset[int]) -> Flags:
-        """The nodes that take the instance as a secondary by all rules but memory."""
+        """Return the nodes that take the instance as a secondary by all rules but memory."""
         snapshot = self._cluster.snapshot(with_reserve=False)
         return self._usable(instance, scope, leaving, snapshot, self._secondary_without_memory)
 
@@ -265,7 +265,7 @@ class Placing:
         snapshot: ZoneSnapshot,
         catalog: PlacementCatalog,
     ) -> Flags:
-        """The nodes that take the instance by these rules."""
+        """Return the nodes that take the instance by these rules."""
         self._rules.instance, self._rules.scope = instance, scope
         found = measure_capacity(snapshot, self._request(instance, leaving), catalog)
         usable: Flags = np.zeros(len(self._cluster.nodes), dtype=bool)

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def answer_to(document: object, arguments: Sequence[str]) -> Mapping[str, Any]:
-    """The answer to a parsed request, in the form of the protocol; arguments as the program takes them.
+    """Return the answer to a parsed request, in the form of the protocol; arguments as the program takes them.
 
     Raises:
         MalformedDocument: it is not a request.

@@ -45,7 +45,10 @@ def _restarts(instance: Instance) -> bool:
 
 
 def _unfit(sizes: list[int], free: list[int]) -> int:
-    """How much is lacking for the first that fits nowhere, largest first, each on the freest node; 0: all fit."""
+    """Return how much is lacking for the first that fits nowhere, largest first, each on the freest node.
+
+    0: all fit.
+    """
     left = sorted(free)
     for size in sorted(sizes, reverse=True):
         if not left or left[-1] < size:

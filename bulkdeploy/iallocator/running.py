@@ -44,7 +44,7 @@ def run_allocator(program: Path, document: Mapping[str, Any], *, timeout_s: floa
 
 
 def allocated(result: object, names: Sequence[str], nodes: Mapping[str, int]) -> Counter[int]:
-    """How many of the instances of a bulk request each host gets, by the ids that ``nodes`` has.
+    """Return how many of the instances of a bulk request each host gets, by the ids that ``nodes`` has.
 
     Raises:
         NoAnswer: the answer is not one place for each of these instances.
@@ -65,7 +65,7 @@ def allocated(result: object, names: Sequence[str], nodes: Mapping[str, int]) ->
 
 
 def host_of(result: object, nodes: Mapping[str, int]) -> int:
-    """The host of an answer that is one node.
+    """Return the host of an answer that is one node.
 
     Raises:
         NoAnswer: it is not one node that there is.

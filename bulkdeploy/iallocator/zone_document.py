@@ -48,7 +48,10 @@ class NamedZone:
 
 
 def zone_document(zone: NamedZone, snapshot: ZoneSnapshot, usable: Flags | None = None) -> dict[str, Any]:
-    """The document without a request; ``usable``: hosts that are to get VMs, others are drained. None: all may."""
+    """Return the document without a request; ``usable``: hosts that are to get VMs, others are drained.
+
+    None: all may.
+    """
     hosts, clusters = snapshot.hosts, snapshot.clusters
     total_disk, free_disk = _local_storage(snapshot)
     limits = np.maximum(hosts.memory_limit, hosts.memory_used)
@@ -143,7 +146,7 @@ def _node(group: str, *, up: bool, drained: bool) -> dict[str, Any]:
 
 
 def _local_storage(snapshot: ZoneSnapshot) -> tuple[Ints, Ints]:
-    """MiB of the pools of each host itself: all, and free."""
+    """Return MiB of the pools of each host itself: all, and free."""
     pools = snapshot.pools
     own = (pools.host >= 0) & pools.up
     count = len(snapshot.hosts.id)

@@ -91,13 +91,13 @@ def read_credentials(settings: Settings) -> dict[str, str]:
 
 
 def profile_text(found: Mapping[str, str]) -> str:
-    """A configuration file with one profile, ``admin``, as CloudMonkey and bulkmonkey read it."""
+    """Return a configuration file with one profile, ``admin``, as CloudMonkey and bulkmonkey read it."""
     keys = "".join(f"{name} = {found[name]}\n" for name in ("url", "apikey", "secretkey"))
     return f"profile = {PROFILE}\n\n[{PROFILE}]\n{keys}"
 
 
 def _generated_password(settings: Settings, password_hash: str | None) -> str | None:
-    """The generated first password, if it is still the one that opens the door."""
+    """Return the generated first password, if it is still the one that opens the door."""
     from argon2 import PasswordHasher
     from argon2.exceptions import Argon2Error, InvalidHashError
 

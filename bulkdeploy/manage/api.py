@@ -127,7 +127,7 @@ def serve(settings: Settings, *, held: bool = False) -> None:
 
 @contextmanager
 def figures_shared() -> Iterator[None]:
-    """A directory in which all processes of this server count together, before anybody begins to count.
+    """Yield a directory in which all processes of this server count together, before anybody begins to count.
 
     Each server has its own, which goes with it, or with the next one if it was killed; one that the environment
     names is used and left there.
@@ -150,7 +150,7 @@ def figures_shared() -> Iterator[None]:
 
 @contextmanager
 def _own_directory() -> Iterator[Path]:
-    """A new directory, with a lock in it that the kernel holds as long as this server lives.
+    """Yield a new directory, with a lock in it that the kernel holds as long as this server lives.
 
     Its process id would not do: servers in containers that share a directory for temporary files do not see each
     other's.

@@ -123,7 +123,7 @@ def server_config(
 
 
 def connection_limit() -> int:
-    """How many connections this process may have; asks for as many open files as that takes."""
+    """Return how many connections this process may have; asks for as many open files as that takes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + OTHER_FILES
     if soft < wanted:

@@ -11,7 +11,7 @@ from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, SettingMissing, Setti
 
 
 def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
-    """The settings of this invocation; options given on the command line (not None) win.
+    """Return the settings of this invocation; options given on the command line (not None) win.
 
     Raises:
         click.ClickException: a value is not allowed, or the file cannot be read.

@@ -60,14 +60,14 @@ def _assignments(fields: Mapping[str, FieldInfo]) -> list[str]:
 
 
 def _bounds(field: FieldInfo) -> str:
-    """The smallest and the largest value that a number may have, in words."""
+    """Return the smallest and the largest value that a number may have, in words."""
     found = {name: getattr(rule, name) for rule in field.metadata for name in BOUNDS if hasattr(rule, name)}
     words = ", ".join(f"{BOUNDS[name]} {value:g}" for name, value in found.items())
     return f" {words.capitalize()}." if words else ""
 
 
 def _toml(value: object) -> str:
-    """A setting's default in TOML; unset ones as an empty string, to be filled in."""
+    """Return a setting's default in TOML; unset ones as an empty string, to be filled in."""
     if value is None:
         return '""'
     if isinstance(value, Mapping):

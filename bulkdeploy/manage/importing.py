@@ -28,7 +28,7 @@ class SecretText(click.ParamType[str]):
     name = "@file"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The file's text."""
+        """Return the file's text."""
         text = str(value)
         if not text.startswith("@"):
             self.fail(
@@ -110,7 +110,7 @@ def cloudstack(
 
 
 def report_lines(report: "ImportReport", *, dry_run: bool, each: bool = False) -> list[str]:
-    """An import's report, in lines; what a section lacks for one reason shares one, but for ``each``."""
+    """Return an import's report, in lines; what a section lacks for one reason shares one, but for ``each``."""
     counted = (("created", report.created), ("changed", report.changed), ("removed", report.removed))
     lines = [
         f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"

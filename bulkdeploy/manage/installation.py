@@ -41,7 +41,7 @@ class Installation:
         return partial(read_only, self.engine)
 
     def hosts(self, named: str | None = None) -> "Sequence[Any]":
-        """All hosts, or the one of this name or id, as ``store.infrastructure.storage_units`` has them.
+        """Return all hosts, or the one of this name or id, as ``store.infrastructure.storage_units`` has them.
 
         Raises:
             UsageError: there is none, or more than one.

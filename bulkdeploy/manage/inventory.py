@@ -105,7 +105,7 @@ def load_first_zone(settings: Settings, file: Path) -> None:
 
 
 def demo_zone_file() -> Path:
-    """The sample zone that comes with bulkdeploy.
+    """Return the sample zone that comes with bulkdeploy.
 
     Raises:
         FileNotFoundError: this installation has none.

@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
     """A group whose commands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order in which one meets them."""
+        """Return all names, in the order in which one meets them."""
         del ctx
         return list(COMMANDS)
 

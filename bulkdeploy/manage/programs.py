@@ -17,7 +17,7 @@ def command_line(program: tuple[str, ...]) -> list[str]:
 
 
 def environment(settings: Settings, inherited: dict[str, str]) -> dict[str, str]:
-    """The environment of a program: ours, with the settings as they are now.
+    """Return the environment of a program: ours, with the settings as they are now.
 
     Output is unbuffered, so that a line is seen when it is written.
     """

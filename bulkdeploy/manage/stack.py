@@ -128,7 +128,7 @@ class Stack:
         self._let_go()
 
     def _own_servers(self) -> dict[str, PostgresServer | ValkeyServer]:
-        """The servers that no URL is configured for; from now on the settings have theirs."""
+        """Return the servers that no URL is configured for; from now on the settings have theirs."""
         logs = self.settings.data_dir / "logs"
         servers: dict[str, PostgresServer | ValkeyServer] = {}
         if self.settings.database_url is None:
@@ -203,7 +203,7 @@ class Stack:
 
 
 def _monitored(settings: Settings, number: int) -> Settings:
-    """The settings of the program with this number: each has the next port for its monitoring."""
+    """Return the settings of the program with this number: each has the next port for its monitoring."""
     if settings.monitoring_listen is None:
         return settings
     host, _, port = settings.monitoring_listen.rpartition(":")

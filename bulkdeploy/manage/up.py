@@ -119,6 +119,6 @@ def welcome(stack: Stack) -> None:
 
 
 def _short(path: Path) -> str:
-    """A path as one would type it here."""
+    """Return a path as one would type it here."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -119,7 +119,7 @@ def plan_balance(
     least_gain: float,
     most_sets: int = 10_000,
 ) -> BalancePlan:
-    """Moves that lower the score, each by at least ``least_gain``; no host ever has more than its limits.
+    """Return moves that lower the score, each by at least ``least_gain``; no host ever has more than its limits.
 
     ``reach`` has a line per kind of VM and a column per host. A host that is over its limits already only gives.
 
@@ -153,7 +153,7 @@ def hosts_within_reach(snapshot: ZoneSnapshot, request: PlacementRequest, catalo
 
 
 def score_of(hosts: BalanceHosts, vms: BalanceVms) -> Score:
-    """The score as things are."""
+    """Return the score as things are."""
     return _Zone(hosts, vms, np.ones((1, len(hosts.id)), dtype=bool)).score()
 
 
@@ -217,7 +217,7 @@ class _Zone:
         return Score(float((cpu**2).sum()), float((memory**2).sum()), OWNER_WEIGHT * float(pairs), float(n1))
 
     def next_set(self, most: int, least_gain: float) -> list[BalanceMove]:
-        """Moves without a common host, those from the hosts that gain most first; they are made."""
+        """Return moves without a common host, those from the hosts that gain most first; they are made."""
         movable = np.flatnonzero(self.vms.movable)
         if not len(movable) or len(self.hosts.id) < 2:
             return []
@@ -253,7 +253,7 @@ class _Zone:
         taken: set[int],
         least_gain: float,
     ) -> tuple[float, int, int] | None:
-        """The VM of a host, and where it goes, that gain most."""
+        """Return the VM of a host, and where it goes, that gain most."""
         best: tuple[float, int, int] | None = None
         for hope, leaving, vm in candidates:
             if hope < (least_gain if best is None else best[0]):

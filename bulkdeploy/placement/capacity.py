@@ -32,7 +32,7 @@ class LocalStorage:
     packing: Packing | OneDiskPacking
 
     def pools_for(self, vms: Ints) -> Ints:
-        """Positions of pools for so many VMs per host: a line per VM, host after host, a column per disk."""
+        """Return positions of pools for so many VMs per host: a line per VM, host after host, a column per disk."""
         row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
         return self.table.pool[row[:, np.newaxis], self.packing.columns(vms)]
 
@@ -55,7 +55,7 @@ class Capacity:
     shared: SharedStorage | None
 
     def of_candidates(self) -> Ints:
-        """How many VMs each candidate host takes, were it the only one to take any."""
+        """Return how many VMs each candidate host takes, were it the only one to take any."""
         return np.minimum(self.candidates.capacity, self.alone[self.candidates.cluster])
 
 
@@ -162,7 +162,7 @@ def _lasting_exclusions(
 
 
 def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> list[Flags]:
-    """The hosts that a rule excludes."""
+    """Return the hosts that a rule excludes."""
     found = []
     if rule.excludes_clusters is not None and (marked := rule.excludes_clusters(snapshot, request)) is not None:
         found.append(marked[snapshot.hosts.cluster])
@@ -172,7 +172,7 @@ def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> li
 
 
 def _candidates(snapshot: ZoneSnapshot, capacity: Ints) -> CandidateHosts:
-    """The hosts that take any, by cluster and id."""
+    """Return the hosts that take any, by cluster and id."""
     at, cluster = snapshot.hosts_in_order
     capacity = capacity[at]
     takes = capacity > 0

@@ -49,7 +49,7 @@ class PlacementCatalog:
         return self._rules
 
     def strategy(self, planner: str) -> Strategy:
-        """The strategy that a planner's name chooses.
+        """Return the strategy that a planner's name chooses.
 
         Raises:
             PlannerNotInstalled: none does.
@@ -59,7 +59,7 @@ class PlacementCatalog:
         return self._strategies[planner]
 
     def rules_for(self, request: PlacementRequest) -> tuple[Rule, ...]:
-        """The rules that a request is placed by, in the order in which they apply.
+        """Return the rules that a request is placed by, in the order in which they apply.
 
         Raises:
             PlannerNotInstalled: it names a planner that is not there.

@@ -9,7 +9,7 @@ from bulkdeploy.placement.model import Affinity, Ints, NewVms, PlacementRequest,
 
 
 def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> ZoneSnapshot:
-    """The zone once a plan of its owner's is claimed."""
+    """Return the zone once a plan of its owner's is claimed."""
     if not made.placed:
         return snapshot
     on_host = _counted(snapshot, "hosts by id", snapshot.hosts.id, made.host_ids)
@@ -29,14 +29,14 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
 
 
 def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
-    """The request with its affinity groups as they are once a plan of its is claimed."""
+    """Return the request with its affinity groups as they are once a plan of its is claimed."""
     members: dict[int, Mapping[int, int]] = {}
     add_members(request, made, members)
     return with_members(request, members)
 
 
 def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, int]]) -> PlacementRequest:
-    """The request with its affinity groups as those before it leave them."""
+    """Return the request with its affinity groups as those before it leave them."""
     if not any(affinity.group_id in members for affinity in request.affinities):
         return request
     affinities = tuple(
@@ -60,7 +60,7 @@ def add_members(request: PlacementRequest, made: Plan, members: dict[int, Mappin
 
 
 def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> ZoneSnapshot:
-    """The zone once a VM such as the request's has left a host; it still counts as its owner's there."""
+    """Return the zone once a VM such as the request's has left a host; it still counts as its owner's there."""
     hosts = snapshot.hosts
     gone = (hosts.id == host_id).astype(np.int64)
     return replace(

@@ -15,7 +15,7 @@ FRACTION_BITS = 24
 
 
 def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
-    """How many VMs each member gets when each VM goes to the lowest member that has room.
+    """Return how many VMs each member gets when each VM goes to the lowest member that has room.
 
     ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members
     stand sorted by ``segment`` (0, 1, ... without gaps), and inside a segment in the order that decides
@@ -50,7 +50,7 @@ def _lowest(start: Ints, capacity: Ints) -> Ints:
 
 
 def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
-    """How many VMs a member takes while it stands below ``level``."""
+    """Return how many VMs a member takes while it stands below ``level``."""
     rise: Ints = level - start
     if not (isinstance(step, int) and step == 1):
         rise = np.ceil(rise / step).astype(np.int64)  # exact while levels are below 2**53
@@ -58,7 +58,7 @@ def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
 
 
 def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
-    """How many VMs each member gets when a segment's members are filled one after the other.
+    """Return how many VMs each member gets when a segment's members are filled one after the other.
 
     Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
     not given out.
@@ -84,7 +84,7 @@ def within(counts: Ints) -> Ints:
 
 
 def interleave(segment: Ints, counts: Ints) -> Ints:
-    """The order in which a segment's VMs alternate between its members, each at its own even pace.
+    """Return the order in which a segment's VMs alternate between its members, each at its own even pace.
 
     VMs are numbered member after member (``counts`` of each); the answer lists these numbers segment
     after segment, so that a member with twice the VMs of another comes up twice as often. Where two

@@ -9,5 +9,5 @@ ENDLESS = 1 << 31
 
 
 def fit(free: Ints, size: int) -> Ints:
-    """How many things of ``size`` go into each free room; none where it is less than 1."""
+    """Return how many things of ``size`` go into each free room; none where it is less than 1."""
     return free // size if size else np.where(free >= 0, ENDLESS, 0).astype(np.int64)

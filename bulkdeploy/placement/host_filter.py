@@ -46,15 +46,18 @@ class HostFilter:
         return excluded_by
 
     def reason(self, host: int) -> str | None:
-        """The reason of the rule that excluded a host; None: it is a candidate."""
+        """Return the reason of the rule that excluded a host; None: it is a candidate."""
         number = int(self._excluded_by[host])
         return None if number == 0 else self._rules[number - 1].reason
 
     def excluded_by(self, *rules: Rule) -> Flags:
-        """The hosts that one of these rules excluded."""
+        """Return the hosts that one of these rules excluded."""
         return np.isin(self._excluded_by, [at for at, rule in enumerate(self._rules, start=1) if rule in rules])
 
     def excluded(self) -> dict[str, int]:
-        """How many hosts were excluded by each reason, in the rules' order; reasons without any are absent."""
+        """Return how many hosts were excluded by each reason, in the rules' order.
+
+        Reasons without any are absent.
+        """
         counts = np.bincount(self._excluded_by, minlength=len(self._rules) + 1).tolist()
         return {rule.reason: count for rule, count in zip(self._rules, counts[1:], strict=True) if count}

@@ -39,7 +39,7 @@ class HeldVms:
 
 
 def host_not_to_lose(snapshot: ZoneSnapshot, held: HeldVms, catalog: PlacementCatalog) -> int | None:
-    """A host (by id) whose VMs would not all find room, were it lost; None: any one host may be."""
+    """Return a host (by id) whose VMs would not all find room, were it lost; None: any one host may be."""
     hosts = snapshot.hosts
     vms = np.zeros((len(hosts.id), len(held.kinds)), dtype=np.int64)
     order = np.argsort(hosts.id, kind="stable")
@@ -59,7 +59,7 @@ def host_not_to_lose(snapshot: ZoneSnapshot, held: HeldVms, catalog: PlacementCa
 
 
 def _by_cluster(cluster: Ints) -> Iterator[Ints]:
-    """The positions of each cluster's hosts."""
+    """Return the positions of each cluster's hosts."""
     order = np.argsort(cluster, kind="stable")
     return iter(np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1)) if len(order) else iter(())
 
@@ -76,7 +76,7 @@ def _unlike(hosts: HostColumns, vms: Ints, at: Ints) -> Iterator[int]:
 
 
 def _cluster_alone(snapshot: ZoneSnapshot, at: Ints) -> ZoneSnapshot:
-    """A zone of the one cluster that these hosts are in; nothing is stored or dedicated there."""
+    """Return a zone of the one cluster that these hosts are in; nothing is stored or dedicated there."""
     clusters, hosts, pools = snapshot.clusters, snapshot.hosts, snapshot.pools
     cluster = int(hosts.cluster[at[0]])
     nowhere = np.zeros(len(at), dtype=bool)
@@ -142,7 +142,7 @@ def packed_restart(request: PlacementRequest, cluster_id: int) -> PlacementReque
 
 
 def _size(vm: PlacementRequest) -> tuple[object, ...]:
-    """A key that sorts VMs by size and is equal only for VMs that this module plans alike."""
+    """Return a key that sorts VMs by size and is equal only for VMs that this module plans alike."""
     cpu_mhz = vm.cpu_number * vm.cpu_mhz
     return (-vm.memory_mib, -cpu_mhz, vm.cpu_number, vm.cpu_mhz, vm.hypervisor, sorted(vm.host_tags))
 

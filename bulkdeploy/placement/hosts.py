@@ -88,7 +88,7 @@ class HostAlgorithm:
 
 
 def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: CandidateHosts, wanted: Ints) -> Ints:
-    """How many VMs each candidate gets; ``wanted`` per cluster, at most what its candidates hold.
+    """Return how many VMs each candidate gets; ``wanted`` per cluster, at most what its candidates hold.
 
     Raises:
         KeyError: the host algorithm is not one of HOST_ALGORITHMS.

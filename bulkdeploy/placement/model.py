@@ -137,7 +137,7 @@ class ZoneSnapshot:
         return found
 
     def with_vms(self, vms: "NewVms") -> "ZoneSnapshot":
-        """The zone with more VMs, all of its owner's, on live hosts."""
+        """Return the zone with more VMs, all of its owner's, on live hosts."""
         clusters, hosts, pools = self.clusters, self.hosts, self.pools
         use, on_host, in_cluster = self.cluster_use, vms.on_host, vms.in_cluster
         filled = ZoneSnapshot(
@@ -204,7 +204,7 @@ def _numbered(ids: Ints) -> tuple[Ints, Ints]:
 
 
 def total(member_of: Ints, amounts: Ints, groups: int) -> Ints:
-    """The sum of the members' amounts in each group (exact below 2**53)."""
+    """Return the sum of the members' amounts in each group (exact below 2**53)."""
     return np.bincount(member_of, weights=amounts, minlength=groups).astype(np.int64)
 
 
@@ -338,7 +338,7 @@ class Plan:
         return self.count_excluded()
 
     def of(self, vms: Ints) -> "Plan":
-        """The places of some of its VMs, by their numbers."""
+        """Return the places of some of its VMs, by their numbers."""
         return replace(
             self,
             host_ids=self.host_ids[vms],

@@ -30,7 +30,7 @@ class Packing:
     column: Ints
 
     def held(self) -> Ints:
-        """How many VMs each row takes."""
+        """Return how many VMs each row takes."""
         return self._per_row(self.count)
 
     def kept(self) -> Ints:
@@ -43,7 +43,7 @@ class Packing:
         return np.stack(per_disk, axis=1)
 
     def columns(self, vms: Ints) -> Ints:
-        """The columns that each row's first VMs use: row after row, one line per VM."""
+        """Return the columns that each row's first VMs use: row after row, one line per VM."""
         return np.repeat(self.column, fill_in_order(self.count, self.row, vms), axis=0)
 
     def _per_row(self, amounts: Ints) -> Ints:
@@ -62,7 +62,7 @@ class OneDiskPacking:
     spills: bool
 
     def held(self) -> Ints:
-        """How many VMs each row takes."""
+        """Return how many VMs each row takes."""
         return self.most if self.spills else self._in_own_pools()
 
     def kept(self) -> Ints:
@@ -70,7 +70,7 @@ class OneDiskPacking:
         return self._in_own_pools()[:, np.newaxis]
 
     def columns(self, vms: Ints) -> Ints:
-        """The columns that each row's first VMs use: row after row, one line per VM."""
+        """Return the columns that each row's first VMs use: row after row, one line per VM."""
         vms = vms[:, np.newaxis]
         before = self.fitting.cumsum(axis=1) - self.fitting
         count = np.minimum(np.maximum(vms - before, 0), self.fitting)

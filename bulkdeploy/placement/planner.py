@@ -95,7 +95,7 @@ def _share(
 def _places(
     snapshot: ZoneSnapshot, request: PlacementRequest, found: Capacity, added: Ints, grants: Sequence[Grant]
 ) -> tuple[Ints, Ints]:
-    """Positions of the hosts in job order, and the ids of the pools: a line per VM, a column per disk."""
+    """Return positions of the hosts in job order, and the ids of the pools: a line per VM, a column per disk."""
     used = added.nonzero()[0]
     candidates = found.candidates
     near = added[candidates.cluster] > 0

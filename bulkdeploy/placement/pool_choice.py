@@ -26,7 +26,7 @@ from bulkdeploy.placement.zone_storage import Grant
 
 
 def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Grant]) -> Ints:
-    """Positions of pools: a line per VM, cluster after cluster, and a column per shared disk."""
+    """Return positions of pools: a line per VM, cluster after cluster, and a column per shared disk."""
     used = vms.nonzero()[0]
     own, vms = rows_of(storage.own, used), vms[used]
     disks = range(len(storage.volumes.sizes))
@@ -72,14 +72,14 @@ def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: 
 
 
 def _lines_that_spill(column: Ints, disks: Sequence[int]) -> Ints:
-    """The VMs that leave just these disks to the zone's pools."""
+    """Return the VMs that leave just these disks to the zone's pools."""
     wanted = np.zeros(column.shape[1], dtype=bool)
     wanted[list(disks)] = True
     return np.flatnonzero(((column < 0) == wanted).all(axis=1))
 
 
 def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequence[Grant]) -> Ints:
-    """The zone's columns for all VMs that spill the same disks: a line per VM, a column per disk."""
+    """Return the zone's columns for all VMs that spill the same disks: a line per VM, a column per disk."""
     disks = same[0].disks
     vms = np.array([grant.vms for grant in same], dtype=np.int64)
     alone = len(same) == len(grants)
@@ -90,18 +90,18 @@ def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequenc
 
 
 def _in_the_same_pools(table: PoolTable, disks: Sequence[int]) -> bool:
-    """Whether each of these disks may lie wherever the others may."""
+    """Return whether each of these disks may lie wherever the others may."""
     return not any((table.fits[disk] != table.fits[disks[0]]).any() for disk in disks[1:])
 
 
 def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> Ints:
-    """How many VMs each pool holds with all their disks."""
+    """Return how many VMs each pool holds with all their disks."""
     bundle = max(sum(sizes[disk] for disk in disks), 1)
     return np.where(table.fits[disks[0]], table.free // bundle, 0)
 
 
 def _evenly(whole: Ints, vms: Ints) -> Ints:
-    """The column for each VM, row after row: always the pool that holds most of them whole."""
+    """Return the column for each VM, row after row: always the pool that holds most of them whole."""
     segment, column = whole.nonzero()
     capacity = whole[segment, column]
     share = fill_levels(-capacity, 1, capacity, segment, vms)

@@ -49,7 +49,7 @@ class Volumes:
 
     @classmethod
     def of(cls, disks: Sequence[Disk], storage_type: StorageType) -> "Volumes":
-        """The disks of one storage type, in their order."""
+        """Return the disks of one storage type, in their order."""
         chosen = [
             (at, disk.size_bytes, disk.tags) for at, disk in enumerate(disks) if disk.storage_type is storage_type
         ]
@@ -57,14 +57,14 @@ class Volumes:
 
 
 def local_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
-    """A row per host with the pools on it."""
+    """Return a row per host with the pools on it."""
     pools = snapshot.pools
     rows = len(snapshot.hosts.id)
     return _table(snapshot, volumes, ("local pools",), lambda: (np.where(pools.up, pools.host, -1), rows))
 
 
 def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
-    """A row per cluster, in order of ids, with the pools that all its hosts reach."""
+    """Return a row per cluster, in order of ids, with the pools that all its hosts reach."""
     pools = snapshot.pools
     _, number = snapshot.clusters_in_order
 
@@ -93,7 +93,7 @@ def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> Poo
 def _table(
     snapshot: ZoneSnapshot, volumes: Volumes, name: tuple[str, ...], rows: Callable[[], tuple[Ints, int]]
 ) -> PoolTable:
-    """The pools by their row (-1: in none) as they are laid out once, and what is free now."""
+    """Return the pools by their row (-1: in none) as they are laid out once, and what is free now."""
     pool, fits = snapshot.once((*name, volumes.tags), lambda: _laid_out(snapshot, volumes, *rows()))
     if not pool.shape[1]:
         return PoolTable(pool, pool, fits)
@@ -123,12 +123,12 @@ def _laid_out(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) ->
 
 
 def rows_of(table: PoolTable, rows: Ints) -> PoolTable:
-    """The table of some rows only."""
+    """Return the table of some rows only."""
     return PoolTable(table.pool[rows], table.free[rows], table.fits[:, rows])
 
 
 def beside(table: PoolTable, zone: PoolTable) -> PoolTable:
-    """Every row's own pools and then the zone's, as if the row had those for itself."""
+    """Return every row's own pools and then the zone's, as if the row had those for itself."""
     rows = len(table.pool)
     return PoolTable(
         np.concatenate((table.pool, np.repeat(zone.pool, rows, axis=0)), axis=1),

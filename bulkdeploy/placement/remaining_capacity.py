@@ -86,7 +86,7 @@ def fill_up(
 def smaller(
     filled: Filled, catalog: PlacementCatalog, *, least_cores: int, least_memory_mib: int
 ) -> PlacementRequest | None:
-    """The next size to fill up with: cores and memory (MiB) shrink, not below these; None: there is none.
+    """Return the next size to fill up with: cores and memory (MiB) shrink, not below these; None: there is none.
 
     The largest that fits on the host that comes closest; where it is the loss of a host that leaves no room, the
     most memory with which one VM more still leaves it. Speed and disks stay.

@@ -35,7 +35,7 @@ class Lacking:
 def stands(
     snapshot: ZoneSnapshot, request: PlacementRequest, places: Places, catalog: PlacementCatalog
 ) -> Plan | list[Lacking]:
-    """The plan at those places, or everything that keeps it from being claimed now.
+    """Return the plan at those places, or everything that keeps it from being claimed now.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -81,7 +81,7 @@ def stands(
 
 
 def _in_pools(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> list[Lacking]:
-    """The pools that its disks no longer fit in, in bytes."""
+    """Return the pools that its disks no longer fit in, in bytes."""
     pools = snapshot.pools
     used = np.unique(made.pool_ids[made.pool_ids >= 0])
     gone = used[~np.isin(used, pools.id[pools.up])]

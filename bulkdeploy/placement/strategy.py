@@ -84,7 +84,7 @@ class Filling(Protocol):
     """How a strategy goes on from any point of a batch."""
 
     def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
-        """How many of the next ``count`` VMs each open cluster gets: as many as fit, within its room.
+        """Return how many of the next ``count`` VMs each open cluster gets: as many as fit, within its room.
 
         ``taken`` VMs were given to each cluster already, and ``room`` more fit in each. Asking for a
         and then for b more gives what asking for a + b gives.
@@ -120,7 +120,7 @@ class Strategy:
 
 
 def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
-    """The same, but that the clusters marked get only what the others have no room for.
+    """Return the same, but that the clusters marked get only what the others have no room for.
 
     Asking for more goes on where the earlier asking ended, as the others are full before any of these gets a VM.
     """

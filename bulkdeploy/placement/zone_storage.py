@@ -32,7 +32,7 @@ class Spill:
     end: Ints
 
     def vms(self, taken: Ints) -> int:
-        """How many VMs spill just these disks once the clusters have taken so many."""
+        """Return how many VMs spill just these disks once the clusters have taken so many."""
         return int(np.maximum(np.minimum(taken, self.end) - self.first, 0).sum())
 
 
@@ -81,7 +81,7 @@ class ZoneStorage:
         return tuple(chosen)
 
     def capacity(self, filling: Filling, capacity: Ints) -> int:
-        """How many VMs the open clusters hold in all, given what they share."""
+        """Return how many VMs the open clusters hold in all, given what they share."""
         if not self.spills:
             return int(capacity.sum())
         if len(self.spills) > 1:
@@ -139,11 +139,11 @@ class _Stretch:
         return fitting
 
     def stuck(self) -> list[Spill]:
-        """The spills that find no room at all."""
+        """Return the spills that find no room at all."""
         return [spill for spill, columns in zip(self._zone.spills, self._columns, strict=True) if columns is None]
 
     def load(self, added: Ints) -> Ints:
-        """Bytes that these VMs put into each of the zone's pools."""
+        """Return bytes that these VMs put into each of the zone's pools."""
         load = np.zeros(len(self._free), dtype=np.int64)
         for grant in self.grants(added):
             for disk, column in zip(grant.disks, grant.columns, strict=True):

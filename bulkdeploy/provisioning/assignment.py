@@ -165,7 +165,7 @@ def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
 
 
 def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignment:
-    """The assignment that these rows describe."""
+    """Return the assignment that these rows describe."""
     vm = rows.vm
     of_devices = {**vm.offering_details, **vm.details}
     placed = [row for row in rows.volumes if row.pool_uuid is not None]

@@ -11,7 +11,10 @@ from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 
 
 def planned_host(params: Mapping[str, Any], vm_id: int, name: str) -> dict[str, int]:
-    """The param ``name`` of a VM's job, which pins it to the host that a plan shows for it; empty: none does."""
+    """Return the param ``name`` of a VM's job, which pins it to the host that a plan shows for it.
+
+    Empty: none does.
+    """
     return next(({name: host} for vm, host, _ in params.get(PLANNED, ()) if vm == vm_id), {})
 
 

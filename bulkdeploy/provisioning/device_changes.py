@@ -107,7 +107,7 @@ class DeviceChange(VmSteps):
         return read_assignment(connection, job)
 
     def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
-        """The change breaks a rule by now; what is no refusal is raised again."""
+        """Return the change breaks a rule by now; what is no refusal is raised again."""
         for kind, code in REFUSALS.items():
             if isinstance(refusal, kind):
                 return self.failed(work, code, str(refusal))
@@ -136,7 +136,7 @@ class GiveDevice(DeviceChange):
         return None
 
     def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """The guest as it was before ``claim``."""
+        """Return the guest as it was before ``claim``."""
         return without(work.guest, UUID(claimed[DEVICE]))
 
     @abstractmethod
@@ -182,7 +182,7 @@ class TakeDevice(DeviceChange):
 
     @abstractmethod
     def device(self, work: Assignment) -> UUID:
-        """The device."""
+        """Return the device."""
 
     @abstractmethod
     def check(self, connection: Connection, work: Assignment) -> None:
@@ -231,7 +231,7 @@ class TakeDevice(DeviceChange):
 
 
 def without(guest: GuestSpec, device: UUID) -> GuestSpec:
-    """The guest without one of its volumes or nics."""
+    """Return the guest without one of its volumes or nics."""
     return replace(
         guest,
         volumes=tuple(volume for volume in guest.volumes if volume.uuid != device),

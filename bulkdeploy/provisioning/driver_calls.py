@@ -135,7 +135,7 @@ class DriverCalls:
         return self._call(work, "look", see) or seen[0]
 
     def find(self, work: Assignment) -> Sequence[Guest] | DriverError:
-        """All there is of the guest, on whichever hosts; an error: that can not be seen."""
+        """Return all there is of the guest, on whichever hosts; an error: that can not be seen."""
         seen: list[Guest] = []
         return self._call(work, "look", lambda driver: seen.extend(driver.find_guest(work.guest.uuid))) or seen
 
@@ -451,7 +451,7 @@ class DriverCalls:
 
 @contextmanager
 def _timed(step: str, hypervisor: str, host: HostAddress | None) -> Iterator[Span]:
-    """How long a call takes, in the metrics and in a span."""
+    """Yield how long a call takes, in the metrics and in a span."""
 
     def facts() -> dict[str, Value]:
         return {"bulkdeploy.hypervisor": hypervisor, "bulkdeploy.host": "" if host is None else host.name}

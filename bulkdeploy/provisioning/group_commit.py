@@ -47,7 +47,7 @@ class GroupCommit(Generic[T]):
         self._entries.put(entry)
 
     def is_alive(self) -> bool:
-        """Whether the writing thread is there."""
+        """Return whether the writing thread is there."""
         return self._thread.is_alive()
 
     def close(self) -> None:

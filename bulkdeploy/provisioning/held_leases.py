@@ -70,16 +70,16 @@ class HeldLeases:
                 self._quarantined.discard(job.id)
 
     def quarantined(self) -> int:
-        """How many of the held leases are of jobs that run their last time (``job_leases.DriverLimits``)."""
+        """Return how many of the held leases are of jobs that run their last time (``job_leases.DriverLimits``)."""
         with self._lock:
             return len(self._quarantined)
 
     def __len__(self) -> int:
-        """How many leases are held."""
+        """Return how many leases are held."""
         return len(self._held)
 
     def is_lost(self, job: LeasedJob) -> bool:
-        """Whether the job was taken over or ended; False where the database can not be asked.
+        """Return whether the job was taken over or ended; False where the database can not be asked.
 
         What his successor wrote may break any rule for who goes on without a lease: a claim that is there already,
         a row that is not there any more. To know of a lost lease is to know that such an error is no defect.
@@ -117,7 +117,7 @@ class HeldLeases:
                     log.warning("lease_lost", job=str(job.uuid), fence=job.fence)
 
     def idle_s(self) -> float:
-        """Seconds since the renewing thread last came round; much more than a lease: it is stuck or dead."""
+        """Return seconds since the renewing thread last came round; much more than a lease: it is stuck or dead."""
         return self._clock() - self._came_round
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ class Waits:
 
 
 def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_drained: bool = False) -> HostState:
-    """The state of a host that was in ``state`` and has answered, or not, for ``lasted_s``.
+    """Return the state of a host that was in ``state`` and has answered, or not, for ``lasted_s``.
 
     One that is drained takes no new VMs as if it did not answer, and is never Down: its guests run.
     """
@@ -332,7 +332,7 @@ def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
-    """The hosts of a type."""
+    """Return the hosts of a type."""
     return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 
@@ -388,7 +388,7 @@ def _back(host: Row[Any]) -> Alert:
 
 
 def _evacuate(connection: Connection, *, host_id: int) -> bool:
-    """A job that evacuates the host; False: there is one, or it is no longer to be."""
+    """Return a job that evacuates the host; False: there is one, or it is no longer to be."""
     host = store.lock_host_to_evacuate(connection, host_id)
     if host is None:
         return False

@@ -92,12 +92,12 @@ class JobSteps(ABC, Generic[W]):
         self.kind, self.tools = kind, tools
 
     def moves(self, job: LeasedJob) -> bool:
-        """Whether the VM moves as the kind declares when this job begins."""
+        """Return whether the VM moves as the kind declares when this job begins."""
         del job
         return True
 
     def at_once(self, work: W) -> Outcome | None:
-        """The outcome where what was read with the lease decides it; None where ``run`` is needed."""
+        """Return the outcome where what was read with the lease decides it; None where ``run`` is needed."""
         del work
         return None
 
@@ -117,7 +117,7 @@ class JobSteps(ABC, Generic[W]):
         final: FinalState = UNCHANGED,
         excluded: Mapping[str, int] = NOTHING_EXCLUDED,
     ) -> Failed:
-        """The failure in words: ``VM v-1 was not stopped: ...``; ``excluded``: hosts excluded, by rule."""
+        """Return the failure in words: ``VM v-1 was not stopped: ...``; ``excluded``: hosts excluded, by rule."""
         return Failed(code, f"{work.label} {self.kind.not_done}: {why}", final, excluded)
 
 

@@ -64,7 +64,10 @@ class JobWriter:
         self._moved_on: float | None = None
 
     def stuck_s(self) -> float:
-        """How long the batch that is being written has not come further; waiting for the database is no hang."""
+        """Return how long the batch that is being written has not come further.
+
+        Waiting for the database is no hang.
+        """
         moved_on = self._moved_on
         return 0.0 if moved_on is None else time.monotonic() - moved_on
 

@@ -129,7 +129,7 @@ class LeaseAcquisition:
 
 
 def _refused(job_ids: Sequence[int], leased: Iterable[int]) -> list[int]:
-    """The ids that got no lease, and those that were asked for again."""
+    """Return the ids that got no lease, and those that were asked for again."""
     first = set(leased)
     refused = []
     for job_id in job_ids:
@@ -141,12 +141,12 @@ def _refused(job_ids: Sequence[int], leased: Iterable[int]) -> list[int]:
 
 
 def _to_be_ended(job: LeasedJob, most_lost: int) -> LeasedJob:
-    """The job with the order to clean up and fail; one that had it keeps its reason."""
+    """Return the job with the order to clean up and fail; one that had it keeps its reason."""
     why = f"its worker ended abruptly {job.lost} times while it ran (job.lost.worker.max is {most_lost})"
     return replace(job, progress={OVERDUE: why, **job.progress})
 
 
 def given_up_on(kind: JobKind, work: Work) -> Failed:
-    """The failure of a job that cannot even be cleaned up after: what its kind declares is left."""
+    """Return the failure of a job that cannot even be cleaned up after: what its kind declares is left."""
     why = why_overdue(work.job.progress)
     return Failed(INTERNAL_ERROR, f"{work.label}: {why}. What is left of it is not known", kind.if_abandoned)

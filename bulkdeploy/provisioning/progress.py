@@ -55,7 +55,7 @@ def why_overdue(progress: Mapping[str, Any]) -> str:
 
 
 def as_progress(failure: DriverError) -> dict[str, Any]:
-    """A driver's failure as JSON."""
+    """Return a driver's failure as JSON."""
     return {
         "step": failure.step,
         "host": failure.host,
@@ -66,7 +66,7 @@ def as_progress(failure: DriverError) -> dict[str, Any]:
 
 
 def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
-    """The failure that an earlier try could not clean up after."""
+    """Return the failure that an earlier try could not clean up after."""
     noted = progress.get(FAILURE)
     if noted is None:
         return None
@@ -89,5 +89,5 @@ def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverErro
 
 
 def is_tried_again(work: Work, failure: DriverError) -> bool:
-    """Whether what failed is asked for again later: it may pass, and time is left."""
+    """Return whether what failed is asked for again later: it may pass, and time is left."""
     return failure.may_pass and OVERDUE not in work.job.progress

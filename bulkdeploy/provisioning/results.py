@@ -26,7 +26,7 @@ from bulkdeploy.store.volumes.volumes import volume_rows
 
 
 def failure_result(failed: Failed) -> str:
-    """A failure: the code and the reason; where placement found no host, what each of its rules excluded."""
+    """Return a failure: the code and the reason; where placement found no host, what each of its rules excluded."""
     result: dict[str, Any] = {"errorcode": failed.error_code, "errortext": failed.text}
     if failed.excluded:
         result["excluded"] = excluded_rows(failed.excluded)

@@ -159,14 +159,17 @@ class Starter:
 
 
 def with_host(connection: Connection, work: Assignment, limits: DriverLimits) -> Assignment | Paused:
-    """The job, about to go on with the host it has just claimed; paused where it must wait for its turn there."""
+    """Return the job, about to go on with the host it has just claimed.
+
+    Paused where it must wait for its turn there.
+    """
     if work.host_id is None or change_host(connection, work.job, work.host_id, limits):
         return work
     return Paused(0.0, work.job.progress)
 
 
 def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> Place | NoPlace:
-    """A place for a VM that holds none, as its job's params ask."""
+    """Return a place for a VM that holds none, as its job's params ask."""
     params = work.job.params
     pins = {pin: params[pin] for pin in PINS if pin in params}
     return plan_stopped_vm(

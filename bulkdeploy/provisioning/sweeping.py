@@ -133,7 +133,7 @@ class Sweeper:
         run_transaction(self._engine, delete_expired_sessions, Failpoint.SWEEP_SESSIONS)
 
     def _clock_was_set(self, trusted_after_s: float) -> bool:
-        """Whether the database's clock, compared with this process's, was set less than this ago."""
+        """Return whether the database's clock, compared with this process's, was set less than this ago."""
         with self._engine.connect() as connection:
             database_s = store.read_clock(connection)
         now = self._clock()
@@ -184,7 +184,7 @@ class Sweeper:
 
 
 def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
-    """Jobs in the name of each VM's owner."""
+    """Return jobs in the name of each VM's owner."""
     vms = store.lock_vms_to_expunge(connection, delay_s=delay_s, again_s=EXPUNGE_AGAIN_S, most=ROWS_AT_ONCE)
     if vms:
         text = "expunging a destroyed Vm"
@@ -197,7 +197,7 @@ def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
 
 
 def _never_begun(row: Row[Any]) -> Finished:
-    """The job as its first lease would find it, failed: its fence is still zero."""
+    """Return the job as its first lease would find it, failed: its fence is still zero."""
     job = LeasedJob(
         id=row.id,
         uuid=row.uuid,

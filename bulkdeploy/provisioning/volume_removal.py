@@ -76,7 +76,7 @@ class VolumeRemoval:
                 return
 
     def _remove(self, volume: Row[Any]) -> bool:
-        """Whether no hypervisor that the pool serves has the volume any more."""
+        """Return whether no hypervisor that the pool serves has the volume any more."""
         before(Failpoint.DRIVER_DELETE_VOLUME)
         try:
             for hypervisor in volume.hypervisors:

@@ -54,7 +54,7 @@ database, and the sweeper sends again what got lost. Results have no reader: job
 
 
 def make_celery(redis_url: Callable[[], str]) -> Celery:
-    """A Celery application that consumes and can publish; it has no tasks yet.
+    """Return a Celery application that consumes and can publish; it has no tasks yet.
 
     Its configuration is made when first used: importing an application needs no settings.
     """

@@ -27,7 +27,7 @@ MESSAGES_PER_COMMAND = 1000
 
 
 def task_name(kind: str) -> str:
-    """The Celery task that runs jobs of this kind."""
+    """Return the Celery task that runs jobs of this kind."""
     return f"bulkdeploy.{kind}"
 
 
@@ -112,7 +112,7 @@ class _Envelope:
         self._template = pieces
 
     def message(self, job_id: int, queue: str, nonce: str) -> str:
-        """The JSON text that kombu would have pushed."""
+        """Return the JSON text that kombu would have pushed."""
         return self._template % {"job": job_id, "id": f"job-{job_id}", "queue": queue, "tag": f"{job_id}-{nonce}"}
 
 

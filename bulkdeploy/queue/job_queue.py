@@ -26,7 +26,7 @@ ALL_QUEUES = (INTERACTIVE, *BULK)
 
 
 def bulk_queue(vms: int) -> str:
-    """The queue of a bulk deployment with so many VMs."""
+    """Return the queue of a bulk deployment with so many VMs."""
     return BULK[bisect_left(QUEUE_SIZES, vms)]
 
 
@@ -52,7 +52,7 @@ class JobQueue(Protocol):
         """
 
     def waiting(self) -> Mapping[str, int]:
-        """How many messages wait in each queue of ALL_QUEUES.
+        """Return how many messages wait in each queue of ALL_QUEUES.
 
         Raises:
             QueueUnavailable: the message broker does not answer.

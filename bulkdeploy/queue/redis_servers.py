@@ -54,7 +54,10 @@ def check_redis_url(url: str) -> None:
 
 
 def redis_client(url: str, **options: Any) -> Redis:
-    """A client of the server, or of whichever one is the primary; ``options`` are those of its connections."""
+    """Return a client of the server, or of whichever one is the primary.
+
+    ``options`` are those of its connections.
+    """
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
         return Redis.from_url(url, **options)
@@ -70,7 +73,7 @@ def redis_client(url: str, **options: Any) -> Redis:
 
 
 def celery_broker(url: str) -> tuple[str, dict[str, Any]]:
-    """The same for Celery: its ``broker_url``, and what its transport's options have besides."""
+    """Return the same for Celery: its ``broker_url``, and what its transport's options have besides."""
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
         return url, {}

@@ -164,13 +164,13 @@ def allocators(configuration: Configuration, task: str, zone_id: int) -> list[st
 
 
 def program_of(connection: Connection, name: str) -> Path | None:
-    """The program of this name; None: this process knows no directory of programs."""
+    """Return the program of this name; None: this process knows no directory of programs."""
     directory: Path | None = connection.get_execution_options().get(DIRECTORY)
     return None if directory is None else directory / name
 
 
 def named_zone(connection: Connection, zone_id: int) -> NamedZone:
-    """Names of a zone's places, none of which has the same as another, and who has claims there."""
+    """Return names of a zone's places, none of which has the same as another, and who has claims there."""
     hosts, clusters = read_places(connection, zone_id)
     return NamedZone(
         read_zone_name(connection, zone_id),
@@ -184,7 +184,7 @@ def named_zone(connection: Connection, zone_id: int) -> NamedZone:
 
 
 def exported_zone(connection: Connection, zone_id: int) -> dict[str, Any]:
-    """The zone in the form that allocator programs read, without a request."""
+    """Return the zone in the form that allocator programs read, without a request."""
     account_id = an_owner(connection)
     snapshot = read_snapshot(
         connection,
@@ -199,7 +199,7 @@ def exported_zone(connection: Connection, zone_id: int) -> dict[str, Any]:
 
 
 def answered(program: Path | None, name: str, document: Mapping[str, Any], timeout_s: float) -> Any:
-    """The program's result; see ``iallocator.running.run_allocator``.
+    """Return the program's result; see ``iallocator.running.run_allocator``.
 
     Raises:
         NoAnswer: as there; or there is no such program.
@@ -277,7 +277,7 @@ class _Question:
 
 
 def _usable(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Flags:
-    """The hosts that take a VM of the request, by all rules."""
+    """Return the hosts that take a VM of the request, by all rules."""
     found = measure_capacity(snapshot, request, catalog)
     usable = np.zeros(len(snapshot.hosts.id), dtype=bool)
     usable[found.candidates.at[found.of_candidates() > 0]] = True

@@ -53,7 +53,7 @@ def plan_zone_balance(
     most_sets: int = 10_000,
     without_vms: Collection[int] = (),
 ) -> BalancePlan:
-    """Moves that put a zone, or a part of it, into balance as it is now; see ``placement.balance``.
+    """Return moves that put a zone, or a part of it, into balance as it is now; see ``placement.balance``.
 
     Hosts that are not up and enabled take no part, nor do VMs move that something is under way with, that affinity
     groups keep together, that local volumes bind to their host, whose planner looks at who else is on a host, or
@@ -92,11 +92,11 @@ class _Snapshots:
         self._read: dict[int, ZoneSnapshot] = {}
 
     def key_of(self, account_id: int) -> int:
-        """An account that sees the zone as this one does."""
+        """Return an account that sees the zone as this one does."""
         return account_id if self._differ else min(self._owners)
 
     def of(self, account_id: int) -> ZoneSnapshot:
-        """The zone as an account sees it."""
+        """Return the zone as an account sees it."""
         key = self.key_of(account_id)
         if key not in self._read:
             self._read[key] = read_snapshot(
@@ -112,7 +112,7 @@ class _Snapshots:
 
 
 def _in_scope(snapshot: ZoneSnapshot, scope: BalanceScope) -> Ints:
-    """Positions of the hosts that take part."""
+    """Return positions of the hosts that take part."""
     clusters, hosts = snapshot.clusters, snapshot.hosts
     chosen = np.ones(len(clusters.id), dtype=bool)
     if scope.cluster_id is not None:
@@ -175,7 +175,7 @@ def _reach(
 
 
 def _looks_at_neighbours(request: PlacementRequest) -> bool:
-    """Whether where the VM may be depends on who else is there, which moves of others change."""
+    """Return whether where the VM may be depends on who else is there, which moves of others change."""
     planners = {request.planner, request.offering_planner or request.planner}
     try:
         return any(placement_catalog().strategy(name).needs_owner_vms for name in planners)

@@ -30,7 +30,7 @@ class NotAStrategy(TypeError):
 
 @cache
 def placement_catalog() -> PlacementCatalog:
-    """All rules and strategies, found when first asked for.
+    """Return all rules and strategies, found when first asked for.
 
     Raises:
         DuplicateName: two have one name.
@@ -41,13 +41,13 @@ def placement_catalog() -> PlacementCatalog:
 
 
 def planners() -> tuple[str, ...]:
-    """The names that offerings, calls and ``vm.deployment.planner`` may choose, in order."""
+    """Return the names that offerings, calls and ``vm.deployment.planner`` may choose, in order."""
     return placement_catalog().planners
 
 
 @cache
 def settings_by_name() -> Mapping[str, Setting]:
-    """All settings by name, those that choose something of placement with what there is to choose."""
+    """Return all settings by name, those that choose something of placement with what there is to choose."""
     choices = {"vm.deployment.planner": planners(), "vm.allocation.algorithm": tuple(HOST_ALGORITHMS)}
     return {one.name: replace(one, choices=choices.get(one.name, one.choices)) for one in all_settings().values()}
 

@@ -18,7 +18,7 @@ from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 
 
 def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -> str | None:
-    """The reason of the rule by which a running VM can not have these sizes where it is; None: it can.
+    """Return the reason of the rule by which a running VM can not have these sizes where it is; None: it can.
 
     ``sizes``: the VM's new columns. Its claim is that of its row; room is checked again where it is changed.
     """
@@ -41,7 +41,7 @@ def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -
 
 
 def _without_claim(snapshot: ZoneSnapshot, vm: Row[Any]) -> ZoneSnapshot:
-    """The zone as it were if the VM claimed nothing."""
+    """Return the zone as it were if the VM claimed nothing."""
     hosts = snapshot.hosts
     here = hosts.id == vm.host_id
     return replace(

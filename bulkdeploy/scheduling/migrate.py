@@ -42,7 +42,10 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
 def movable(
     connection: Connection, configuration: Configuration, vm_id: int, *, host_id: int | None = None
 ) -> VmToPlace | None:
-    """The VM as something to move; None where what it has keeps it from ``host_id``, or from any other host."""
+    """Return the VM as something to move.
+
+    None where what it has keeps it from ``host_id``, or from any other host.
+    """
     vm = read_vm_to_place(connection, configuration, vm_id, host_id=host_id)
     return None if vm is None else replace(vm, need=replace(vm.need, purpose=Purpose.MOVE))
 

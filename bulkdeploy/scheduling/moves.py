@@ -65,7 +65,7 @@ MIGRATING, STARTING = Way(Purpose.MOVE), Way(Purpose.START)
 
 
 def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list[VmMove]:
-    """The moves with the hosts that VMs get now, or why they get none."""
+    """Return the moves with the hosts that VMs get now, or why they get none."""
     rows = _Rows(connection, read_configuration(connection))
     if way.purpose is Purpose.START and any(move.from_host_id is not None for move in moves):
         return _restart(rows, moves, way)
@@ -196,7 +196,7 @@ class _Zone:
         self._members: dict[int, Mapping[int, int]] = {}
 
     def try_move(self, move: VmMove, way: Way, *, packed: bool = False) -> VmMove:
-        """The move with its host, or why there is none; ``packed``: see ``packed_restart``."""
+        """Return the move with its host, or why there is none; ``packed``: see ``packed_restart``."""
         place = self._place(move, way, packed=packed)
         if isinstance(place, NoPlace):
             return replace(move, why=place.why, planner="")
@@ -257,7 +257,7 @@ class _Zone:
         self._changes.append((vm.need.owner.account_id, change))
 
     def _as_seen_by(self, vm: VmToPlace) -> ZoneSnapshot:
-        """The zone, as the VM's owner sees it; of others' VMs only what they take counts."""
+        """Return the zone, as the VM's owner sees it; of others' VMs only what they take counts."""
         account_id = vm.need.owner.account_id
         seen, changes = self._seen.get(account_id) or (self._rows.zone(vm), 0)
         for changed_by, change in self._changes[changes:]:

@@ -55,7 +55,7 @@ class PlacementNeed:
 def choose_planners(
     configuration: Configuration, *, bulk: bool, named: str | None, offering: str | None
 ) -> tuple[str, str | None]:
-    """The planner that places a VM, and the one whose rules hold beside its own.
+    """Return the planner that places a VM, and the one whose rules hold beside its own.
 
     What the call named comes first. Else a bulk deployment disperses by count, and by nothing else (specification),
     over the hosts that the offering's planner leaves; a single one goes by its offering, then by the setting

@@ -121,7 +121,7 @@ def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
 
 
 def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
-    """A MAC address that a nic can have, in lower case.
+    """Return a MAC address that a nic can have, in lower case.
 
     Raises:
         InvalidParameter: it is malformed, a group's or none's, another nic has it, or one will get it.
@@ -145,7 +145,7 @@ def take_address(
     *,
     parameter: str = "ipaddress",
 ) -> Address | None:
-    """The address asked for, or a free one that serves the pod; None: the network has no addresses.
+    """Return the address asked for, or a free one that serves the pod; None: the network has no addresses.
 
     Raises:
         InvalidParameter: the address is malformed or in use, or the network has none.

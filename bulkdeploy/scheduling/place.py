@@ -159,7 +159,7 @@ def _planned(
     explain_host_ids: Sequence[int],
     vm_uuid: UUID | None,
 ) -> list[Planned]:
-    """The plans of one owner's requests; ``first``: the need of the first of them."""
+    """Return the plans of one owner's requests; ``first``: the need of the first of them."""
     limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
     catalog = placement_catalog()
     chosen = allocate(
@@ -194,7 +194,7 @@ def apply_in_zone(
     kinds: Sequence[tuple[PlacementNeed, Places]],
     counts: Sequence[int],
 ) -> list[Planned] | list[Lacking]:
-    """The plans of all kinds at places that were planned before, or what keeps them from being claimed now.
+    """Return the plans of all kinds at places that were planned before, or what keeps them from being claimed now.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
@@ -231,7 +231,7 @@ def zone_as_seen(
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
 ) -> tuple[ZoneSnapshot, PlacementRequest]:
-    """The zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim.
+    """Return the zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim.
 
     If ``seed`` is None, the state of the zone gives it.
     """

@@ -117,7 +117,7 @@ def need_of(
 
 
 def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
-    """A volume's need of a pool: by its disk offering, or by the service offering where it has none."""
+    """Return a volume's need of a pool: by its disk offering, or by the service offering where it has none."""
     source = vm if volume.storage_type is None else volume
     return Disk(volume.size_bytes, StorageType(source.storage_type), frozenset(source.storage_tags))
 

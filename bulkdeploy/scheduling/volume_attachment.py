@@ -106,7 +106,10 @@ def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
 
 
 def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:
-    """The pool that the volume is in, or gets now because the VM runs; None: it gets one when the VM starts."""
+    """Return the pool that the volume is in, or gets now because the VM runs.
+
+    None: it gets one when the VM starts.
+    """
     if volume.pool_id is not None:
         return int(volume.pool_id)
     if vm.host_id is None:
@@ -140,7 +143,7 @@ def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None
 
 
 def _device(taken: Collection[int], requested: int | None) -> int:
-    """The device number asked for, or the lowest free one."""
+    """Return the device number asked for, or the lowest free one."""
     free = [number for number in range(1, LAST_DEVICE + 1) if number not in taken]
     if requested is None and free:
         return free[0]

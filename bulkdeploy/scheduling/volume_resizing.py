@@ -59,7 +59,7 @@ def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None)
 
 
 def is_for_hypervisor(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> bool:
-    """Whether the hypervisor must resize it now: one that no guest uses grows when its VM starts."""
+    """Return whether the hypervisor must resize it now: one that no guest uses grows when its VM starts."""
     if volume.pool_id is None or new.size_bytes == volume.size_bytes:
         return False
     return new.size_bytes < volume.size_bytes or vm_state is VmState.RUNNING

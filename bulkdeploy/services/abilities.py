@@ -47,7 +47,7 @@ def require_driver_of_cloud(
 
 
 def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:
-    """Whether there is a driver for the hypervisor that declares an ability."""
+    """Return whether there is a driver for the hypervisor that declares an ability."""
     try:
         return ability in drivers.configured_for(hypervisor).abilities
     except NoDriverFor:

@@ -19,14 +19,14 @@ ONE = Paging(limit=1)
 
 
 def noun(entity: Entity) -> str:
-    """An entity's kind in words: ``storage pool``."""
+    """Return an entity's kind in words: ``storage pool``."""
     return entity.name.lower().replace("_", " ")
 
 
 def hold(
     connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False
 ) -> Mapping[str, Any]:
-    """The row of an entity, held: alone to change it, or shared to hang something on it.
+    """Return the row of an entity, held: alone to change it, or shared to hang something on it.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -40,7 +40,7 @@ def hold(
 def hold_all(
     connection: Connection, refs: Sequence[EntityRef], parameter: str = "id", *, shared: bool = False
 ) -> dict[int, Mapping[str, Any]]:
-    """The rows of entities of one kind by internal id, held as by ``hold``.
+    """Return the rows of entities of one kind by internal id, held as by ``hold``.
 
     Raises:
         InvalidParameter: one was deleted.
@@ -76,7 +76,7 @@ def subject(kind: str, ref: EntityRef) -> Instance:
 
 
 def only_row(page: Page) -> Mapping[str, Any]:
-    """The one row of a list by id."""
+    """Return the one row of a list by id."""
     (row,) = page.rows
     return row
 
@@ -84,7 +84,7 @@ def only_row(page: Page) -> Mapping[str, Any]:
 def changed_events(
     event_type: EventType, kind: str, changes: Iterable[tuple[EntityRef, Mapping[str, Any]]]
 ) -> Iterator[Happened]:
-    """The events of things that got these columns."""
+    """Yield the events of things that got these columns."""
     for ref, values in changes:
         text = f"changed {noun(ref.entity)} {ref.name}{changed(values)}"
         yield Happened(event_type, text, subject(kind, ref))
@@ -93,7 +93,7 @@ def changed_events(
 def deleted_events(
     event_type: EventType, kind: str, refs: Sequence[EntityRef], owners: Sequence[Owner | None] = ()
 ) -> Iterator[Happened]:
-    """The events of things that were deleted; ``owners``: whose they were, where accounts own them."""
+    """Yield the events of things that were deleted; ``owners``: whose they were, where accounts own them."""
     for ref, owner in zip(refs, owners or [None] * len(refs), strict=True):
         yield Happened(event_type, f"deleted {noun(ref.entity)} {ref.name}", subject(kind, ref), owner)
 

@@ -39,7 +39,7 @@ class Reach:
 
 
 def check_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> dict[int, Row[Any]]:
-    """The zones of new networks by internal id; they stay until the transaction ends.
+    """Return the zones of new networks by internal id; they stay until the transaction ends.
 
     Raises:
         InvalidParameter: one was deleted, or is a Basic one that has its one guest network.
@@ -103,7 +103,7 @@ def require_open_offering(offering: OfferingFacts, owner: Owner, zone_id: int) -
 def check_offerings(
     connection: Connection, caller: Caller, offerings: Sequence[EntityRef]
 ) -> dict[int, OfferingFacts]:
-    """Offerings by internal id, if networks can be made from them.
+    """Return offerings by internal id, if networks can be made from them.
 
     Raises:
         InvalidParameter: one is not enabled, or not for guests.
@@ -188,7 +188,7 @@ def _reach_of_domain(caller: Caller, given: Arguments) -> Reach:
 def choose_vlans(
     connection: Connection, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
 ) -> list[tuple[str | None, int | None]]:
-    """The VLAN of each network, and the physical network (internal id) it is on; each VLAN is given once.
+    """Return the VLAN of each network, and the physical network (internal id) it is on; each VLAN is given once.
 
     The one asked for, or where the offering does not want one to be said, the lowest free one of the physical
     network's range; None where there is no range to take it from.

@@ -49,7 +49,7 @@ def lock_named(
 def named_entity(
     connection: Connection, caller: Caller, entity: Entity, named: NamedOwner, name: str, noun: str, parameter: str
 ) -> EntityRef:
-    """The one of this name among the owner's.
+    """Return the one of this name among the owner's.
 
     Raises:
         InvalidParameter: the owner has none of this name, or there is no such owner.

@@ -91,7 +91,7 @@ def resolve_owner(
     domain_id: int | None,
     project_id: int | None,
 ) -> Owner:
-    """The account that a call creates things for: the one named, the project's, or the caller's own.
+    """Return the account that a call creates things for: the one named, the project's, or the caller's own.
 
     A domain beside a project is the project's: Ansible's modules name it wherever their project has one. A domain
     alone may only be the caller's own.
@@ -139,7 +139,7 @@ def resolve_owners(connection: Connection, caller: Caller, named: Iterable[Named
 
 
 def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Owner:
-    """The account that a call makes something for, kept from being deleted until the end of the transaction.
+    """Return the account that a call makes something for, kept from being deleted until the end of the transaction.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``resolve_owner``; PermissionDenied also where
@@ -177,7 +177,7 @@ def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
 
 
 def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
-    """Whether the caller may see and act on what ``owner`` owns."""
+    """Return whether the caller may see and act on what ``owner`` owns."""
     if caller.is_root_admin or owner.account_id == caller.owner.account_id:
         return True
     if caller.role_type is not RoleType.USER and owner.lineage.startswith(caller.owner.lineage):
@@ -188,7 +188,7 @@ def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
 
 
 def require_access(connection: Connection, caller: Caller, account_id: int, what: str) -> Owner:
-    """The owner behind an internal account id, once it is known that the caller may act on its things.
+    """Return the owner behind an internal account id, once it is known that the caller may act on its things.
 
     Raises:
         PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.
@@ -235,12 +235,12 @@ def require_open_zones(connection: Connection, uses: Iterable[tuple[Owner, int, 
 
 
 def closed_zone(owner: Owner, zone: str) -> PermissionDenied:
-    """The refusal of a zone, as an answer names it, that is kept to another domain."""
+    """Return the refusal of a zone, as an answer names it, that is kept to another domain."""
     return PermissionDenied(f"Account {owner.account_name} does not have permission to use zone {zone}")
 
 
 def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:
-    """The lineage of a domain that the caller may name: its own, and for admins those below.
+    """Return the lineage of a domain that the caller may name: its own, and for admins those below.
 
     Raises:
         PermissionDenied: any other domain.
@@ -249,7 +249,7 @@ def require_domain(connection: Connection, caller: Caller, domain: EntityRef) ->
 
 
 def require_domains(connection: Connection, caller: Caller, domains: Iterable[EntityRef]) -> dict[int, str]:
-    """The lineages of domains that the caller may name, by internal id; see ``require_domain``."""
+    """Return the lineages of domains that the caller may name, by internal id; see ``require_domain``."""
     places = owners.domain_places(connection, {domain.id for domain in domains})
     for uuid, lineage in places.values():
         _require_lineage(caller, lineage, uuid)
@@ -257,7 +257,7 @@ def require_domains(connection: Connection, caller: Caller, domains: Iterable[En
 
 
 def _reach(caller: Caller) -> str | None:
-    """The lineage that bounds what an admin sees; None: nothing does."""
+    """Return the lineage that bounds what an admin sees; None: nothing does."""
     return None if caller.is_root_admin else caller.owner.lineage
 
 
@@ -288,7 +288,7 @@ def _of_projects(
 
 
 def project_owner(connection: Connection, caller: Caller, project_id: int) -> Owner:
-    """The account behind a project that the caller may act in.
+    """Return the account behind a project that the caller may act in.
 
     Raises:
         InvalidParameter: there is no such project.
@@ -320,7 +320,7 @@ def owning_caller(connection: Connection, account_id: int) -> Caller:
 
 
 def named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:
-    """The account of a list's ``account`` parameter; without a domain the caller's is meant.
+    """Return the account of a list's ``account`` parameter; without a domain the caller's is meant.
 
     The caller's right to the domain has been checked (``require_domain``).
 

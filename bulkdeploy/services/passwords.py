@@ -20,7 +20,7 @@ def hash_password(password: str) -> str:
 
 
 def password_matches(password: str, password_hash: str | None) -> bool:
-    """Whether a password is the one that was hashed; without a hash never, after the same work."""
+    """Return whether a password is the one that was hashed; without a hash never, after the same work."""
     try:
         matches = PasswordHasher().verify(password_hash or NOBODY, password)
     except (VerificationError, InvalidHashError):
@@ -35,7 +35,7 @@ class KeptPassword:
         self._hash = password_hash
 
     def __eq__(self, other: object) -> bool:
-        """Whether the text says nothing else than what is kept."""
+        """Return whether the text says nothing else than what is kept."""
         return isinstance(other, str) and (other == "" or password_matches(other, self._hash))
 
     __hash__ = None  # type: ignore[assignment]  # its texts would need the same one

@@ -51,7 +51,7 @@ def plan_moves(
     *,
     of_host: int | None = None,
 ) -> MovePlan:
-    """The plan that a dry run shows, which is kept; or the one that was shown, where it still stands.
+    """Return the plan that a dry run shows, which is kept; or the one that was shown, where it still stands.
 
     ``moves``: what is to be planned, where nothing was. ``of_host``: the plan is of all VMs that run on this
     host, which must be the same when it is applied.
@@ -100,7 +100,7 @@ def moves_off(
 
 
 def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: Way) -> list[VmMove] | None:
-    """The moves that an allocator chose, and that can be made now; None: it is the planner's turn."""
+    """Return the moves that an allocator chose, and that can be made now; None: it is the planner's turn."""
     uuids = {vm_id: str(place.uuid) for vm_id, place in vm_places(connection, vms).items()}
     said = []
     for answer in evacuate(connection, zone_of_host(connection, host_id), host_id, uuids) if vms else (None,):
@@ -122,7 +122,7 @@ def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
 
 
 def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """VMs that are not where the plan saw them."""
+    """Return VMs that are not where the plan saw them."""
     hosts = {host for move in moves for host in (move.from_host_id,) if host is not None}
     hosts |= {vm.host_id for vm in vms.values() if vm.host_id is not None}
     names = names_of(connection, "host", sorted(hosts))
@@ -142,14 +142,14 @@ def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, Vm
 
 
 def _came(connection: Connection, planned: set[int], host_id: int) -> list[str]:
-    """VMs on the host that the plan did not see."""
+    """Return VMs on the host that the plan did not see."""
     new = set(running_vms_on(connection, host_id)) - planned
     vms = vm_places(connection, sorted(new))
     return [f"virtual machine {vm.name} is on the host by now" for vm in vms.values()]
 
 
 def _refused(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """VMs that their hosts do not take any more."""
+    """Return VMs that their hosts do not take any more."""
     names = names_of(connection, "host", sorted({move.to_host_id for move in moves if move.to_host_id is not None}))
     return [
         f"host {names.get(move.to_host_id or 0)} does not take virtual machine {vms[move.vm_id].name} by now:"

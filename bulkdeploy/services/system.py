@@ -21,10 +21,10 @@ class Cipher(Protocol):
     """Encrypts secrets that must be read again (API secret keys)."""
 
     def encrypt(self, secret: str) -> bytes:
-        """The secret, unreadable at rest."""
+        """Return the secret, unreadable at rest."""
 
     def decrypt(self, token: bytes) -> str:
-        """The secret again."""
+        """Return the secret again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,19 +53,19 @@ SECTION = re.compile(
 
 
 def read_invariants() -> list[Invariant]:
-    """The invariants, in the order of ``audit.sql``."""
+    """Return the invariants, in the order of ``audit.sql``."""
     sql = resources.files("bulkdeploy.store").joinpath("audit.sql").read_text()
     return [Invariant(**section.groupdict()) for section in SECTION.finditer(sql)]
 
 
 def check_invariants(engine: Engine) -> list[Finding]:
-    """Every invariant, checked on one snapshot of the database."""
+    """Return every invariant, checked on one snapshot of the database."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
         return check_connection(connection)
 
 
 def check_connection(connection: Connection) -> list[Finding]:
-    """Every invariant, as this connection's transaction sees the database."""
+    """Return every invariant, as this connection's transaction sees the database."""
     return [
         Finding(
             invariant.name,
@@ -141,7 +141,7 @@ def lock_for_healing(connection: Connection) -> None:
 
 
 def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
-    """Whether it has a statement that mends it, kept to one VM or host where that is asked for."""
+    """Return whether it has a statement that mends it, kept to one VM or host where that is asked for."""
     heal = invariant.heal or ""
     return bool(heal) and not (vm and ":vm" not in heal) and not (host and ":host" not in heal)
 
@@ -157,7 +157,7 @@ def heal_invariant(
 
 
 def hypervisors_of_hosts(connection: Connection) -> list[str]:
-    """The hypervisor types that there are hosts of."""
+    """Return the hypervisor types that there are hosts of."""
     return list(
         connection.execute(
             text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL ORDER BY hypervisor")
@@ -209,19 +209,19 @@ _READY_VOLUMES = text(
 
 
 def running_vms(connection: Connection) -> Iterator[UUID]:
-    """Every VM that is Running, so many in memory at once."""
+    """Yield every VM that is Running, so many in memory at once."""
     for row in _in_pages(connection, _RUNNING_VMS):
         yield row.uuid
 
 
 def ready_volumes(connection: Connection) -> Iterator[tuple[UUID, UUID | None]]:
-    """Every volume that exists on its pool for sure, with its VM, so many in memory at once."""
+    """Yield every volume that exists on its pool for sure, with its VM, so many in memory at once."""
     for row in _in_pages(connection, _READY_VOLUMES):
         yield row.uuid, row.vm_uuid
 
 
 def _in_pages(connection: Connection, query: TextClause) -> Iterator[Row[Any]]:
-    """The rows of a query by id, page after page."""
+    """Yield the rows of a query by id, page after page."""
     last = 0
     while rows := connection.execute(query, {"last": last, "most": ROWS_AT_ONCE}).all():
         yield from rows

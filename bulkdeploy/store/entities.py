@@ -117,7 +117,7 @@ SOURCES: Mapping[Entity, Source] = {
 
 
 def is_taken(connection: Connection, entity: Entity, uuid: UUID) -> bool:
-    """Whether anything of a kind has this uuid, or had it before it was removed."""
+    """Return whether anything of a kind has this uuid, or had it before it was removed."""
     column = SOURCES[entity].table.c.uuid
     return connection.execute(select(column).where(column == uuid)).first() is not None
 

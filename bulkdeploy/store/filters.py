@@ -40,7 +40,7 @@ Arguments: TypeAlias = Mapping[str, Any]
 
 
 def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Select[Any]:
-    """The query, narrowed by every filter whose parameter was given."""
+    """Return the query, narrowed by every filter whose parameter was given."""
     for name, condition in filters.items():
         if name in arguments:
             query = query.where(condition(arguments[name]))
@@ -54,7 +54,7 @@ def id_in(column: ColumnElement[Any], ids: Iterable[int]) -> Condition:
 
 
 def by_id(column: ColumnElement[Any]) -> Filter:
-    """A UUID parameter: the column holds the internal id of the entity named."""
+    """Return a UUID parameter: the column holds the internal id of the entity named."""
 
     def condition(ref: EntityRef) -> Condition:
         return column == ref.id
@@ -63,7 +63,7 @@ def by_id(column: ColumnElement[Any]) -> Filter:
 
 
 def by_ids(column: ColumnElement[Any]) -> Filter:
-    """A LIST of UUID parameter: the column holds one of the ids."""
+    """Return a LIST of UUID parameter: the column holds one of the ids."""
 
     def condition(refs: Iterable[EntityRef]) -> Condition:
         return id_in(column, [ref.id for ref in refs])
@@ -72,7 +72,7 @@ def by_ids(column: ColumnElement[Any]) -> Filter:
 
 
 def equal(column: ColumnElement[Any]) -> Filter:
-    """A number or flag, or a text that must match to the letter."""
+    """Return a number or flag, or a text that must match to the letter."""
 
     def condition(value: object) -> Condition:
         # A number goes in its own width: one that the column could not hold matches nothing and is no error.
@@ -83,7 +83,7 @@ def equal(column: ColumnElement[Any]) -> Filter:
 
 
 def same_text(column: ColumnElement[Any]) -> Filter:
-    """A text, matched whole and in any case (as CloudStack's ``name`` filters do)."""
+    """Return a text, matched whole and in any case (as CloudStack's ``name`` filters do)."""
 
     def condition(value: str) -> Condition:
         return func.lower(column) == value.lower()
@@ -101,7 +101,7 @@ def always(value: object) -> Filter:
 
 
 def same_uuid(column: ColumnElement[Any]) -> Filter:
-    """A text that must be a uuid; one that is none matches nothing."""
+    """Return a text that must be a uuid; one that is none matches nothing."""
 
     def condition(value: str) -> Condition:
         try:
@@ -113,7 +113,7 @@ def same_uuid(column: ColumnElement[Any]) -> Filter:
 
 
 def keyword(*columns: ColumnElement[Any]) -> Filter:
-    """A text that stands, in any case, somewhere in one of the columns.
+    """Return a text that stands, in any case, somewhere in one of the columns.
 
     All columns as one text, looked at once, and ``strpos``: with LIKE it takes a quarter more time, still more with
     ILIKE, which puts the keyword in lower case anew for each row, and with one column after the other.
@@ -127,7 +127,7 @@ def keyword(*columns: ColumnElement[Any]) -> Filter:
 
 
 def ref_in_array(column: ColumnElement[Any]) -> Filter:
-    """A UUID parameter: an ARRAY column is empty (open to all) or holds the id."""
+    """Return a UUID parameter: an ARRAY column is empty (open to all) or holds the id."""
 
     def condition(ref: EntityRef) -> Condition:
         return or_(func.cardinality(column) == 0, any_(column) == ref.id)
@@ -136,7 +136,7 @@ def ref_in_array(column: ColumnElement[Any]) -> Filter:
 
 
 def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
-    """Keys and values as a table ``wanted`` of a statement, which is the same however many they are."""
+    """Return keys and values as a table ``wanted`` of a statement, which is the same however many they are."""
     found = list(pairs)
     keys, values = ([pair[at] for pair in found] for at in (0, 1))
     arrays = (bindparam(None, each, ARRAY(Text), unique=True) for each in (keys, values))
@@ -144,7 +144,7 @@ def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
 
 
 def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
-    """The ``tags`` map parameter: the resource carries every key given, with the value where one is given.
+    """Return the ``tags`` map parameter: the resource carries every key given, with the value where one is given.
 
     The statement is the same however many tags are given: with a condition for each, planning 400 took minutes.
     """
@@ -168,7 +168,7 @@ def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
 
 
 def linked(link: Table, resource: str, resource_id: ColumnElement[Any], other: str) -> Filter:
-    """A UUID parameter: a link table joins the resource to the entity named."""
+    """Return a UUID parameter: a link table joins the resource to the entity named."""
 
     def condition(ref: EntityRef) -> Condition:
         return exists(select(1).where(link.c[resource] == resource_id, link.c[other] == ref.id))
@@ -177,7 +177,7 @@ def linked(link: Table, resource: str, resource_id: ColumnElement[Any], other: s
 
 
 def has_all(column: ColumnElement[Any]) -> Filter:
-    """A LIST of STRING parameter: a JSONB array of texts holds them all."""
+    """Return a LIST of STRING parameter: a JSONB array of texts holds them all."""
 
     def condition(values: Iterable[str]) -> Condition:
         return column.op("?&")(bindparam(None, list(values), ARRAY(Text), unique=True))

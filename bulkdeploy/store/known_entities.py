@@ -57,7 +57,7 @@ def parameters_of(caller: Caller) -> dict[str, Any]:
 
 
 def is_admin(caller: Caller) -> bool:
-    """Whether the caller's role reaches beyond its account and its projects."""
+    """Return whether the caller's role reaches beyond its account and its projects."""
     return caller.role_type is not RoleType.USER
 
 
@@ -73,7 +73,7 @@ def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
 
 
 def knows_owner(connection: Connection, caller: Caller, account_id: int) -> bool:
-    """Whether the caller may know of what an account owns; in one statement, whatever the answer."""
+    """Return whether the caller may know of what an account owns; in one statement, whatever the answer."""
     requested = select(owned(literal(account_id, BigInteger), is_admin(caller)))
     return bool(connection.execute(requested, parameters_of(caller)).scalar())
 

@@ -15,7 +15,7 @@ FEW = 1000
 
 
 def learnt_before(connection: Connection, entity: Entity) -> set[UUID]:
-    """The entities of a kind that were learnt and not forgotten."""
+    """Return the entities of a kind that were learnt and not forgotten."""
     learnt = learnt_entities.c
     return set(connection.execute(select(learnt.uuid).where(learnt.entity == entity.value)).scalars())
 

@@ -40,7 +40,7 @@ class Page:
 
 
 def whole(result: Any) -> Any:
-    """A result that needs no connection any more: rows of a page may be read as late as they are sent."""
+    """Return a result that needs no connection any more: rows of a page may be read as late as they are sent."""
     return Page(list(result.rows), result.count) if isinstance(result, Page) else result
 
 
@@ -113,7 +113,7 @@ class _Extended(Sequence[Row]):
 def ordered(
     query: Select[Any], orders: Orders, arguments: Mapping[str, Any], age: ColumnElement[Any]
 ) -> Select[Any]:
-    """The query in the order of ``sortby``, downwards with a minus; no value last, equal ones by age."""
+    """Return the query in the order of ``sortby``, downwards with a minus; no value last, equal ones by age."""
     wanted = arguments.get("sortby", "")
     column = orders.get(wanted.removeprefix("-"))
     if column is None:

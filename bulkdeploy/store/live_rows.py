@@ -70,7 +70,7 @@ def insert_row(connection: Connection, entity: Entity, values: Values) -> Entity
 
 
 def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
-    """The live rows of entities of one kind by internal id, locked in its order: as ``lock_row``."""
+    """Return the live rows of entities of one kind by internal id, locked in its order: as ``lock_row``."""
     if not refs:
         return {}
     table = SOURCES[refs[0].entity].table
@@ -82,7 +82,7 @@ def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool
 
 
 def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
-    """The row, held until the end of the transaction: alone to change it, or shared to hang something on it.
+    """Return the row, held until the end of the transaction: alone to change it, or shared to hang something on it.
 
     None where it was deleted.
     """
@@ -130,7 +130,7 @@ def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
 
 
 def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) -> dict[str, Any]:
-    """The columns that given parameters set: ids for references, lists for tuples, NULL for empty texts.
+    """Return the columns that given parameters set: ids for references, lists for tuples, NULL for empty texts.
 
     Of those that are ``never_empty`` an empty text counts as not given.
     """
@@ -142,7 +142,7 @@ def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) 
 
 
 def own_uuid(given: Values) -> dict[str, Any]:
-    """The id that a thing has elsewhere already, as its column; calls never give one."""
+    """Return the id that a thing has elsewhere already, as its column; calls never give one."""
     return {UUID_OF_ITS_OWN: given[UUID_OF_ITS_OWN]} if UUID_OF_ITS_OWN in given else {}
 
 
@@ -185,7 +185,7 @@ def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collec
 
 
 def _alike(rows: Sequence[Values]) -> list[list[int]]:
-    """The positions of rows that set the same columns, together."""
+    """Return the positions of rows that set the same columns, together."""
     columns = [tuple(sorted(row)) for row in rows]
     order = sorted(range(len(rows)), key=columns.__getitem__)
     return [list(group) for _, group in groupby(order, key=columns.__getitem__)]
@@ -205,7 +205,7 @@ def _taken(error: IntegrityError) -> Exception:
 
 
 def _as_text(value: object) -> str:
-    """A value that JSON has not, in the form in which PostgreSQL reads it."""
+    """Return a value that JSON has not, in the form in which PostgreSQL reads it."""
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     if isinstance(value, Decimal):

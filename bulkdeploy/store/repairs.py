@@ -16,7 +16,7 @@ _LOCK_VMS = text("SELECT FROM virtual_machines WHERE uuid = ANY(CAST(:vms AS uui
 
 
 def lock_vms(connection: Connection, vm_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """VMs on which no job works, expunged ones as well; locked for jobs to be made."""
+    """Return VMs on which no job works, expunged ones as well; locked for jobs to be made."""
     wanted = {"vms": list(vm_uuids)}
     connection.execute(_LOCK_VMS, wanted)
     return connection.execute(_VMS, wanted).all()

@@ -99,7 +99,10 @@ def tags_of(connection: Connection, resource_type: str, uuids: dict[int, UUID]) 
 
 @cache
 def _tags_query() -> Select[Any]:
-    """Tags of the resources of type ``kind`` with these ``ids``; built once: building costs more than running."""
+    """Return tags of the resources of type ``kind`` with these ``ids``.
+
+    Built once: building costs more than running.
+    """
     tag = resource_tags.c
     return (
         select(tag.resource_id, tag.key, tag.value, tag.customer, *owner_columns())
@@ -136,7 +139,7 @@ def add_tags(
 
 
 def owners_of(connection: Connection, resource_type: str, resource_ids: Sequence[int]) -> dict[int, int]:
-    """The account of each resource, by internal ids."""
+    """Return the account of each resource, by internal ids."""
     table = TAGGED[resource_type]
     query = select(table.c.id, table.c.account_id).where(id_in(table.c.id, resource_ids))
     return {row.id: row.account_id for row in connection.execute(query)}
@@ -238,7 +241,7 @@ def list_tags(connection: Connection, visibility: Visibility, arguments: Argumen
 
 
 def _resource_uuid() -> ColumnElement[UUID]:
-    """The uuid of what a tag is on; NULL where that was removed."""
+    """Return the uuid of what a tag is on; NULL where that was removed."""
 
     def uuid_in(table: Table) -> ColumnElement[UUID]:
         found = select(table.c.uuid).where(table.c.id == resource_tags.c.resource_id, table.c.removed.is_(None))

@@ -19,7 +19,7 @@ class Whereabouts:
 
 
 def serial(connection: Connection) -> int:
-    """How much the database server has logged so far: no committed change leaves it as it is.
+    """Return how much the database server has logged so far: no committed change leaves it as it is.
 
     A standby that has replayed as much says the same.
     """

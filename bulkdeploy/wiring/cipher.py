@@ -17,11 +17,11 @@ class FernetCipher:
         self._fernet = MultiFernet([Fernet(key.strip()) for key in keys.split(",")])
 
     def encrypt(self, secret: str) -> bytes:
-        """The secret, unreadable at rest."""
+        """Return the secret, unreadable at rest."""
         return self._fernet.encrypt(secret.encode())
 
     def decrypt(self, token: bytes) -> str:
-        """The secret again.
+        """Return the secret again.
 
         Raises:
             SecretKeyWrong: another key encrypted it.
@@ -32,7 +32,7 @@ class FernetCipher:
             raise SecretKeyWrong from error
 
     def encrypt_anew(self, token: bytes) -> bytes:
-        """The same secret, encrypted with the first key.
+        """Return the same secret, encrypted with the first key.
 
         Raises:
             SecretKeyWrong: none of the keys encrypted it.

@@ -18,7 +18,7 @@ URL = "url"
 
 
 def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
-    """The drivers that the setting ``drivers`` names, with their options from ``driver``; none is made yet.
+    """Return the drivers that the setting ``drivers`` names, with their options from ``driver``; none is made yet.
 
     ``engine``: the database in which drivers remember and look up what their hypervisors do not know.
 

@@ -14,7 +14,7 @@ PASSWORD_BYTES = 18
 
 
 def read_or_make(path: Path, fresh: str) -> str:
-    """The secret in ``path``, or ``fresh`` written there; of two rivals both get the same one."""
+    """Return the secret in ``path``, or ``fresh`` written there; of two rivals both get the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     if not path.exists():
@@ -32,10 +32,10 @@ def read_or_make(path: Path, fresh: str) -> str:
 
 
 def secret_key(data_dir: Path) -> str:
-    """The generated Fernet key of this data directory."""
+    """Return the generated Fernet key of this data directory."""
     return read_or_make(data_dir / SECRET_KEY_FILE, Fernet.generate_key().decode())
 
 
 def admin_password(data_dir: Path) -> str:
-    """The generated first password of ``admin`` in this data directory."""
+    """Return the generated first password of ``admin`` in this data directory."""
     return read_or_make(data_dir / ADMIN_PASSWORD_FILE, random_text(PASSWORD_BYTES))

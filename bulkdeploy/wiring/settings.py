@@ -321,7 +321,7 @@ class Settings(BaseSettings):
         return tuple(dict.fromkeys(host for host in named if host and not host.startswith("/")))
 
     def require_database_url(self) -> str:
-        """The database's URL.
+        """Return the database's URL.
 
         Raises:
             SettingMissing: it is not set, and this command embeds none.
@@ -331,7 +331,7 @@ class Settings(BaseSettings):
         return self.database_url
 
     def require_redis_url(self) -> str:
-        """The message broker's URL.
+        """Return the message broker's URL.
 
         Raises:
             SettingMissing: it is not set, and this command embeds none.

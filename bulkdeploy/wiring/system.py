@@ -19,14 +19,14 @@ from bulkdeploy.wiring.settings import Settings
 
 
 def build_cipher(settings: Settings) -> FernetCipher:
-    """The cipher with the configured key, or with the one generated in data_dir."""
+    """Return the cipher with the configured key, or with the one generated in data_dir."""
     if settings.secret_key is not None:
         return FernetCipher(settings.secret_key.get_secret_value())
     return FernetCipher(secret_files.secret_key(settings.data_dir))
 
 
 def first_admin_password(settings: Settings) -> str:
-    """The configured first password of ``admin``, or the one generated in data_dir."""
+    """Return the configured first password of ``admin``, or the one generated in data_dir."""
     if settings.admin_password is not None:
         return settings.admin_password.get_secret_value()
     return secret_files.admin_password(settings.data_dir)
@@ -55,7 +55,7 @@ def build_engine(
 
 
 def build_job_queue(settings: Settings) -> JobQueue:
-    """The message broker to the workers."""
+    """Return the message broker to the workers."""
     return CeleryJobQueue(settings.require_redis_url())
 
 

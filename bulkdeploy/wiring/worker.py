@@ -37,7 +37,7 @@ class Worker:
     job_queue: JobQueue
 
     def decrypt(self, token: bytes) -> str:
-        """A secret again that the API half encrypted; the key is read when the first one is."""
+        """Return a secret again that the API half encrypted; the key is read when the first one is."""
         return build_cipher(self.settings).decrypt(token)
 
     def system(self) -> System:

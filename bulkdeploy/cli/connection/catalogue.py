@@ -74,7 +74,7 @@ class Api:
         return self.verb in ("list", "get", "query", "find")
 
     def parameter(self, name: str) -> ApiParameter | None:
-        """The parameter of that name, in any case."""
+        """Return the parameter of that name, in any case."""
         lower = name.lower()
         return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
 
@@ -107,11 +107,11 @@ class Catalogue:
         return len(self.by_name)
 
     def get(self, name: str) -> Api | None:
-        """The API of that name, in any case."""
+        """Return the API of that name, in any case."""
         return self.by_name.get(name.lower())
 
     def find(self, words: Sequence[str]) -> tuple[Api, list[str]] | None:
-        """The API that the first word, or the first two joined, name; and the words after it.
+        """Return the API that the first word, or the first two joined, name; and the words after it.
 
         So ``bulk deployvirtualmachine``, ``bulkdeploy virtualmachine`` and ``bulkDeployVirtualMachine``
         are the same. A word with ``=`` is an argument and never part of the name.

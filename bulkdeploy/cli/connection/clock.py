@@ -8,7 +8,7 @@ class Clock(Protocol):
     """Time, so that tests need not wait: seconds that only grow, and sleeping."""
 
     def now(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return seconds since some fixed moment."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -20,7 +20,7 @@ class SystemClock:
     """The machine's time."""
 
     def now(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return seconds since some fixed moment."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:

@@ -43,7 +43,7 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path, warn: Callable[[str], None]) -> "ConfigFile":
-        """The file at ``path``; a missing one is empty. Access by others is taken away, with a warning.
+        """Return the file at ``path``; a missing one is empty. Access by others is taken away, with a warning.
 
         Raises:
             UsageError: it cannot be read, or not as INI.
@@ -64,7 +64,7 @@ class ConfigFile:
         return self.shared.get("profile", "").strip() or DEFAULT_PROFILE
 
     def profile(self, name: str) -> dict[str, str]:
-        """A profile's own values.
+        """Return a profile's own values.
 
         Raises:
             UsageError: there is no such profile. (The default one need not be in the file.)

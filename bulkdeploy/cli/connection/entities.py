@@ -122,7 +122,7 @@ def _scope(listing: Api, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def rows_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The objects in an answer's one list; none if there is no list of objects."""
+    """Return the objects in an answer's one list; none if there is no list of objects."""
     lists = [value for value in answer.values() if isinstance(value, list)]
     if len(lists) != 1:
         return []

@@ -88,7 +88,7 @@ class Preferences:
 
 
 def checked(name: str, value: str) -> str:
-    """The value as it is stored.
+    """Return the value as it is stored.
 
     Raises:
         UsageError: there is no such setting, or it cannot have this value.
@@ -108,7 +108,7 @@ def checked(name: str, value: str) -> str:
 
 
 def complete_url(text: str) -> str:
-    """The API's URL from what was given: scheme and ``/client/api`` are added where they are missing.
+    """Return the API's URL from what was given: scheme and ``/client/api`` are added where they are missing.
 
     Raises:
         UsageError: it is not an address of HTTP.
@@ -121,7 +121,7 @@ def complete_url(text: str) -> str:
 
 
 def connection(name: str, section: Mapping[str, str], shared: Mapping[str, str]) -> Connection:
-    """The connection that a profile's section describes."""
+    """Return the connection that a profile's section describes."""
     return Connection(
         profile=name,
         url=checked("url", _value(section, "url")),
@@ -136,7 +136,7 @@ def connection(name: str, section: Mapping[str, str], shared: Mapping[str, str])
 
 
 def preferences(shared: Mapping[str, str]) -> Preferences:
-    """The preferences that the settings for all profiles describe."""
+    """Return the preferences that the settings for all profiles describe."""
     output = _value(shared, "output")
     return Preferences(
         # CloudMonkey calls its own default format "default"; here that is the one that suits.

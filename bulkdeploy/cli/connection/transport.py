@@ -176,7 +176,7 @@ def _inner(response: requests.Response) -> dict[str, Any] | None:
 
 
 def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
-    """Seconds before the next attempt: what the server asks for, else growing, with chance in it."""
+    """Return seconds before the next attempt: what the server asks for, else growing, with chance in it."""
     requested = re.search(r"retry after \[?(\d+)\]? ?ms", error.message)
     if requested:
         return min(int(requested.group(1)) / 1000, LONGEST_PAUSE)
@@ -185,7 +185,7 @@ def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
 
 
 def _clock_skew(response: requests.Response) -> float | None:
-    """Seconds by which the server's clock is ahead of this machine's; None if it does not say."""
+    """Return seconds by which the server's clock is ahead of this machine's; None if it does not say."""
     try:
         return parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
     except ValueError:
@@ -193,7 +193,7 @@ def _clock_skew(response: requests.Response) -> float | None:
 
 
 def _root(error: BaseException) -> str:
-    """The innermost reason, without the layers of connection pools around it."""
+    """Return the innermost reason, without the layers of connection pools around it."""
     reason: BaseException = error
     while True:
         inner = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)

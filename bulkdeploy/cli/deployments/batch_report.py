@@ -33,7 +33,7 @@ class FailureGroup:
     hosts: dict[str, None] = field(default_factory=dict)
 
     def as_row(self) -> dict[str, Any]:
-        """The group as a row."""
+        """Return the group as a row."""
         names = list(self.hosts)
         where = f"host {names[0]}" if len(names) == 1 else f"{len(names)} hosts ({', '.join(names[:3])}, ...)"
         return {
@@ -46,7 +46,7 @@ class FailureGroup:
 
 
 def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
-    """Failures by reason, the most frequent first. Which VM or host it was does not make reasons differ."""
+    """Return failures by reason, the most frequent first. Which VM or host it was does not make reasons differ."""
     groups: dict[tuple[int, str], FailureGroup] = {}
     for failure in failures:
         reason = INSTANCE_NAME.sub("<vm>", failure.reason.replace(failure.vm_id or "<vm>", "<vm>"))
@@ -61,7 +61,7 @@ def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
 
 
 def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict[str, Any]]:
-    """The jobs that took longest, with their VMs."""
+    """Return the jobs that took longest, with their VMs."""
     timed = [(taken, job) for job in jobs if (taken := seconds_taken(job)) is not None]
     timed.sort(key=lambda pair: -pair[0])
     return [
@@ -76,7 +76,7 @@ def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict
 
 
 def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """VMs per pod and cluster: before, added, after, and the room that is left."""
+    """Return VMs per pod and cluster: before, added, after, and the room that is left."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("pod", overflow="fold")
     table.add_column("cluster", overflow="fold")
@@ -94,7 +94,7 @@ def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def pod_table(clusters: Sequence[Mapping[str, Any]]) -> Table | None:
-    """The same counts per pod; None where no pod has several clusters, which would say nothing new."""
+    """Return the same counts per pod; None where no pod has several clusters, which would say nothing new."""
     pods: dict[str, dict[str, Any]] = {}
     for cluster in ordered(clusters):
         name = place(cluster, "pod").plain
@@ -118,7 +118,7 @@ def pod_table(clusters: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
-    """Hosts that were left out, by the rule that did it, with what would change it."""
+    """Return hosts that were left out, by the rule that did it, with what would change it."""
     table = Table(
         box=box.SIMPLE_HEAD, title="Hosts left out", title_justify="left", title_style="bold", pad_edge=False
     )
@@ -131,7 +131,7 @@ def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def host_table(hosts: Sequence[Mapping[str, Any]]) -> Table:
-    """Hosts that were asked about: how many VMs each takes, or why none and what would change it."""
+    """Return hosts that were asked about: how many VMs each takes, or why none and what would change it."""
     table = Table(box=box.SIMPLE_HEAD, title="Hosts", title_justify="left", title_style="bold", pad_edge=False)
     for name in ("host", "cluster"):
         table.add_column(name, overflow="fold")
@@ -151,7 +151,7 @@ def _why_and_remedy(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
-    """Failures by reason, with what would help; rows as ``FailureGroup.as_row`` makes them."""
+    """Return failures by reason, with what would help; rows as ``FailureGroup.as_row`` makes them."""
     table = Table(box=box.SIMPLE_HEAD, title="Failed", title_justify="left", title_style="bold red", pad_edge=False)
     table.add_column("jobs", justify="right")
     table.add_column("why", overflow="fold")
@@ -166,7 +166,7 @@ def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The slowest jobs."""
+    """Return the slowest jobs."""
     table = Table(box=box.SIMPLE_HEAD, title="Slowest", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("took", justify="right")
     for name in ("VM", "host", "job"):
@@ -183,22 +183,22 @@ def vms(count: int) -> str:
 
 
 def ordered(clusters: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Clusters by pod, then by name."""
+    """Return clusters by pod, then by name."""
     return sorted(clusters, key=lambda cluster: (place(cluster, "pod").plain, place(cluster, "cluster").plain))
 
 
 def place(row: Mapping[str, Any], kind: str) -> Text:
-    """The name of a row's pod or cluster, or its id where it has none."""
+    """Return the name of a row's pod or cluster, or its id where it has none."""
     return Text(printable(str(row.get(f"{kind}name") or row.get(f"{kind}id") or "-")))
 
 
 def number(row: Mapping[str, Any], name: str) -> int:
-    """A count of a row; absent is 0."""
+    """Return a count of a row; absent is 0."""
     return int(row.get(name) or 0)
 
 
 def skew_of(clusters: Iterable[Mapping[str, Any]]) -> int:
-    """The largest difference of VMs between clusters."""
+    """Return the largest difference of VMs between clusters."""
     after = [number(cluster, "after") for cluster in clusters]
     return max(after) - min(after) if after else 0
 

@@ -23,7 +23,7 @@ DISPERSING = "UserDispersingPlanner"
 
 
 def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> Mapping[str, Any] | None:
-    """The deployment of that id; None if there is none, or the API knows no deployments."""
+    """Return the deployment of that id; None if there is none, or the API knows no deployments."""
     if not deployment_id or catalogue.get("listBulkDeployments") is None:
         return None
     try:
@@ -55,7 +55,7 @@ def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, An
 def explain_deployment(
     catalogue: Catalogue, call: Caller, deployment: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """A deployment: why each cluster got what it got, failures by reason, and where every VM is.
+    """Return a deployment: why each cluster got what it got, failures by reason, and where every VM is.
 
     ``jobs`` are its finished jobs.
     """
@@ -105,7 +105,7 @@ def why_cluster(cluster: Mapping[str, Any], deployment: Mapping[str, Any]) -> st
 
 
 def _virtual_machine(catalogue: Catalogue, call: Caller, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The job's VM as it is now; as the job left it where it is gone or hidden."""
+    """Return the job's VM as it is now; as the job left it where it is gone or hidden."""
     then = virtual_machine_of(job)
     vm_id = job.get("jobinstanceid") or then.get("id")
     if not vm_id or catalogue.get("listVirtualMachines") is None:

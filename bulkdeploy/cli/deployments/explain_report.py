@@ -68,7 +68,7 @@ _PLACES = (("host", "hostname"), ("cluster", "clustername"), ("pod", "podname"),
 
 
 def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableType]:
-    """A deployment in sentences and tables."""
+    """Return a deployment in sentences and tables."""
     about = facts["deployment"]
     total = sum(number(about, name) for name in ("queued", "running", "succeeded", "failed", "cancelled"))
     failed = outcome(number(about, "failed") + number(about, "cancelled"), number(facts, "cancelled"))

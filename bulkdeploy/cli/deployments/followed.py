@@ -28,7 +28,7 @@ class FollowedBatches:
         return name
 
     def find(self, name: str) -> list[str]:
-        """The job ids of a batch; none if it is not known."""
+        """Return the job ids of a batch; none if it is not known."""
         if not NAME.fullmatch(name):
             return []
         try:

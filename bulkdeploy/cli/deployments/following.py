@@ -35,7 +35,7 @@ class Follower:
         self.call, self.clock, self.screen, self.timeout, self.program = call, clock, screen, timeout, program
 
     def job(self, job_id: str, label: str) -> dict[str, Any]:
-        """The job as answered once it has succeeded.
+        """Return the job as answered once it has succeeded.
 
         Raises:
             JobFailed: it failed.

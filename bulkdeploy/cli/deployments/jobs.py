@@ -52,7 +52,7 @@ class Failure:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> "Failure":
-        """An entry of a deployment's ``failures``."""
+        """Return an entry of a deployment's ``failures``."""
         return cls(
             job_id=str(row.get("jobid") or ""),
             vm_id=str(row.get("virtualmachineid") or ""),
@@ -62,17 +62,17 @@ class Failure:
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:
-    """Whether a job has succeeded or failed."""
+    """Return whether a job has succeeded or failed."""
     return _number(job.get("jobstatus")) != 0
 
 
 def has_succeeded(job: Mapping[str, Any]) -> bool:
-    """Whether a job has succeeded."""
+    """Return whether a job has succeeded."""
     return _number(job.get("jobstatus")) == SUCCEEDED
 
 
 def result_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The job's result as an object, whatever form it came in; a bare text is an ``errortext``."""
+    """Return the job's result as an object, whatever form it came in; a bare text is an ``errortext``."""
     result = job.get("jobresult")
     if isinstance(result, str):
         try:
@@ -96,13 +96,13 @@ def failure_of(job: Mapping[str, Any]) -> Failure | None:
 
 
 def seconds_taken(job: Mapping[str, Any]) -> float | None:
-    """Seconds from the call to the job's end; None where the API does not say."""
+    """Return seconds from the call to the job's end; None where the API does not say."""
     created, completed = _moment(job.get("created")), _moment(job.get("completed"))
     return None if created is None or completed is None else (completed - created).total_seconds()
 
 
 def virtual_machine_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The VM in a job's result; empty if there is none."""
+    """Return the VM in a job's result; empty if there is none."""
     vm = result_of(job).get("virtualmachine")
     return dict(vm) if isinstance(vm, Mapping) else {}
 

@@ -65,7 +65,7 @@ class Pace:
         return (last - first) / (end - start) if end > start else 0.0
 
     def left(self, progress: jobs.Progress) -> float | None:
-        """Seconds until all are done, at this rate; None while nothing can be said."""
+        """Return seconds until all are done, at this rate; None while nothing can be said."""
         return (progress.total - progress.done) / self.rate if self.rate > 0 else None
 
 
@@ -140,13 +140,13 @@ class _PartText(ProgressColumn):
         self.name = name
 
     def render(self, task: Task) -> Text:
-        """The text that was set last."""
+        """Return the text that was set last."""
         return Text().append_text(task.fields[self.name])
 
 
 @contextmanager
 def batch_view(console: Console, clock: Clock, *, quiet: bool) -> Iterator[BatchView]:
-    """The view that suits where standard error goes, until the block ends."""
+    """Yield the view that suits where standard error goes, until the block ends."""
     if quiet or not console.is_terminal:
         yield PlainBatch(console, clock, quiet=quiet)
         return
@@ -163,7 +163,7 @@ def batch_view(console: Console, clock: Clock, *, quiet: bool) -> Iterator[Batch
 
 @contextmanager
 def waiting_for_job(console: Console, text: str, *, quiet: bool) -> Iterator[None]:
-    """A spinner with the time that has passed, until the block ends."""
+    """Yield a spinner with the time that has passed, until the block ends."""
     if quiet or not console.is_terminal:
         yield
         return
@@ -184,7 +184,7 @@ def counts_text(progress: jobs.Progress) -> str:
 
 
 def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
-    """A line for each failure, one for all that would be too many, and one for all that were cancelled."""
+    """Return a line for each failure, one for all that would be too many, and one for all that were cancelled."""
     failed = [one for one in failures if not one.cancelled]
     lines = [printable(f"failed: VM {one.vm_id}: {one.reason} (code {one.code})") for one in failed]
     more = len(lines) - MOST_LINES_AT_ONCE

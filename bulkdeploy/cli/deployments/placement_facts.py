@@ -16,7 +16,7 @@ MOST_PAGES = 100
 def hosts_by_id(
     catalogue: Catalogue, call: Caller, wanted: Collection[str], zone_id: str | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """The hosts of these ids; those that the caller may not see are left out."""
+    """Return the hosts of these ids; those that the caller may not see are left out."""
     hosts: dict[str, Mapping[str, Any]] = {}
     if not wanted or catalogue.get("listHosts") is None:
         return hosts
@@ -37,7 +37,7 @@ def hosts_by_id(
 
 
 def host_ids(jobs: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The hosts that successful jobs' VMs are on."""
+    """Return the hosts that successful jobs' VMs are on."""
     vms = (virtual_machine_of(job) for job in jobs if has_succeeded(job))
     return {str(vm["hostid"]) for vm in vms if vm.get("hostid")}
 
@@ -45,7 +45,7 @@ def host_ids(jobs: Iterable[Mapping[str, Any]]) -> set[str]:
 def clusters_of_jobs(
     jobs: Iterable[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """How many VMs each cluster got, for APIs that do not say; what was there before is not known."""
+    """Return how many VMs each cluster got, for APIs that do not say; what was there before is not known."""
     added: Counter[str] = Counter()
     places: dict[str, dict[str, Any]] = {}
     for job in jobs:

@@ -45,21 +45,21 @@ def summary_parts(
 
 
 def cluster_parts(clusters: Sequence[Mapping[str, Any]], *, planned: bool) -> list[RenderableType]:
-    """VMs per pod, where pods have several clusters, and per cluster. ``planned``: as the plan has them."""
+    """Return VMs per pod, where pods have several clusters, and per cluster. ``planned``: as the plan has them."""
     pods = pod_table(clusters)
     title = "VMs per cluster, as planned" if planned else "VMs per cluster"
     return [*([pods] if pods is not None else []), cluster_table(clusters, title)]
 
 
 def all_failures(jobs: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[Failure]:
-    """Failures known from the deployment or its jobs, each once."""
+    """Return failures known from the deployment or its jobs, each once."""
     listed = [Failure.of_row(row) for row in deployment.get("failures") or ()]
     read = [failure for job in jobs if (failure := failure_of(job)) is not None]
     return list({failure.job_id: failure for failure in (*listed, *read)}.values())
 
 
 def outcome(failed: int, cancelled: int) -> str:
-    """Jobs that did not succeed, in words; ``failed`` counts the cancelled ones, as the API does."""
+    """Return jobs that did not succeed, in words; ``failed`` counts the cancelled ones, as the API does."""
     parts = [f"{failed - cancelled} failed"] if failed > cancelled or not failed else []
     return ", ".join([*parts, f"{cancelled} cancelled"] if cancelled else parts)
 

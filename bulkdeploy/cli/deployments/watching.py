@@ -49,7 +49,7 @@ class Watch(Protocol):
         ...
 
     def new_failures(self) -> list[Failure]:
-        """Failures that no earlier call returned."""
+        """Return failures that no earlier call returned."""
         ...
 
     def read_rest(self) -> Iterator[str]:
@@ -118,7 +118,7 @@ class DeploymentWatch:
         return self.progress
 
     def new_failures(self) -> list[Failure]:
-        """Failures that no earlier call returned."""
+        """Return failures that no earlier call returned."""
         return self._failures.take()
 
     def read_rest(self) -> Iterator[str]:
@@ -149,7 +149,7 @@ class DeploymentWatch:
         return -(-self.progress.total // JOB_PAGE)
 
     def _finished_page(self) -> int | None:
-        """The next page, if jobs that began so early should all be finished."""
+        """Return the next page, if jobs that began so early should all be finished."""
         page = self._pages + 1
         return page if self._picked and page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
 
@@ -217,7 +217,7 @@ class JobListWatch:
         return Progress(total=self.total, succeeded=len(self._jobs) - failed, failed=failed)
 
     def new_failures(self) -> list[Failure]:
-        """Failures that no earlier call returned."""
+        """Return failures that no earlier call returned."""
         return self._failures.take()
 
     def read_rest(self) -> Iterator[str]:

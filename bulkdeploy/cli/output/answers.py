@@ -15,7 +15,7 @@ class Rows:
 
 
 def filtered(answer: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """The answer with only these fields in its objects, in this order; field names match in any case.
+    """Return the answer with only these fields in its objects, in this order; field names match in any case.
 
     ``count`` and the keys around the objects stay. Of an object without any key around it, the fields
     are picked directly.
@@ -33,7 +33,7 @@ def filtered(answer: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]
 
 
 def as_rows(answer: Mapping[str, Any], fields: Sequence[str] = ()) -> Rows:
-    """The answer's objects as rows. Columns are ``fields``, else all that occur, sorted by name."""
+    """Return the answer's objects as rows. Columns are ``fields``, else all that occur, sorted by name."""
     rows, single = _objects(answer)
     columns = tuple(fields) or tuple(sorted({name for row in rows for name in row}))
     if fields:

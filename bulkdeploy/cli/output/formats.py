@@ -16,7 +16,7 @@ RULE = "=" * 80
 
 
 def rendered(answer: Mapping[str, Any], output: str, fields: Sequence[str] = ()) -> str:
-    """The answer as text in one of the plain formats, with a newline at its end unless it is empty."""
+    """Return the answer as text in one of the plain formats, with a newline at its end unless it is empty."""
     if output in ("json", "yaml"):
         shown = filtered(answer, fields)
         return _json(shown) if output == "json" else _yaml(shown)
@@ -37,7 +37,7 @@ def cell(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Return seconds as a person says them."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without characters that would move a terminal's cursor or change its state."""
+    """Return the text without characters that would move a terminal's cursor or change its state."""
     return NOT_PRINTABLE.sub(lambda match: " " if match.group() in "\n\t" else "\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -76,7 +76,7 @@ def _column(rows: Rows) -> str:
 
 
 def _plain_table(rows: Rows) -> str:
-    """A table drawn with ASCII signs, as wide as its content; a single object is a row per field."""
+    """Return a table drawn with ASCII signs, as wide as its content; a single object is a row per field."""
     if not rows.rows:
         return ""
     if rows.single:

@@ -6,7 +6,7 @@ QUOTES = "'\""
 
 
 def commands_in(text: str) -> list[str]:
-    """The commands in a text, one line each, without empty lines and comments.
+    """Return the commands in a text, one line each, without empty lines and comments.
 
     A line that ends in a backslash, or within quotes, goes on in the next; so does a command whose next
     line is indented, so that a call may be pasted over several lines.
@@ -42,7 +42,7 @@ def piped(line: str) -> tuple[str, str]:
 
 
 def words_before(text: str) -> tuple[list[str], str, int]:
-    """The finished words of a line, the one that is being typed, and where in the line that one starts.
+    """Return the finished words of a line, the one that is being typed, and where in the line that one starts.
 
     Quotes and backslashes are taken away as the shell does it; a quote that is still open is no error.
     """
@@ -67,7 +67,7 @@ def words_before(text: str) -> tuple[list[str], str, int]:
 
 
 def is_open(line: str) -> bool:
-    """Whether a line ends within quotes or with a backslash, so that another must follow."""
+    """Return whether a line ends within quotes or with a backslash, so that another must follow."""
     if line.lstrip().startswith("#"):
         return False
     if line.endswith("\\"):

@@ -111,7 +111,7 @@ class Screen:
         console.file.flush()
 
     def _paged(self, text: str) -> bool:
-        """Whether a pager showed the text."""
+        """Return whether a pager showed the text."""
         command = os.environ.get("PAGER") or shutil.which("less") or ""
         if not command:
             return False

@@ -30,7 +30,7 @@ FRAME = 3  # characters that a column takes beside its content
 
 
 def table_of(rows: Rows, width: int, *, chosen: bool = False) -> RenderableType:
-    """The rows as a table at most ``width`` columns wide; ``chosen``: show every column, however narrow."""
+    """Return the rows as a table at most ``width`` columns wide; ``chosen``: show every column, however narrow."""
     if not rows.rows:
         return Text("nothing found", style="dim")
     if rows.single:
@@ -64,7 +64,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _fitting(rows: Rows, width: int) -> list[str]:
-    """The first columns by rank that fit side by side; long cells fold, so they count for less."""
+    """Return the first columns by rank that fit side by side; long cells fold, so they count for less."""
     left, columns = width, list[str]()
     for name in sorted(rows.columns, key=_rank):
         if not any(row.get(name) not in (None, "", [], {}) for row in rows.rows):

@@ -63,7 +63,7 @@ class Completer:
         return self._arguments(catalogue, api, given, before, partial)
 
     def hint(self, before: Sequence[str]) -> tuple[Api, list[ApiParameter]] | None:
-        """The API that a line calls and the required parameters it still lacks; from what is kept only."""
+        """Return the API that a line calls and the required parameters it still lacks; from what is kept only."""
         catalogue = self.workspace.known_catalogue(self._connection(before))
         found = catalogue.find(_options(before).words) if catalogue else None
         if found is None:
@@ -147,7 +147,10 @@ class Completer:
         return _prefixed(f"{name}={head}{comma}", _values(entities, rest, source.by_name, prefer_names))
 
     def _found(self, connection: Connection, source: Source, typed: str) -> list[Entity]:
-        """The list's first page; where that is not all of it, what the server finds for the typed text, too."""
+        """Return the list's first page.
+
+        Where that is not all of it, what the server finds for the typed text, too.
+        """
         entities = self._fetched(connection, source, {})
         if typed and len(entities) >= PAGE and source.api.parameter("keyword"):
             entities = [*entities, *self._fetched(connection, source, {"keyword": typed})]
@@ -178,12 +181,12 @@ class Completer:
         return self.workspace.connection(self._merged(before))
 
     def _merged(self, before: Sequence[str]) -> Options:
-        """The options typed so far, over those of the shell."""
+        """Return the options typed so far, over those of the shell."""
         return merged(self.base, _options(before))
 
 
 def _values(entities: Iterable[Entity], typed: str, by_name: bool, prefer_names: bool) -> list[Candidate]:
-    """Ids with names beside them; names with ids beside them where names are wanted or were begun."""
+    """Return ids with names beside them; names with ids beside them where names are wanted or were begun."""
     if by_name:
         labels = {one.label: one for one in entities if one.label}
         return _starting((Candidate(label, one.id) for label, one in labels.items()), typed)
@@ -205,7 +208,7 @@ def _prefixed(prefix: str, candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _options(before: Sequence[str]) -> Options:
-    """The options and words before the cursor; a line that does not parse yet has only words."""
+    """Return the options and words before the cursor; a line that does not parse yet has only words."""
     try:
         return parse(before)
     except UsageError:

@@ -87,7 +87,7 @@ class SecretMask(Processor):
     """Shows an asterisk for each character of a secret."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """The line as it is shown."""
+        """Return the line as it is shown."""
         text = "".join(fragment[1] for fragment in transformation_input.fragments)
         spans = secret_spans(text)
         if not spans:
@@ -103,7 +103,7 @@ class SecretMask(Processor):
 
 
 def toolbar(completer: Completer, text: str) -> StyleAndTextTuples:
-    """The line below the prompt: what the API being typed does, and what it still needs."""
+    """Return the line below the prompt: what the API being typed does, and what it still needs."""
     found = hint(completer, text)
     if found is None:
         return [("", " Tab: what can stand here   -h: help")]
@@ -114,7 +114,7 @@ def toolbar(completer: Completer, text: str) -> StyleAndTextTuples:
 
 
 def hint(completer: Completer, text: str) -> tuple[Api, list[ApiParameter]] | None:
-    """The API that a line calls and the required parameters it lacks; None while it calls none."""
+    """Return the API that a line calls and the required parameters it lacks; None while it calls none."""
     before, partial, _ = words_before(text)
     try:
         return completer.hint([*before, partial] if partial else before)

@@ -55,7 +55,7 @@ ACCOUNT = Response(
 
 
 def list_accounts(call: Call) -> Page:
-    """Accounts with their users, limits and totals.
+    """Return accounts with their users, limits and totals.
 
     Raises:
         PermissionDenied: ``domainid`` is outside the caller's reach.

@@ -66,7 +66,7 @@ def list_domains(call: Call) -> Page:
 
 
 def list_domain_children(call: Call) -> Page:
-    """The domains below one, or below the caller's own.
+    """Return the domains below one, or below the caller's own.
 
     Raises:
         PermissionDenied: ``id`` is outside the caller's reach.

@@ -19,6 +19,6 @@ NEW_USER = (
 
 
 def new_user(call: Call) -> Mapping[str, Any]:
-    """The user that a call wants made; hashing its password takes its time: for ``prepare``."""
+    """Return the user that a call wants made; hashing its password takes its time: for ``prepare``."""
     (user,) = prepare_users(call.connection, call.system, [call.arguments])
     return user

@@ -40,7 +40,7 @@ PROJECT = Response(
 
 
 def list_projects(call: Call) -> Page:
-    """The projects of the caller's account; with ``listall`` or ``id`` all that the caller may see.
+    """Return the projects of the caller's account; with ``listall`` or ``id`` all that the caller may see.
 
     Raises:
         InvalidParameter: there is no such account.
@@ -84,7 +84,7 @@ ROLES = (PROJECT_ADMIN, PROJECT_REGULAR)
 
 
 def list_project_accounts(call: Call) -> Page:
-    """The accounts of a project.
+    """Return the accounts of a project.
 
     Raises:
         InvalidParameter: the project was deleted.

@@ -45,7 +45,7 @@ HOLDER = (
 
 
 def list_resource_limits(call: Call) -> Page:
-    """The limits that hold for an account, a project or a domain.
+    """Return the limits that hold for an account, a project or a domain.
 
     Raises:
         InvalidParameter: there is no such account or project.
@@ -121,7 +121,7 @@ COMMANDS = (
 
 
 def prepare_limits(connection: Connection, system: System, batch: Sequence[Values]) -> Sequence[NewLimit]:
-    """The limits of a file, in the units that are counted in."""
+    """Return the limits of a file, in the units that are counted in."""
     del connection, system
     return [resource_limits.limit_of_entry(given) for given in batch]
 
@@ -133,14 +133,14 @@ def set_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]
 
 
 def _whose(values: Values) -> Hashable:
-    """A project's, an account's or else a domain's; and of what."""
+    """Return a project's, an account's or else a domain's; and of what."""
     if values.get("projectid") is not None:
         return values["resourcetype"], values["projectid"]
     return values["resourcetype"], values.get("domainid"), (values.get("account") or "").lower()
 
 
 def _in_bytes(amount: str) -> object:
-    """Sizes are the same that are the same bytes."""
+    """Return sizes are the same that are the same bytes."""
     size = size_in(amount, 1)
     return amount if size is None else size
 

@@ -50,7 +50,7 @@ def list_roles(call: Call) -> Page:
 
 
 def list_role_permissions(call: Call) -> Page:
-    """The rules of roles, in the order in which they are asked."""
+    """Return the rules of roles, in the order in which they are asked."""
     return roles.list_rules(call.connection, call.arguments, paging(call))
 
 

@@ -108,7 +108,7 @@ def register_user_keys(call: Call) -> Mapping[str, Any]:
 
 
 def get_user_keys(call: Call) -> Mapping[str, Any]:
-    """A user's keys."""
+    """Return a user's keys."""
     user = call.arguments["id"]
     return service.get_user_keys(call.connection, call.system.cipher, call.caller, every_api(), user)
 

@@ -12,7 +12,7 @@ from bulkdeploy.store.listing import Page, cut_page
 
 
 def list_deployment_planners(call: Call) -> Page:
-    """The planners that an offering or a deployment may name, and how each fills."""
+    """Return the planners that an offering or a deployment may name, and how each fills."""
     keyword = (call.text("keyword") or "").lower()
     catalog = placement_catalog()
     rows = [{"name": name, "description": catalog.strategy(name).description} for name in catalog.planners]

@@ -63,7 +63,7 @@ DISK_OFFERING = Response(
 
 
 def list_disk_offerings(call: Call) -> Page:
-    """The disk offerings that the caller may use.
+    """Return the disk offerings that the caller may use.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``.

@@ -11,7 +11,7 @@ from bulkdeploy.store.listing import Page
 
 
 def list_hypervisors(call: Call) -> Page:
-    """The hypervisors that there are clusters of."""
+    """Return the hypervisors that there are clusters of."""
     rows = hypervisors.list_hypervisors(call.connection, call.ref_id("zoneid"))
     return Page(rows, len(rows))
 

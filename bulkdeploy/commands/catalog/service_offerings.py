@@ -85,7 +85,7 @@ SERVICE_OFFERING = Response(
 
 
 def list_service_offerings(call: Call) -> Page:
-    """The service offerings that the caller may use.
+    """Return the service offerings that the caller may use.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``; PermissionDenied also

@@ -13,7 +13,7 @@ from bulkdeploy.store.listing import Page
 
 
 def list_apis(call: Call) -> Page:
-    """The APIs that the caller may call, or the one named.
+    """Return the APIs that the caller may call, or the one named.
 
     Raises:
         UnknownApi: the name is that of no API, or of one that the caller may not call.
@@ -34,7 +34,7 @@ def list_apis(call: Call) -> Page:
 
 
 def _answer_fields(depth: int) -> tuple[Field, ...]:
-    """A field of an answer; objects may hold objects, ``depth`` levels down."""
+    """Return a field of an answer; objects may hold objects, ``depth`` levels down."""
     plain = (
         text("name", "the field's name"),
         text("description", "what it says"),

@@ -57,7 +57,7 @@ ONE_PLACE = Exclusive(tuple(SCOPE_PARAMETERS))
 
 
 def list_configurations(call: Call) -> Page:
-    """Settings with the values that hold.
+    """Return settings with the values that hold.
 
     Raises:
         PermissionDenied: the account or domain is outside the caller's reach.
@@ -76,7 +76,7 @@ def list_configurations(call: Call) -> Page:
 
 
 def list_configuration_groups(call: Call) -> Page:
-    """The groups of the settings that the caller may see."""
+    """Return the groups of the settings that the caller may see."""
     keyword, wanted = (call.text("keyword") or "").lower(), call.text("group")
     rows = configurations.list_configurations(call.connection, call.caller, EVERYWHERE)
     shown = {(row["group"], row["subgroup"]) for row in rows}
@@ -125,7 +125,7 @@ def reset_configuration(call: Call) -> Mapping[str, Any]:
 
 
 def with_system(_: Connection, system: System, batch: Sequence[Values]) -> list[tuple[System, Values]]:
-    """Settings of a file, with what tells hypervisors of them."""
+    """Return settings of a file, with what tells hypervisors of them."""
     return [(system, given) for given in batch]
 
 

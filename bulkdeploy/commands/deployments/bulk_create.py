@@ -182,7 +182,7 @@ def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
 
 
 def _remembering(lookup: Lookup) -> Lookup:
-    """The same look-up, each id once."""
+    """Return the same look-up, each id once."""
     known: dict[Kinds, dict[str, EntityRef | None]] = {}
 
     def find(wanted: Mapping[Kinds, Sequence[str]]) -> Found:
@@ -211,7 +211,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
 
 
 def _vms(index: int, given: Mapping[str, str], count: int) -> list[NamedVm]:
-    """The VMs of one entry."""
+    """Return the VMs of one entry."""
     with named_entry(index):
         named = {
             name.lower(): ENTRY.value_of(name.lower(), value)

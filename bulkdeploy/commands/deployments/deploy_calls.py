@@ -153,12 +153,12 @@ def require_root_admin(call: Call, *names: str) -> None:
 
 
 def host_ids(call: Call) -> tuple[int, ...]:
-    """The hosts of ``hostids``, by internal ids."""
+    """Return the hosts of ``hostids``, by internal ids."""
     return _ids(call.arguments, "hostids") or ()
 
 
 def named_nics(call: Call) -> tuple[NamedNic, ...]:
-    """The nics of ``iptonetworklist``; or what ``ipaddress`` and ``macaddress`` ask of the default one.
+    """Return the nics of ``iptonetworklist``; or what ``ipaddress`` and ``macaddress`` ask of the default one.
 
     Raises:
         InvalidParameter: an entry names no network, or an IPv6 address.
@@ -178,7 +178,7 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
 
 
 def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
-    """A dry run as answered."""
+    """Return a dry run as answered."""
     return {
         "count": result.requested,
         "fits": result.fits,
@@ -241,13 +241,13 @@ def _dry_run(call: Call) -> dict[str, Any]:
 
 
 def _key_pairs(call: Call) -> dict[str, Any]:
-    """The names of key pairs, and the parameter that gave them."""
+    """Return the names of key pairs, and the parameter that gave them."""
     parameter = "keypairs" if "keypairs" in call.arguments else "keypair"
     return {"keypairs": key_pair_names(call), "keypairs_parameter": parameter}
 
 
 def _of_image(call: Call) -> dict[str, Any]:
-    """The variant of the template, and what guests boot with."""
+    """Return the variant of the template, and what guests boot with."""
     kind, mode = call.text("boottype"), call.text("bootmode")
     return {
         "variant": Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),

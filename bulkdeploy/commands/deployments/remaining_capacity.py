@@ -70,7 +70,7 @@ REMAINING_CAPACITY = Response(
 
 
 def calculate(call: Call) -> Mapping[str, Any]:
-    """How many more VMs fit, where, and what ends it."""
+    """Return how many more VMs fit, where, and what ends it."""
     request = deploy_request(call, bulk=True, count=1)
     return calculate_capacity(call.connection, call.caller, request, tiered=call.flag("tiered"), n1=call.flag("n1"))
 

@@ -38,7 +38,7 @@ ALLOCATION = Response(
 
 
 def list_allocations(call: Call) -> Page:
-    """Claims of hosts and pools."""
+    """Return claims of hosts and pools."""
     return allocations.list_allocations(call.connection, call.arguments, paging(call))
 
 

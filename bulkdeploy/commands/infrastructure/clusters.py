@@ -48,7 +48,7 @@ CLUSTER = Response(
 
 
 def list_clusters(call: Call) -> Page:
-    """Clusters, by pod, by zone or all."""
+    """Return clusters, by pod, by zone or all."""
     return clusters.list_clusters(call.connection, call.arguments, paging(call))
 
 

@@ -14,7 +14,7 @@ from bulkdeploy.services.infrastructure import evacuation
 
 
 def look_at_host(call: Call) -> bool | None:
-    """Whether the host answers."""
+    """Return whether the host answers."""
     return evacuation.host_answers(call.connection, call.system, call.arguments["id"])
 
 

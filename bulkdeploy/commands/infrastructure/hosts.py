@@ -29,7 +29,7 @@ WITH_CAPACITY = frozenset({"all", "capacity"})
 
 
 def list_hosts(call: Call) -> Page:
-    """Hosts, by place or all; with ``virtualmachineid`` those that this VM could move to.
+    """Return hosts, by place or all; with ``virtualmachineid`` those that this VM could move to.
 
     Raises:
         InvalidParameter: that VM does not run.

@@ -48,7 +48,7 @@ def ghz(mhz: float) -> str:
 
 
 def gigabytes(size_bytes: float) -> str:
-    """Bytes in CloudStack's words, which call GiB GB."""
+    """Return bytes in CloudStack's words, which call GiB GB."""
     return f"{size_bytes / GIB:.2f} GB"
 
 
@@ -238,7 +238,7 @@ def _of_use(figures: PlaceFigures) -> str:
 
 
 def _as_requested(call: Call, row: Row) -> Row:
-    """The row with its capacity only where the call wants it."""
+    """Return the row with its capacity only where the call wants it."""
     if call.flag("showcapacities"):
         return row
     return {name: value for name, value in row.items() if name != "capacity"}
@@ -263,7 +263,7 @@ def _with_metrics(
     authorized: frozenset[RoleType] = ROOT_ADMIN_ONLY,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
-    """A plain list command with more fields; ``asks``: what it is asked for besides, for their sake."""
+    """Return a plain list command with more fields; ``asks``: what it is asked for besides, for their sake."""
 
     def make(base: Command) -> Command:
         if base.response is None:

@@ -12,12 +12,12 @@ from bulkdeploy.store.listing import Page
 
 
 def list_host_tags(call: Call) -> Page:
-    """The tags of hosts, each once."""
+    """Return the tags of hosts, each once."""
     return placement_tags.list_host_tags(call.connection, call.arguments, paging(call))
 
 
 def list_storage_tags(call: Call) -> Page:
-    """The tags of storage pools, each once."""
+    """Return the tags of storage pools, each once."""
     return placement_tags.list_storage_tags(call.connection, call.arguments, paging(call))
 
 

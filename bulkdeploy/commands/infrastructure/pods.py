@@ -57,7 +57,7 @@ POD = Response(
 
 
 def list_pods(call: Call) -> Page:
-    """Pods, by zone or all."""
+    """Return pods, by zone or all."""
     return pods.list_pods(call.connection, call.arguments, paging(call))
 
 

@@ -40,7 +40,7 @@ STORAGE_UNIT = Response(
 
 
 def list_storage_units(call: Call) -> Page:
-    """The units of a host, or of a cluster's hosts.
+    """Return the units of a host, or of a cluster's hosts.
 
     Raises:
         InvalidParameter: the host's driver tells of none.
@@ -65,7 +65,7 @@ def _matches(call: Call, row: Mapping[str, Any]) -> bool:
 
 
 def as_row(seen: SeenUnit) -> dict[str, Any]:
-    """A unit, or a host that told of none, as it is answered."""
+    """Return a unit, or a host that told of none, as it is answered."""
     host, unit, pool = seen.host, seen.unit, seen.pool
     row: dict[str, Any] = {
         "hostid": str(host.uuid),

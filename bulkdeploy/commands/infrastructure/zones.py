@@ -53,7 +53,7 @@ ZONE = Response(
 
 
 def list_zones(call: Call) -> Page:
-    """The zones that the caller may use."""
+    """Return the zones that the caller may use."""
     return zones.list_zones(call.connection, call.caller, call.arguments, paging(call))
 
 

@@ -83,7 +83,10 @@ def _newest_job(call: Call) -> Mapping[str, Any]:
 
 
 def _own(call: Call, found: FoundJob | None) -> Mapping[str, Any] | None:
-    """The job, where the caller may know of it; whether there is none or another's takes the same statements."""
+    """Return the job, where the caller may know of it.
+
+    Whether there is none or another's takes the same statements.
+    """
     account_id, row = (NOBODY, None) if found is None else found
     mine = call.caller.is_root_admin or account_id == call.caller.owner.account_id
     if row is None and mine:

@@ -44,7 +44,7 @@ def list_events(call: Call) -> Page:
 
 
 def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes the call
-    """The types that events have."""
+    """Return the types that events have."""
     return Page([{"name": kind.value} for kind in EventType], len(EventType))
 
 

@@ -38,7 +38,7 @@ from bulkdeploy.store.networks.networks import NetworkFilter
 
 
 def list_networks(call: Call) -> Page:
-    """The networks that the accounts shown own, and those that they may use.
+    """Return the networks that the accounts shown own, and those that they may use.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -20,7 +20,7 @@ NIC = Response("nic", (*NIC_FIELDS, text("virtualmachineid", "the VM that it bel
 
 
 def list_nics(call: Call) -> Page:
-    """The nics of a VM.
+    """Return the nics of a VM.
 
     Raises:
         PermissionDenied: the VM is not the caller's to see.

@@ -4,6 +4,6 @@ from bulkdeploy.commands.call import Call
 
 
 def key_pair_names(call: Call) -> tuple[str, ...]:
-    """The names that both parameters give, each once; an empty ``keypair`` names none."""
+    """Return the names that both parameters give, each once; an empty ``keypair`` names none."""
     one = call.text("keypair")
     return tuple(dict.fromkeys((*call.arguments.get("keypairs", ()), *((one,) if one else ()))))

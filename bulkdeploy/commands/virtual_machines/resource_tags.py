@@ -16,7 +16,7 @@ from bulkdeploy.store.listing import Page
 
 
 def list_tags(call: Call) -> Page:
-    """Tags.
+    """Return tags.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -72,7 +72,7 @@ UNMANAGED_INSTANCE = Response(
 
 
 def list_unmanaged_instances(call: Call) -> Page:
-    """Guests of a cluster that no row knows.
+    """Return guests of a cluster that no row knows.
 
     Raises:
         ResourceUnavailable: a hypervisor does not answer.
@@ -88,7 +88,7 @@ def list_unmanaged_instances(call: Call) -> Page:
 
 
 def look(call: Call) -> list[UnmanagedGuest]:
-    """The guest that is named, once for each host that it is on.
+    """Return the guest that is named, once for each host that it is on.
 
     Raises:
         InvalidParameter: there is none of this name or id, or more than one of this name.

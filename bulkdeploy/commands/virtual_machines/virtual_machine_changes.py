@@ -146,7 +146,7 @@ def update_affinity_groups(call: Call) -> JobTicket:
 
 
 def get_user_data(call: Call) -> Mapping[str, Any]:
-    """A VM's user data."""
+    """Return a VM's user data."""
     return virtual_machine_updates.user_data_of(call.connection, call.caller, call.arguments["virtualmachineid"])
 
 

@@ -34,7 +34,7 @@ def migrate_virtual_machine(call: Call) -> JobTicket | Instead:
 
 
 def find_hosts_for_migration(call: Call) -> Page:
-    """Hosts a running VM could move to."""
+    """Return hosts a running VM could move to."""
     return virtual_machine_migration.find_hosts_for_migration(
         call.connection, call.caller, call.arguments["virtualmachineid"], call.arguments, paging(call)
     )

@@ -23,7 +23,7 @@ STATES = (*(state.value for state in VmState), virtual_machines.PRESENT)
 
 
 def list_virtual_machines(call: Call) -> Page:
-    """VMs of the accounts shown, in the order they were made.
+    """Return VMs of the accounts shown, in the order they were made.
 
     Raises:
         InvalidParameter: an unknown word in ``details``.

@@ -52,7 +52,7 @@ def create_vm_snapshot(call: Call) -> JobTicket:
 
 
 def list_vm_snapshots(call: Call) -> Page:
-    """Snapshots of VMs.
+    """Return snapshots of VMs.
 
     Raises:
         PermissionDenied: an owner parameter names somebody outside the caller's reach.

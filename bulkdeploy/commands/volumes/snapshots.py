@@ -50,7 +50,7 @@ def create_snapshot(call: Call) -> JobTicket:
 
 
 def list_snapshots(call: Call) -> Page:
-    """Snapshots of volumes.
+    """Return snapshots of volumes.
 
     Raises:
         PermissionDenied: an owner parameter names somebody outside the caller's reach.

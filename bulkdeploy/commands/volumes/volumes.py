@@ -86,7 +86,7 @@ VOLUME = Response(
 
 
 def list_volumes(call: Call) -> Page:
-    """Volumes.
+    """Return volumes.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

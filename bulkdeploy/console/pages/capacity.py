@@ -33,12 +33,12 @@ HOST_ACTIONS = {
 
 
 def heat(per_cent: float) -> int:
-    """The shade of a share: 0 is empty, 6 is full."""
+    """Return the shade of a share: 0 is empty, 6 is full."""
     return sum(per_cent >= edge for edge in HEAT)
 
 
 def capacity(visit: Visit) -> Response:
-    """A zone's pods and clusters."""
+    """Return a zone's pods and clusters."""
     zones = visit.calls.rows("listZones", {"showcapacities": True})
     zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
     by = visit.given.get("by", "")
@@ -70,7 +70,7 @@ def capacity(visit: Visit) -> Response:
 
 
 def fit(visit: Visit) -> Response:
-    """How many more VMs of an offering fit, and where: the plan of one."""
+    """Return how many more VMs of an offering fit, and where: the plan of one."""
     form = visit.form
     wanted = {name: form.get(name, "") for name in ("zoneid", "serviceofferingid", "templateid")}
     if not all(wanted.values()):
@@ -87,7 +87,7 @@ def fit(visit: Visit) -> Response:
 
 
 def cluster(visit: Visit) -> Response:
-    """A cluster's hosts."""
+    """Return a cluster's hosts."""
     wanted = {"id": visit.given.get("id") or "-"}
     rows = visit.calls.rows("listClusters", {**wanted, "showcapacities": True})
     if not rows:
@@ -109,7 +109,7 @@ def cluster(visit: Visit) -> Response:
 
 
 def host(visit: Visit) -> Response:
-    """A host: who holds what."""
+    """Return a host: who holds what."""
     values = _host_values(visit)
     return visit.page("host.html", graphs=host_graphs(visit, {"hostid": values["host"]["id"]}), **values)
 
@@ -192,13 +192,13 @@ def _rows(visit: Visit, command: str, parameters: Mapping[str, object]) -> list[
 
 
 def _cluster(row: Row) -> dict[str, Any]:
-    """A cluster with its capacities by name, each with its share in per cent."""
+    """Return a cluster with its capacities by name, each with its share in per cent."""
     found = {one["name"]: {**one, "share": float(one["percentused"])} for one in row.get("capacity") or ()}
     return {**row, "capacities": found}
 
 
 def _host(row: Row) -> dict[str, Any]:
-    """A host with its capacities as a cluster has them."""
+    """Return a host with its capacities as a cluster has them."""
     cpu_total, cpu = float(row.get("cpuwithoverprovisioning") or 0), float(row.get("cpuallocatedvalue") or 0)
     memory_total = float(row.get("memorywithoverprovisioning") or 0)
     memory = float(row.get("memoryallocatedbytes") or 0)

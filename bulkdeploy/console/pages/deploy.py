@@ -74,7 +74,7 @@ class Form:
         )
 
     def of_owner(self) -> dict[str, str]:
-        """The parameters that name the owner; none: the user who is signed in."""
+        """Return the parameters that name the owner; none: the user who is signed in."""
         kind, _, rest = self.values["owner"].partition(":")
         if kind == "project":
             return {"projectid": rest}
@@ -82,7 +82,7 @@ class Form:
         return {"account": account, "domainid": domain} if kind == "account" else {}
 
     def parameters(self, *, custom: bool) -> dict[str, str]:
-        """The parameters of the call."""
+        """Return the parameters of the call."""
         values = self.values
         given = {name: values[name] for name in SIMPLE} | self.of_owner()
         given |= {name: ",".join(self.many[name]) for name in MANY}
@@ -107,12 +107,12 @@ class Choices:
     without_hypervisor: bool
 
     def parameters(self) -> dict[str, str]:
-        """The parameters of the call."""
+        """Return the parameters of the call."""
         return self.form.parameters(custom=self.custom)
 
 
 def like(vm: Row) -> str:
-    """The address of the form filled in as for one more such VM, for the same owner."""
+    """Return the address of the form filled in as for one more such VM, for the same owner."""
     owner = f"account:{vm.get('domainid', '')}:{vm.get('account', '')}"
     if vm.get("projectid"):
         owner = f"project:{vm['projectid']}"
@@ -177,12 +177,12 @@ def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, lis
 
 
 def form_page(visit: Visit) -> Response:
-    """The form."""
+    """Return the form."""
     return visit.page("deploy.html", choices=choices(visit), token=secrets.token_urlsafe(16), wrong={}, text="")
 
 
 def form_fields(visit: Visit) -> Response:
-    """The form's fields after something was chosen that others depend on."""
+    """Return the form's fields after something was chosen that others depend on."""
     return visit.page("fragments/deploy_fields.html", choices=choices(visit), wrong={})
 
 
@@ -257,7 +257,7 @@ def wrong_fields(text: str) -> dict[str, str]:
 
 
 def command_line(parameters: Mapping[str, str]) -> str:
-    """The same call with bulkmonkey."""
+    """Return the same call with bulkmonkey."""
     words = [shlex.quote(f"{name}={value}") for name, value in parameters.items()]
     return " ".join(["bulkmonkey", "bulk", "deployvirtualmachine", *words])
 

@@ -81,7 +81,7 @@ def progress_of(row: Mapping[str, Any]) -> Progress:
 
 
 def page(visit: Visit) -> Response:
-    """The whole page."""
+    """Return the whole page."""
     return visit.page("deployment.html", **_values(visit))
 
 

@@ -25,7 +25,7 @@ OF_ANY_HOST = MappingProxyType({"type": "Routing", "details": "min", "page": 1, 
 
 
 def page(visit: Visit) -> Response:
-    """The whole page."""
+    """Return the whole page."""
     return visit.page("health.html", **_values(visit))
 
 

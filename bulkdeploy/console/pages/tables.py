@@ -52,7 +52,7 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
 
 
 def as_csv(table: Table, visit: Visit) -> Response:
-    """All rows of a table, every column, as they are."""
+    """Return all rows of a table, every column, as they are."""
     names = [column.name for column in table.columns if column.kind != "progress"]
     text = io.StringIO()
     writer = csv.writer(text)
@@ -70,7 +70,7 @@ def _every_row(table: Table, visit: Visit) -> Iterator[Row]:
 
 
 def _cell(value: object) -> str:
-    """A value as a spreadsheet shows and does not compute it."""
+    """Return a value as a spreadsheet shows and does not compute it."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(FORMULA) else text
 

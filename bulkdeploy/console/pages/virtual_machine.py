@@ -44,7 +44,7 @@ JOB_OF = {"resourcetype": "VirtualMachine"}
 
 
 def virtual_machine(visit: Visit) -> Response:
-    """A VM's page."""
+    """Return a VM's page."""
     return visit.page("virtual_machine.html", **_values(visit))
 
 
@@ -54,7 +54,7 @@ def virtual_machine_live(visit: Visit) -> Response:
 
 
 def job(visit: Visit) -> Response:
-    """A job's page."""
+    """Return a job's page."""
     return visit.page("job.html", **_job_values(visit))
 
 

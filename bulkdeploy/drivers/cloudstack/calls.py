@@ -68,17 +68,17 @@ Problem = CallRefused | NotAnswered | JobFailed
 
 
 def id_of(uuid: UUID, attempt: int) -> str:
-    """The id in CloudStack of a VM or volume of ours: the first attempt has our own."""
+    """Return the id in CloudStack of a VM or volume of ours: the first attempt has our own."""
     return str(uuid if attempt == 1 else uuid5(uuid, str(attempt)))
 
 
 def job_id_of(vm_id: str) -> str:
-    """The id of the job that deploys this VM."""
+    """Return the id of the job that deploys this VM."""
     return str(uuid5(UUID(vm_id), DEPLOY))
 
 
 def failure(step: str, host: str, problem: Problem) -> DriverError:
-    """A failure as drivers tell it, with CloudStack's code and text unchanged."""
+    """Return a failure as drivers tell it, with CloudStack's code and text unchanged."""
     text = str(problem)
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}..."
@@ -120,7 +120,7 @@ class Calls:
         return self._version if is_old else None
 
     def look(self, vm_id: str, *details: str, timeout_s: float) -> Row | None:
-        """A VM as it is now; None: there is none.
+        """Return a VM as it is now; None: there is none.
 
         Raises:
             CallRefused, NotAnswered: it can not be seen.
@@ -135,7 +135,7 @@ class Calls:
         return next((row for row in rows if row["id"] == vm_id), None)
 
     def volumes(self, *, timeout_s: float, **restricted: str) -> list[Row]:
-        """Volumes.
+        """Return volumes.
 
         Raises:
             CallRefused, NotAnswered: they can not be seen.
@@ -148,7 +148,7 @@ class Calls:
             raise
 
     def watch(self, vm_id: str, *, end: float, project: bool) -> Row | None:
-        """The VM as the next shared look sees it; see ``settle``.
+        """Return the VM as the next shared look sees it; see ``settle``.
 
         Raises:
             CallRefused, NotAnswered: nothing could be seen.
@@ -209,7 +209,7 @@ class Calls:
         raise NotAnswered(command, f"job {ticket['jobid']} has not ended in time", was_sent=True)
 
     def has_ended(self, command: str, job_id: str) -> bool | None:
-        """Whether a job has ended well; None: there is no such job, or it is kept no longer.
+        """Return whether a job has ended well; None: there is no such job, or it is kept no longer.
 
         Raises:
             JobFailed: it failed.
@@ -243,7 +243,7 @@ class _Watch:
         self._last = 0.0
 
     def look(self, vm_id: str, project: bool, end: float) -> Row | None:
-        """The VM as a look sees it that begins from now on; None: it shows none.
+        """Return the VM as a look sees it that begins from now on; None: it shows none.
 
         Raises:
             CallRefused, NotAnswered: nothing could be seen.

@@ -108,7 +108,7 @@ class CloudStackDriver(HypervisorDriver):
         self._client.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """The host ``cloudstack://ID`` of CloudStack's."""
+        """Return the host ``cloudstack://ID`` of CloudStack's."""
         parts = urlsplit(host.access.url)
         if parts.scheme != SCHEME or not parts.hostname:
             raise DriverError(
@@ -307,7 +307,7 @@ class CloudStackDriver(HypervisorDriver):
                 yield uuid, UUID(row["storageid"]), int(row["size"])
 
     def _volumes(self) -> Iterator[tuple[UUID, Row]]:
-        """Volumes of ours, with our uuids: root volumes by their VMs, others by the ids that we gave them."""
+        """Yield volumes of ours, with our uuids: root volumes by their VMs, others by the ids that we gave them."""
         rows = [row for row in self._all("listVolumes") if row.get("state") not in ("Expunged", "Destroy")]
         noted = self._records.counterparts.all()
         by_id = _by_id(noted)
@@ -328,7 +328,7 @@ class CloudStackDriver(HypervisorDriver):
         return by_id | {str(uuid): uuid for uuid in known(others)}
 
     def _all(self, command: str, **restricted: str) -> list[Row]:
-        """All rows of a list, those of projects, too.
+        """Return all rows of a list, those of projects, too.
 
         Raises:
             DriverError: not all of them could be read; absence would mean nothing.
@@ -355,7 +355,7 @@ class CloudStackDriver(HypervisorDriver):
     def _in_turn(
         self, step: str, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        """A call that changes the guest: what is noted of it is read when its turn has come."""
+        """Return a call that changes the guest: what is noted of it is read when its turn has come."""
         end = time.monotonic() + timeout_s
         name = ANY_HOST if host is None else host.name
         with self._turns.of(guest_uuid, step, name, timeout_s=timeout_s):
@@ -394,11 +394,11 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def request(self, step: str, command: str, **parameters: str) -> Row:
-        """A call that answers a job, and the job's end; see ``try_to``."""
+        """Return a call that answers a job, and the job's end; see ``try_to``."""
         return self.try_to(step, lambda: self.calls.run(command, parameters, end=self.end))
 
     def look(self, step: str, *details: str) -> Row | None:
-        """The VM now; see ``try_to``."""
+        """Return the VM now; see ``try_to``."""
         return self.try_to(step, lambda: self.calls.look(self.vm_id, "min", *details, timeout_s=self.left))
 
     def at_rest(self, step: str, *details: str) -> Row | None:
@@ -413,7 +413,7 @@ class _Call(FencedCall):
         return row
 
     def running(self, step: str, *details: str) -> Row:
-        """The VM, which runs on the call's host."""
+        """Return the VM, which runs on the call's host."""
         row = self.at_rest(step, *details)
         if row is None or row["state"] != RUNNING:
             raise self.error(step, "the guest does not run")
@@ -487,7 +487,7 @@ class _Call(FencedCall):
             self.delete_volume(volume)
 
     def _root_uuid(self) -> UUID | None:
-        """The root volume, by our uuid: as noted, or, of VMs that came from there, as it is known there."""
+        """Return the root volume, by our uuid: as noted, or, of VMs that came from there, as it is known there."""
         if self.noted is not None and self.noted.root_uuid is not None:
             return self.noted.root_uuid
         rows = self.try_to(
@@ -538,7 +538,7 @@ class _Call(FencedCall):
             raise failure("delete", self.host_name, error) from error
 
     def volume_row(self, step: str, volume_uuid: UUID, vm: Row | None) -> Row | None:
-        """A volume of the VM; None: it is not there."""
+        """Return a volume of the VM; None: it is not there."""
         if vm is not None and self.noted is not None and volume_uuid == self.noted.root_uuid:
             rows = self.try_to(
                 step, lambda: self.calls.volumes(virtualmachineid=vm["id"], type=ROOT, timeout_s=self.left)
@@ -597,7 +597,7 @@ class _Call(FencedCall):
                 self.resize(step, row, volume.size_bytes)
 
     def _made(self, step: str, volume_id: str, volume: VolumeSpec, order: GuestOrder) -> Row:
-        """A data volume, made if it is not there."""
+        """Return a data volume, made if it is not there."""
         row = self.volume_row(step, volume.uuid, None)
         if row is not None:
             return row
@@ -743,7 +743,7 @@ class _Start:
         return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
 
     def _found_again(self, refused: CallRefused) -> Row:
-        """The VM whose id is taken: an earlier call was heard after all, or is being heard."""
+        """Return the VM whose id is taken: an earlier call was heard after all, or is being heard."""
         call = self._call
         for _ in range(LOOKS_FOR_TAKEN):
             row = self._seen()
@@ -779,7 +779,7 @@ class _Start:
         return self._settled("startVirtualMachine", str(ticket["jobid"]), ())
 
     def _settled(self, command: str, job_id: str, enough: Sequence[str]) -> Row | None:
-        """The VM once the job has ended, or it shows that it will.
+        """Return the VM once the job has ended, or it shows that it will.
 
         Raises:
             DriverError: the job failed, and not since its server was restarted.
@@ -818,7 +818,7 @@ class _Start:
         return row
 
     def _after(self, command: str, job_id: str) -> Row | None:
-        """The VM after the job's end."""
+        """Return the VM after the job's end."""
         call = self._call
         pause = call.calls.poll_s / 4
         while call.calls.has_ended(command, job_id) is False:
@@ -885,7 +885,7 @@ class _Start:
 
 
 def host_id_of(host: HostAddress) -> str:
-    """The id there of a host: as its url says, or, of hosts that came from there, our own."""
+    """Return the id there of a host: as its url says, or, of hosts that came from there, our own."""
     parts = urlsplit(host.url or "")
     return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
@@ -899,7 +899,7 @@ def is_changing(row: Row) -> bool:
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
-    """Cores, MHz and MiB of a VM."""
+    """Return cores, MHz and MiB of a VM."""
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
 
 
@@ -926,7 +926,7 @@ def _is_nic(there: Row, nic: NicSpec) -> bool:
 
 
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    """The sizes that the offering leaves open; CloudStack refuses others."""
+    """Return the sizes that the offering leaves open; CloudStack refuses others."""
     sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
     return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 
@@ -938,7 +938,7 @@ def _owner(order: GuestOrder) -> dict[str, str]:
 
 
 def _names(row: Row) -> list[str]:
-    """The names of a VM's key pairs."""
+    """Return the names of a VM's key pairs."""
     return [name.strip() for name in str(row.get("keypairs") or "").split(",") if name.strip()]
 
 

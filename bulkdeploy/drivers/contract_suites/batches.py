@@ -30,12 +30,12 @@ def _end(answer: Answer) -> DriverError | None:
 
 
 def start(host: HostAddress, guest: GuestSpec, fence: int = 1) -> StartCall:
-    """A call to start a guest."""
+    """Return a call to start a guest."""
     return StartCall(host, guest, fence)
 
 
 def remove(host: HostAddress | None, guest: GuestSpec, fence: int = 1) -> RemoveCall:
-    """A call to remove a guest and its volumes."""
+    """Return a call to remove a guest and its volumes."""
     return RemoveCall(host, guest.uuid, tuple(volume_uuids(guest)), fence)
 
 
@@ -44,7 +44,7 @@ class BatchContract:
 
     @pytest.fixture
     def batches(self, rig: Rig) -> BatchDriver:
-        """The driver under test."""
+        """Return the driver under test."""
         assert isinstance(rig.driver, BatchDriver)
         return rig.driver
 

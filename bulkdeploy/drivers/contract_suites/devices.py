@@ -10,7 +10,7 @@ from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, PowerState
 
 
 def more(rig: Rig, guest: GuestSpec) -> GuestSpec:
-    """The guest with one more volume, and one more nic where nics can be plugged."""
+    """Return the guest with one more volume, and one more nic where nics can be plugged."""
     nics = (rig.subjects.new_nic(),) if Ability.HOT_PLUG_NICS in rig.driver.abilities else ()
     return replace(guest, volumes=(*guest.volumes, rig.subjects.new_volume()), nics=(*guest.nics, *nics))
 

@@ -9,13 +9,13 @@ from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
 
 
 def resized(guest: GuestSpec, times: float) -> VolumeSpec:
-    """The guest's last volume, so many times as large."""
+    """Return the guest's last volume, so many times as large."""
     volume = guest.volumes[-1]
     return replace(volume, size_bytes=int(volume.size_bytes * times))
 
 
 def sizes_of(rig: Rig) -> dict[object, int]:
-    """Every volume's size."""
+    """Return every volume's size."""
     return {uuid: size for uuid, _, size in rig.driver.list_volumes()}
 
 

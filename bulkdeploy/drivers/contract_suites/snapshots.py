@@ -29,7 +29,7 @@ class Contents:
 
 
 def of_volumes() -> SnapshotSpec:
-    """A snapshot without memory that was not taken yet."""
+    """Return a snapshot without memory that was not taken yet."""
     return SnapshotSpec(uuid4(), with_memory=False)
 
 
@@ -45,7 +45,7 @@ class SnapshotContract:
 
     @pytest.fixture
     def stopped(self, rig: Rig, caller: Caller, contents: Contents) -> GuestSpec:
-        """A guest that ran, with an A on each volume."""
+        """Return a guest that ran, with an A on each volume."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest, forced=True)

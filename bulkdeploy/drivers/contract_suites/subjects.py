@@ -44,11 +44,11 @@ class Subjects:
     volumes: int = 2
 
     def new_volume(self) -> VolumeSpec:
-        """A volume that does not exist yet."""
+        """Return a volume that does not exist yet."""
         return VolumeSpec(uuid4(), "ROOT-1", self.volume_bytes, self.pool_uuid, self.template_uuid)
 
     def new_nic(self) -> NicSpec:
-        """A nic that no guest has."""
+        """Return a nic that no guest has."""
         number = next(_numbers)
         mac_address = f"02:00:00:00:{number // 256 % 256:02x}:{number % 256:02x}"
         return NicSpec(uuid4(), mac_address, None, self.network_uuid, "100")
@@ -98,21 +98,21 @@ class Rig:
     patience_s: float = PATIENCE_S
 
     def new_guest(self) -> GuestSpec:
-        """A guest that does not exist yet."""
+        """Return a guest that does not exist yet."""
         return self.subjects.new_guest()
 
     def volumes(self) -> set[UUID]:
-        """Every volume there is."""
+        """Return every volume there is."""
         return {volume[0] for volume in self.driver.list_volumes()}
 
 
 def volume_uuids(guest: GuestSpec) -> list[UUID]:
-    """The guest's volumes."""
+    """Return the guest's volumes."""
     return [volume.uuid for volume in guest.volumes]
 
 
 def guests_of(driver: HypervisorDriver) -> dict[UUID, Guest]:
-    """Every guest there is, each once."""
+    """Return every guest there is, each once."""
     listed = list(driver.list_guests())
     by_uuid = {guest.uuid: guest for guest in listed}
     assert len(by_uuid) == len(listed)

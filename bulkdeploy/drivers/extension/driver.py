@@ -325,7 +325,7 @@ class ExtensionDriver(HypervisorDriver):
     def _guests(
         self, host: HostAddress, kept_here: Sequence[tuple[UUID, _Kept]], timeout_s: float
     ) -> list[tuple[Guest, str]]:
-        """The guests of a host and their states; of one whose state is unknown it is taken that it runs."""
+        """Return the guests of a host and their states; of one whose state is unknown it is taken that it runs."""
         states = self._states(host, timeout_s)
         found = []
         for guest_uuid, kept in kept_here:

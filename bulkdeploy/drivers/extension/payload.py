@@ -85,7 +85,7 @@ def power_of_word(word: object) -> str:
 
 
 def vm_of(guest: GuestSpec) -> dict[str, Any]:
-    """A guest as the protocol's ``cloudstack.vm.details``: memory in bytes, nics in order; user data base64.
+    """Return a guest as the protocol's ``cloudstack.vm.details``: memory in bytes, nics in order; user data base64.
 
     ``id`` is the number in the guest's name, as CloudStack's is. As in CloudStack's payloads, what is not known is
     left out: no value is null.
@@ -170,7 +170,7 @@ class Screen:
 
 
 def read_console(answer: Mapping[str, Any]) -> Screen | str:
-    """The VNC server that ``getconsole`` names, or the url of a page.
+    """Return the VNC server that ``getconsole`` names, or the url of a page.
 
     Raises:
         WrongAnswer: it names neither.

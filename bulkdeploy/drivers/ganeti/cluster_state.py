@@ -168,7 +168,7 @@ def _node(row: Sequence[Any], instances: Any, reserved_mib: int) -> dict[str, An
 def memory_for_guests(
     nodes: Sequence[Sequence[Any]], instances: Sequence[Sequence[Any]], *, reserved_mib: int, tag: str
 ) -> dict[str, int]:
-    """The memory in MiB that our instances may have of each node that answers, by name.
+    """Return the memory in MiB that our instances may have of each node that answers, by name.
 
     That is all of it, without what is reserved, what others' instances may use, and the most that the failure of
     one other node would bring there (N+1); of a node that is offline that has come already.

@@ -38,7 +38,7 @@ class Creations:
         self._number = int(number)
 
     def job_of(self, position: int, *, timeout_s: float) -> int:
-        """The number of the job that makes one of them.
+        """Return the number of the job that makes one of them.
 
         Raises:
             NotAnswered: as ``Rapi.wait``.
@@ -70,7 +70,7 @@ def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[
 
 
 def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
-    """Jobs under way: number, and a text that has the names of all instances that they are about.
+    """Return jobs under way: number, and a text that has the names of all instances that they are about.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.
@@ -79,7 +79,7 @@ def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
 
 
 def active_ops(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:
-    """Jobs under way: number and opcodes.
+    """Return jobs under way: number and opcodes.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.

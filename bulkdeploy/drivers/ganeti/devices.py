@@ -33,17 +33,17 @@ class NoRoute(Exception):
 
 
 def node_of(host: HostAddress) -> str:
-    """The node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
+    """Return the node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
     return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 
 def mib(volume: VolumeSpec) -> int:
-    """A volume's size as Ganeti counts it, rounded up."""
+    """Return a volume's size as Ganeti counts it, rounded up."""
     return max(-(-volume.size_bytes // MIB), 1)
 
 
 def disks_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
-    """The disks of an instance, by our volumes' uuids."""
+    """Return the disks of an instance, by our volumes' uuids."""
     if options.disk_template == "diskless":
         return []
     defaults: dict[str, Any] = dict(options.disk_parameters.items())
@@ -53,7 +53,7 @@ def disks_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
 
 
 def nics_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
-    """The nics of an instance, by our nics' uuids.
+    """Return the nics of an instance, by our nics' uuids.
 
     Raises:
         NoRoute: see there.

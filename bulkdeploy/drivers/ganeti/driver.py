@@ -131,7 +131,7 @@ class GanetiDriver(BatchDriver):
         self._rapi.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """The node ``ganeti://NODE``, without the memory of others' instances and what is reserved."""
+        """Return the node ``ganeti://NODE``, without the memory of others' instances and what is reserved."""
         parts = urlsplit(host.access.url)
         name = parts.hostname or ""
         if parts.scheme != "ganeti" or not name:
@@ -475,7 +475,7 @@ class GanetiDriver(BatchDriver):
         return dict(node)
 
     def _memory(self, step: str, timeout_s: float) -> dict[str, int]:
-        """The memory in MiB that our instances may have of each node that answers."""
+        """Return the memory in MiB that our instances may have of each node that answers."""
         try:
             instances = self._rapi.query("instance", MEMORY_FIELDS_OF_INSTANCES, timeout_s=timeout_s)
             nodes = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, timeout_s=timeout_s)
@@ -506,7 +506,7 @@ class _Call(FencedCall):
         self.name = f"{guest_uuid}{SUFFIX}"
 
     def look(self, step: str) -> _Instance | None:
-        """The instance; None: it is not there, nor will a job that was begun before make it."""
+        """Return the instance; None: it is not there, nor will a job that was begun before make it."""
         found = self._get(step)
         if found is None and self.settle(step):
             found = self._get(step)
@@ -524,7 +524,7 @@ class _Call(FencedCall):
         return found
 
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
-        """A job, of which Ganeti keeps who wanted it."""
+        """Return a job, of which Ganeti keeps who wanted it."""
         with self._driver._slots:
             try:
                 return self.wait(step, self.submit(step, method, *path, body=body, **query))
@@ -532,7 +532,7 @@ class _Call(FencedCall):
                 return None  # what is absent neither runs nor exists
 
     def submit(self, step: str, method: str, *path: str, body: object = None, **query: str) -> int:
-        """The number of a job that Ganeti was given."""
+        """Return the number of a job that Ganeti was given."""
         query["reason"] = f"{TAG}{self.guest}:{self.fence}"
         try:
             return self._driver._rapi.submit(method, path_of(*path), body, timeout_s=self.left, **query)
@@ -720,7 +720,7 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def _settled(self, step: str) -> _Instance:
-        """The instance once no job is under way that moves it."""
+        """Return the instance once no job is under way that moves it."""
         self.settle(step)
         found = self._get(step)
         if found is None:
@@ -782,7 +782,7 @@ class _Call(FencedCall):
                 raise failure(step, self.host_name, error) from error
 
     def definition(self, guest: GuestSpec) -> dict[str, Any]:
-        """The instance, as Ganeti is asked for it; it starts once it is made.
+        """Return the instance, as Ganeti is asked for it; it starts once it is made.
 
         Raises:
             DriverError: options lack its operating system; or a nic is to be routed and has no address.
@@ -841,7 +841,7 @@ def _fail(error: DriverError) -> NoReturn:
 
 
 def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
-    """The outcome of a look at a node; guests are not listed."""
+    """Return the outcome of a look at a node; guests are not listed."""
     if flags is None:
         return DriverError("look", host.name, "the cluster has no such node", transient=False)
     offline, drained, capable = flags

@@ -62,7 +62,7 @@ class Mirrors:
 
     @contextmanager
     def plan(self, step: str, *, timeout_s: float) -> Iterator[Mirroring]:
-        """A plan on the cluster as it is, with what jobs are about to make; ``step`` is that of errors.
+        """Yield a plan on the cluster as it is, with what jobs are about to make; ``step`` is that of errors.
 
         Raises:
             DriverError: the cluster can not be looked at, or others choose for too long.
@@ -90,7 +90,7 @@ class Mirrors:
             ) from error
 
     def is_offline(self, node: str, *, timeout_s: float) -> bool:
-        """Whether the cluster's operators have said that a node is off.
+        """Return whether the cluster's operators have said that a node is off.
 
         Raises:
             NotAnswered, JobFailed: as ``Rapi.query``.
@@ -108,7 +108,7 @@ class Mirrors:
             self._here.release()
 
     def _name(self, end: float) -> str:
-        """The cluster's uuid."""
+        """Return the cluster's uuid."""
         if self._cluster is None:
             self._cluster = str(self._rapi.send("GET", path_of("info"), timeout_s=_left(end))["uuid"])
         return self._cluster

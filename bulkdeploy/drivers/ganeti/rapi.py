@@ -97,7 +97,7 @@ class Rapi:
         return self.wait(number, timeout_s=end - time.monotonic())
 
     def submit(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> int:
-        """The number of a job; see ``run``."""
+        """Return the number of a job; see ``run``."""
         number = self.send(method, path, body, timeout_s=timeout_s, **query)
         if number is None:
             raise JobFailed("unknown_entity", f"{path} is not there")
@@ -219,12 +219,12 @@ def _value(answer: requests.Response) -> Any:
 
 
 def path_of(*parts: str) -> str:
-    """The path of a resource."""
+    """Return the path of a resource."""
     return "/2/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """A failure as drivers tell it."""
+    """Return a failure as drivers tell it."""
     if isinstance(error, JobFailed):
         return DriverError(step, host, shown(error.text), transient=error.code in TRANSIENT)
     return DriverError(step, host, str(error), transient=True, unanswered=True)

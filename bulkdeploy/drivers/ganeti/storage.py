@@ -44,7 +44,7 @@ class NodeStorage:
         self._rapi, self._slots, self._disk_template = rapi, slots, disk_template
 
     def units_of(self, node: str, pools: Sequence[Pool], timeout_s: float) -> list[StorageUnit]:
-        """All units of a node, of the types that the cluster's enabled disk templates use.
+        """Return all units of a node, of the types that the cluster's enabled disk templates use.
 
         Raises:
             DriverError: they can not be listed.
@@ -112,7 +112,7 @@ class NodeStorage:
         self._run(node, "PUT", "repair", unit.unit_type, timeout_s, name=unit.name)
 
     def _pool_of(self, kind: str, name: str, pools: Sequence[Pool], cluster: Mapping[str, Any]) -> UUID | None:
-        """The primary storage pool that the unit is: it holds the disks that instances of ours get."""
+        """Return the primary storage pool that the unit is: it holds the disks that instances of ours get."""
         if kind == PHYSICAL_VOLUME or kind not in TYPES_OF_TEMPLATES.get(self._disk_template, ()):
             return None
         if kind == VOLUME_GROUP and name != cluster["volume_group_name"]:

@@ -137,7 +137,7 @@ class IncusDriver(HypervisorDriver):
     # Hosts
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """The member ``incus://MEMBER``."""
+        """Return the member ``incus://MEMBER``."""
         parts = urlsplit(host.access.url)
         name = parts.netloc  # a hostname would be in lower case
         if parts.scheme != "incus" or not name:
@@ -171,7 +171,7 @@ class IncusDriver(HypervisorDriver):
         )
 
     def _member_address(self, call: "_Call", name: str) -> str:
-        """The address of a member that is there."""
+        """Return the address of a member that is there."""
         server = call.server()
         if call.target(name) is None:
             if server["environment"]["server_name"] != name:
@@ -485,7 +485,7 @@ class IncusDriver(HypervisorDriver):
     def _at_rest(
         self, step: str, host: HostAddress | None, guest: GuestSpec, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        """A call about a guest that does not run, and that is not started meanwhile."""
+        """Return a call about a guest that does not run, and that is not started meanwhile."""
         if host is not None:
             reason = "snapshots in Incus are of guests that do not run"
             raise DriverError(step, host.name, reason, transient=False)
@@ -670,7 +670,7 @@ class _Call(FencedCall):
     # Requests
 
     def send(self, step: str, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        """A request that is answered at once."""
+        """Return a request that is answered at once."""
         try:
             return self._driver._incus.send(method, path, body, timeout_s=self.left, **more)
         except (Refused, NotAnswered) as error:
@@ -690,7 +690,7 @@ class _Call(FencedCall):
     def run(
         self, step: str, method: str, path: str, body: Any = None, *, tolerate: Sequence[str] = (), **more: Any
     ) -> dict[str, Any]:
-        """An operation, until it has ended; refusals with one of these texts are fine."""
+        """Return an operation, until it has ended; refusals with one of these texts are fine."""
         try:
             with self._driver._slots:
                 return self._driver._incus.run(method, path, body, timeout_s=self.left, **more)
@@ -754,7 +754,7 @@ class _Call(FencedCall):
     # The instance
 
     def look(self, step: str) -> Instance | None:
-        """The instance; None: there is none, nor is one being made."""
+        """Return the instance; None: there is none, nor is one being made."""
         answer = self.find(step, self.path)
         found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
@@ -774,7 +774,7 @@ class _Call(FencedCall):
             raise DriverError(step, self.host_name, text, transient=False)
 
     def running(self, step: str) -> Instance:
-        """The instance, which runs on the call's host."""
+        """Return the instance, which runs on the call's host."""
         found = self.look(step)
         if found is None or not found.runs:
             raise DriverError(step, self.host_name, "the guest does not run there", transient=False)
@@ -782,7 +782,7 @@ class _Call(FencedCall):
         return found
 
     def open_serial(self) -> socket.socket:
-        """The serial console of the guest, which runs on the call's host."""
+        """Return the serial console of the guest, which runs on the call's host."""
         answer = self.find("console", self.path)
         found = None if answer is None else _read("console", self.host_name, answer.value)
         if found is None or not found.runs:
@@ -924,13 +924,13 @@ class _Call(FencedCall):
         return list(read_orphans(volumes, self.send(step, "GET", path_of("instances"), recursion=1).value or ()))
 
     def find_volume(self, step: str, volume: VolumeSpec) -> Volume | None:
-        """A data volume, as it is."""
+        """Return a data volume, as it is."""
         driver = self._driver
         pool = driver._incus_pool(driver._pool(volume.pool_uuid))
         return next((one for one in self.volumes(step, pool) if one.uuid == volume.uuid), None)
 
     def ensure_volume(self, volume: VolumeSpec, kind: str, *, step: str = "volume") -> Volume:
-        """A data volume that the call's member reaches, at least as large as wanted."""
+        """Return a data volume that the call's member reaches, at least as large as wanted."""
         driver = self._driver
         pool = driver._incus_pool(driver._pool(volume.pool_uuid))
         where = path_of("storage-pools", pool, "volumes", "custom")
@@ -969,7 +969,7 @@ class _Call(FencedCall):
         return [*volumes, (self.path, None)]
 
     def has_snapshot(self, step: str, uuid: UUID) -> bool:
-        """Whether the guest has a whole one."""
+        """Return whether the guest has a whole one."""
         return self.find(step, f"{self.path}/snapshots/{uuid}") is not None
 
     def remove_snapshot(self, step: str, where: str, member: str | None, uuid: UUID) -> None:
@@ -1017,7 +1017,7 @@ def _path_of_volume(volume: Volume) -> str:
 
 
 def member_of(host: HostAddress) -> str:
-    """The member that a host is; in the case of its url, for names of members differ by case."""
+    """Return the member that a host is; in the case of its url, for names of members differ by case."""
     return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 

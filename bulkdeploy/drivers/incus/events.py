@@ -43,7 +43,7 @@ class GuestEvents:
         self._is_closed = False
 
     def ended(self) -> frozenset[UUID]:
-        """The guests that ended since the last call; from the first call on events are received."""
+        """Return the guests that ended since the last call; from the first call on events are received."""
         now = time.monotonic()
         with self._lock:
             is_receiving = self._receiver is not None and self._receiver.is_alive()
@@ -79,7 +79,7 @@ class GuestEvents:
 
 
 def open_events(access: Access, *, timeout_s: float) -> ClientConnection:
-    """A websocket that tells what happens in the project.
+    """Return a websocket that tells what happens in the project.
 
     Raises:
         NotAnswered: no member answers.
@@ -89,7 +89,7 @@ def open_events(access: Access, *, timeout_s: float) -> ClientConnection:
 
 
 def _ended_guest(message: str | bytes) -> UUID | None:
-    """The guest whose end an event tells; None: it tells of something else."""
+    """Return the guest whose end an event tells; None: it tells of something else."""
     lifecycle = json.loads(message)["metadata"]
     if lifecycle["action"] not in ENDED:
         return None

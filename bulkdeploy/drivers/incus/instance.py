@@ -119,18 +119,18 @@ class Instance:
 
 
 def instance_name(guest_uuid: UUID) -> str:
-    """The instance of a guest; names must begin with a letter."""
+    """Return the instance of a guest; names must begin with a letter."""
     return f"vm-{guest_uuid}"
 
 
 def guest_of(name: str) -> UUID | None:
-    """The guest of an instance; None: it is not ours."""
+    """Return the guest of an instance; None: it is not ours."""
     found = re.fullmatch(f"vm-({UUID_PATTERN})", name)
     return None if found is None else UUID(found[1])
 
 
 def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
-    """An instance as the API shows it; None: it is not ours.
+    """Return an instance as the API shows it; None: it is not ours.
 
     Raises:
         KeyError, ValueError: keys or the root disk that we gave it were changed by hand.
@@ -201,7 +201,7 @@ def opened(
 
 
 def limits(guest: GuestSpec) -> dict[str, str]:
-    """The keys of its sizes; Incus has no MHz, which are kept for lists."""
+    """Return the keys of its sizes; Incus has no MHz, which are kept for lists."""
     return {
         "limits.cpu": str(guest.cpu_number),
         "limits.memory": f"{guest.memory_mib}MiB",
@@ -212,7 +212,7 @@ def limits(guest: GuestSpec) -> dict[str, str]:
 def devices_of(
     found: Instance, guest: GuestSpec, volumes: Iterable[Volume], options: IncusOptions
 ) -> dict[str, Any]:
-    """The devices of a guest; what it has already stays as it is."""
+    """Return the devices of a guest; what it has already stays as it is."""
     devices: dict[str, Any] = {}
     if guest.volumes:
         root = found.devices[ROOT]
@@ -278,7 +278,7 @@ def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
 
 
 def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
-    """A custom volume as the API shows it; None: it is not ours, or a snapshot (``VOLUME/SNAPSHOT``)."""
+    """Return a custom volume as the API shows it; None: it is not ours, or a snapshot (``VOLUME/SNAPSHOT``)."""
     config = row.get("config") or {}
     if row.get("type") != "custom" or f"{KEY}pool" not in config or "/" in row["name"]:
         return None
@@ -287,6 +287,6 @@ def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
 
 
 def read_location(row: Mapping[str, Any]) -> str | None:
-    """The member that has it; None: there is one server only, or all members reach it."""
+    """Return the member that has it; None: there is one server only, or all members reach it."""
     location = row.get("location")
     return None if location in ("", "none") else location

@@ -299,7 +299,7 @@ def _has_no_leader(answer: requests.Response) -> bool:
 
 
 def path_of(*parts: str) -> str:
-    """The path of a resource."""
+    """Return the path of a resource."""
     return "/1.0" + "".join(f"/{quote(part, safe='')}" for part in parts)
 
 

@@ -12,7 +12,7 @@ UNITS: dict[str, int] = {
 
 
 def read_size(text: str) -> int:
-    """Bytes.
+    """Return bytes.
 
     Raises:
         ValueError: it is no size.
@@ -24,7 +24,7 @@ def read_size(text: str) -> int:
 
 
 def read_memory(text: str) -> int:
-    """Bytes of a limit; 0: there is none, or it is a share of the member's memory.
+    """Return bytes of a limit; 0: there is none, or it is a share of the member's memory.
 
     Raises:
         ValueError: see ``read_size``.

@@ -39,7 +39,7 @@ def open_websocket(access: Access, path: str, *, timeout_s: float) -> ClientConn
 
 
 def _open(connected: socket.socket, path: str, timeout_s: float) -> ClientConnection:
-    """A websocket on a connection that is encrypted already, where it is."""
+    """Return a websocket on a connection that is encrypted already, where it is."""
     return connect(
         f"ws://incus{path}",
         sock=connected,
@@ -51,7 +51,7 @@ def _open(connected: socket.socket, path: str, timeout_s: float) -> ClientConnec
 
 
 def _reach(access: Access, url: str, timeout_s: float) -> socket.socket:
-    """A connection to a member whose certificate is the cluster's."""
+    """Return a connection to a member whose certificate is the cluster's."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

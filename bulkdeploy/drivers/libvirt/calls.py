@@ -86,7 +86,7 @@ class GuestCalls:
             self.records.fences.keep(guest_uuid, details, fence)
 
     def known_pool(self, pool_uuid: UUID) -> Pool:
-        """A pool that some host reaches."""
+        """Return a pool that some host reaches."""
         if pool_uuid not in self._pools:
             self._pools |= {pool.uuid: pool for pool in self.records.directory.pools()}
         if pool_uuid not in self._pools:
@@ -94,7 +94,7 @@ class GuestCalls:
         return self._pools[pool_uuid]
 
     def pool(self, call: HostCall, pool_uuid: UUID) -> LibvirtPool:
-        """A pool as this host's daemon has it."""
+        """Return a pool as this host's daemon has it."""
         return LibvirtPool(call, self.known_pool(pool_uuid), self.options)
 
     def at_any_host(
@@ -159,7 +159,7 @@ class GuestCalls:
         return self._copies[key]
 
     def iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
-        """The ISO that is to be in a guest's drive, in the pool of its root volume."""
+        """Return the ISO that is to be in a guest's drive, in the pool of its root volume."""
         if guest.iso_uuid is None:
             return None
         pool = self.pool(call, guest.volumes[0].pool_uuid)
@@ -171,7 +171,7 @@ class GuestCalls:
 
 
 def elsewhere(step: str, host: HostAddress) -> DriverError:
-    """A guest that is not this host's."""
+    """Return a guest that is not this host's."""
     return DriverError(step, host.name, "the guest is on another host", transient=False)
 
 
@@ -197,7 +197,7 @@ def suppress_gone() -> Iterator[None]:
 
 
 def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
-    """A guest as this host's daemon has it; None: it does not."""
+    """Return a guest as this host's daemon has it; None: it does not."""
     try:
         return call.connection.lookupByUUID(guest_uuid.bytes)
     except libvirt.libvirtError as error:
@@ -207,7 +207,7 @@ def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
 
 
 def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:
-    """A guest that runs here, and what it has."""
+    """Return a guest that runs here, and what it has."""
     domain = find_domain(call, guest_uuid)
     seen = read_domain(domain.XMLDesc()) if domain is not None and domain.isActive() else None
     if seen is None:

@@ -123,7 +123,7 @@ def _emulator(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
-    """A guest of a boot sector, in a pool that goes again, says its line."""
+    """Return a guest of a boot sector, in a pool that goes again, says its line."""
     name, image = uuid4(), boot_image()
     pool = Pool(name, "check", "SharedMountPoint", None, path, None)
     made = next((one for one in call.connection.listAllStoragePools() if pool_path(one) == path), None)

@@ -63,7 +63,7 @@ class Deadline:
         self._ends = time.monotonic() + seconds
 
     def left_s(self) -> float:
-        """Seconds that are left; 0 where none are."""
+        """Return seconds that are left; 0 where none are."""
         return max(0.0, self._ends - time.monotonic())
 
 
@@ -95,7 +95,7 @@ class HostCall:
             raise DriverError(step, self.host.name, "time is up", transient=True)
 
     def failing(self, step: str) -> Any:
-        """A context in which errors of libvirt are errors of this step here."""
+        """Return a context in which errors of libvirt are errors of this step here."""
         return failing_at(step, self.host.name)
 
 
@@ -110,7 +110,7 @@ class Link:
 
     @contextmanager
     def borrow(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """A connection with room for one more call.
+        """Yield a connection with room for one more call.
 
         Raises:
             DriverError: none can be opened, or too many calls of this host are under way for too long.
@@ -129,7 +129,7 @@ class Link:
 
     @contextmanager
     def open_alone(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """A connection of one's own, for what lasts longer than a call; closed here only where that fails.
+        """Yield a connection of one's own, for what lasts longer than a call; closed here only where that fails.
 
         Raises:
             DriverError: it can not be opened.
@@ -191,7 +191,7 @@ class Links:
         self._links: dict[str, Link] = {}
 
     def link(self, host: HostAddress) -> Link:
-        """The link to a host.
+        """Return the link to a host.
 
         Raises:
             DriverError: the host has no URL, or its URL is not allowed.

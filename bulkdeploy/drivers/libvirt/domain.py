@@ -162,7 +162,7 @@ class SeenDomain:
 
 
 def write_domain(domain: Domain) -> str:
-    """A domain's XML."""
+    """Return a domain's XML."""
     root = Tree.Element("domain", type=domain.kind)
     _child(root, "name", domain.name)
     _child(root, "uuid", str(domain.uuid))
@@ -203,7 +203,7 @@ def write_domain(domain: Domain) -> str:
 
 
 def write_volumes_only(uuid: UUID, name: str, disks: Sequence[Disk], *, kind: str, machine: str) -> str:
-    """A domain's XML that has a guest's volumes, and is not to be started."""
+    """Return a domain's XML that has a guest's volumes, and is not to be started."""
     root = Tree.Element("domain", type=kind)
     _child(root, "name", name)
     _child(root, "uuid", str(uuid))
@@ -233,7 +233,7 @@ def _of_guest(
 
 
 def write_memory(size_mib: int) -> str:
-    """A memory module's XML, to attach it."""
+    """Return a memory module's XML, to attach it."""
     element = Tree.Element("memory", model="dimm")
     target = Tree.SubElement(element, "target")
     _child(target, "size", str(size_mib), unit="MiB")
@@ -242,12 +242,12 @@ def write_memory(size_mib: int) -> str:
 
 
 def write_disk(disk: Disk, target: str) -> str:
-    """A disk's XML, to attach it."""
+    """Return a disk's XML, to attach it."""
     return Tree.tostring(_disk(disk, target), encoding="unicode")
 
 
 def write_drive(drive: str, iso_path: str | None) -> str:
-    """A running guest's drive with another ISO, or none, to update it; ``drive``: its XML."""
+    """Return a running guest's drive with another ISO, or none, to update it; ``drive``: its XML."""
     element = Tree.fromstring(drive)  # noqa: S314 - of the daemon that we drive
     for name in ("source", "backingStore"):
         for child in element.findall(name):
@@ -259,12 +259,12 @@ def write_drive(drive: str, iso_path: str | None) -> str:
 
 
 def write_interface(interface: Interface) -> str:
-    """A nic's XML, to attach it."""
+    """Return a nic's XML, to attach it."""
     return Tree.tostring(_interface(interface), encoding="unicode")
 
 
 def target_name(number: int) -> str:
-    """The name of a guest's disk by its number: vda to vdz, vdaa to ..."""
+    """Return the name of a guest's disk by its number: vda to vdz, vdaa to ..."""
     name = ""
     number += 1
     while number:
@@ -274,7 +274,7 @@ def target_name(number: int) -> str:
 
 
 def cpu_shares(cpu_number: int, cpu_mhz: int) -> int:
-    """A guest's weight: as much as it was promised of its host's CPU, in units of 10 MHz."""
+    """Return a guest's weight: as much as it was promised of its host's CPU, in units of 10 MHz."""
     return max(2, min(MOST_SHARES, cpu_number * cpu_mhz // 10))
 
 

@@ -668,7 +668,7 @@ class LibvirtDriver(HypervisorDriver):
 
 
 def _is_usable(pool: Pool, options: LibvirtOptions) -> bool:
-    """Whether hosts can have such a pool: others hold nothing of ours."""
+    """Return whether hosts can have such a pool: others hold nothing of ours."""
     try:
         pool_xml(pool, options, ANY_HOST)
     except DriverError:
@@ -704,7 +704,7 @@ def _press_power_button(domain: Any, patience_s: float) -> None:
 
 
 def _is_session(host: HostAddress) -> bool:
-    """Whether a host's daemon is an ordinary user's, who has no control groups."""
+    """Return whether a host's daemon is an ordinary user's, who has no control groups."""
     return urlsplit(urldefrag(host.url or "").url).path == "/session"
 
 

@@ -31,12 +31,12 @@ LOST = frozenset({libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR})
 
 
 def is_code(error: "libvirt.libvirtError", *codes: int) -> bool:
-    """Whether an error has one of these codes."""
+    """Return whether an error has one of these codes."""
     return error.get_error_code() in codes
 
 
 def is_lost(error: "libvirt.libvirtError") -> bool:
-    """Whether the connection broke."""
+    """Return whether the connection broke."""
     return error.get_error_domain() == libvirt.VIR_FROM_RPC and is_code(error, *LOST)
 
 

@@ -47,7 +47,7 @@ class GuestEvents:
         self._ended: set[UUID] = set()
 
     def ended(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """The guests that ended since the last call.
+        """Return the guests that ended since the last call.
 
         From now on events of these hosts are received, and of no others.
         """

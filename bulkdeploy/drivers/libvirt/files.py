@@ -81,7 +81,7 @@ def _find(folder: Any, name: str) -> Any | None:
 
 
 def _read(call: HostCall, volume: Any) -> bytes:
-    """A file's content, or as much of it as no file of ours has."""
+    """Return a file's content, or as much of it as no file of ours has."""
     size = min(int(volume.info()[1]), LARGEST + 1)
     stream = call.connection.newStream()
     volume.download(stream, 0, size)
@@ -93,7 +93,7 @@ def _read(call: HostCall, volume: Any) -> bytes:
 
 
 def _mode(volume: Any) -> int:
-    """A file's permission bits, as the daemon finds them now."""
+    """Return a file's permission bits, as the daemon finds them now."""
     document = Tree.fromstring(volume.XMLDesc())  # noqa: S314 - of the daemon that we drive
     return int(document.findtext("target/permissions/mode", "0"), 8) & PERMISSIONS
 

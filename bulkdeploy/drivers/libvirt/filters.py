@@ -22,12 +22,12 @@ SERVER, CLIENT = "67", "68"
 
 
 def filter_name(guest_uuid: UUID) -> str:
-    """The name of a guest's filter."""
+    """Return the name of a guest's filter."""
     return f"bulkdeploy-{guest_uuid}"
 
 
 def write_filter(guest_uuid: UUID, rules: Iterable[Rule], *, guarded: bool) -> str:
-    """A filter's XML; ``guarded``: its nics send with their own MAC and IPv4 address only.
+    """Return a filter's XML; ``guarded``: its nics send with their own MAC and IPv4 address only.
 
     libvirt's rules know connections: answers to what a rule lets through pass the other way.
     """
@@ -82,5 +82,5 @@ def _traffic(traffic: Traffic) -> dict[str, str]:
 
 
 def is_guarded(xml: str) -> bool:
-    """Whether a filter keeps guests from spoofing."""
+    """Return whether a filter keeps guests from spoofing."""
     return Tree.fromstring(xml).find(f"filterref[@filter='{GUARD}']") is not None  # noqa: S314 - of the daemon

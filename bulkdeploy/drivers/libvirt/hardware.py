@@ -165,7 +165,7 @@ def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def usable_cpu_models(capabilities: Tree.Element) -> frozenset[str]:
-    """The models that a host's guests can have, of what libvirt says that they could."""
+    """Return the models that a host's guests can have, of what libvirt says that they could."""
     named = capabilities.findall("cpu/mode[@name='custom']/model")
     return frozenset(str(model.text) for model in named if model.get("usable") != "no")
 

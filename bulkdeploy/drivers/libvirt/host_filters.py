@@ -19,7 +19,7 @@ def define_filter(call: HostCall, xml: str) -> None:
 
 
 def find_filter(call: HostCall, guest_uuid: UUID) -> Any | None:
-    """A guest's filter; None: the host has none of it."""
+    """Return a guest's filter; None: the host has none of it."""
     try:
         return call.connection.nwfilterLookupByName(filter_name(guest_uuid))
     except libvirt.libvirtError as error:

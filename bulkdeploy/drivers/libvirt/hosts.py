@@ -58,7 +58,7 @@ def require_uefi(call: HostCall, options: LibvirtOptions) -> None:
 
 
 def _ip_address(url: str) -> str:
-    """The address that other hosts send guests to."""
+    """Return the address that other hosts send guests to."""
     name = urlsplit(url).hostname
     if name is None:
         return LOCALHOST
@@ -73,7 +73,7 @@ def _ip_address(url: str) -> str:
 
 
 def _local_bytes(call: HostCall, options: LibvirtOptions) -> int:
-    """The size of the host's own folder for volumes, which is made; 0: it can not have one."""
+    """Return the size of the host's own folder for volumes, which is made; 0: it can not have one."""
     if options.local_path is None:
         return 0
     for known in call.connection.listAllStoragePools():

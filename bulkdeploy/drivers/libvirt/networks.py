@@ -83,7 +83,7 @@ class Networks:
             remove_filter(call, guest_uuid)
 
     def interface(self, nic: NicSpec, named: str | None) -> Interface:
-        """A nic with the filter that is ``named``, or with no more than a guard against spoofing."""
+        """Return a nic with the filter that is ``named``, or with no more than a guard against spoofing."""
         options, kind = self._calls.options, self._calls.options.network
         label = nic.label or options.default_label
         source = options.bridge.format(label=label, vlan=nic.vlan or "")
@@ -108,7 +108,7 @@ class Networks:
                 ensure_lease(call.connection, self.interface(nic, None))
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
-        """The only address that a nic may send with; None: any."""
+        """Return the only address that a nic may send with; None: any."""
         is_guarded = self.can_filter and self._calls.options.anti_spoofing and _is_ipv4(nic.ip_address)
         return nic.ip_address if is_guarded else None
 

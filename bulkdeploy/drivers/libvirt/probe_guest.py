@@ -21,6 +21,6 @@ SIGNATURE = b"\x55\xaa"
 
 
 def boot_image() -> bytes:
-    """A raw disk image of 1 MiB that boots."""
+    """Return a raw disk image of 1 MiB that boots."""
     sector = bytes.fromhex(PROGRAM).ljust(510, b"\0") + SIGNATURE
     return sector.ljust(MIB, b"\0")

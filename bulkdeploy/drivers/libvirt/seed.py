@@ -27,7 +27,7 @@ ROUNDED_TO = 512
 
 
 def make_seed(guest: GuestSpec) -> bytes:
-    """The seed of a guest: user data as it is, all else as the VM's rows have it."""
+    """Return the seed of a guest: user data as it is, all else as the VM's rows have it."""
     contents = (
         _rounded(json.dumps(_meta_data(guest))),
         base64.b64decode(guest.user_data) if guest.user_data else CLOUD_CONFIG.encode(),
@@ -48,7 +48,7 @@ def _rounded(text: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _layout(sizes: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
-    """An image with FILES of these sizes, full of zeros; at which byte each begins."""
+    """Return an image with FILES of these sizes, full of zeros; at which byte each begins."""
     iso = PyCdlib()
     iso.new(vol_ident="cidata", joliet=3, rock_ridge="1.09")
     for number, (name, size) in enumerate(zip(FILES, sizes, strict=True)):

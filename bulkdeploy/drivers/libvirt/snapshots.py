@@ -29,7 +29,7 @@ UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
 
 
 def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
-    """A snapshot of a guest that runs, unless its daemon notes it already; what is to be kept of it."""
+    """Return a snapshot of a guest that runs, unless its daemon notes it already; what is to be kept of it."""
     noted = _noted(domain, snapshot_uuid)
     if noted is None:
         noted = domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory="internal"), 0)
@@ -75,7 +75,7 @@ def forget(domain: Any) -> None:
 
 @contextmanager
 def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: LibvirtOptions) -> Iterator[Any]:
-    """A domain with the volumes of a guest that does not run; what an earlier call left of it goes first."""
+    """Yield a domain with the volumes of a guest that does not run; what an earlier call left of it goes first."""
     uuid = uuid5(guest_uuid, SUFFIX)
     with suppress(libvirt.libvirtError):  # there is none
         call.connection.lookupByUUID(uuid.bytes).undefineFlags(UNDEFINE)
@@ -102,7 +102,7 @@ def revert(domain: Any, snapshot_uuid: UUID) -> None:
 
 
 def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
-    """A running guest's volumes as QEMU has them: uuid, node, and the names of the snapshots inside."""
+    """Yield a running guest's volumes as QEMU has them: uuid, node, and the names of the snapshots inside."""
     for device in _request_qemu(domain, "query-block"):
         _, found, rest = device.get("qdev", "").partition(VOLUME_ALIAS)
         if found:
@@ -112,7 +112,7 @@ def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
 
 
 def _request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
-    """A command of QEMU's own protocol; what it returns."""
+    """Return a command of QEMU's own protocol; what it returns."""
     request = json.dumps({"execute": command, "arguments": arguments} if arguments else {"execute": command})
     answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, request, 0))
     if "error" in answer:
@@ -153,7 +153,7 @@ def _as_if_noted(domain: Any, snapshot_uuid: UUID) -> str:
 
 
 def _snapshot_xml(domain: Any, snapshot_uuid: UUID, *, memory: str | None) -> str:
-    """A snapshot as libvirt takes it: of all that is written to, inside its file."""
+    """Return a snapshot as libvirt takes it: of all that is written to, inside its file."""
     root = Tree.Element("domainsnapshot")
     Tree.SubElement(root, "name").text = str(snapshot_uuid)
     if memory is not None:

@@ -39,27 +39,27 @@ class Backing:
 
 
 def volume_name(volume_uuid: UUID) -> str:
-    """The file of a volume."""
+    """Return the file of a volume."""
     return f"{volume_uuid}{SUFFIX}"
 
 
 def seed_name(guest_uuid: UUID) -> str:
-    """The file of a guest's seed."""
+    """Return the file of a guest's seed."""
     return f"seed-{guest_uuid}.iso"
 
 
 def nvram_name(guest_uuid: UUID) -> str:
-    """The file of what a guest keeps in its firmware's variables."""
+    """Return the file of what a guest keeps in its firmware's variables."""
     return f"nvram-{guest_uuid}.fd"
 
 
 def copy_name(template_uuid: UUID, attempt: int) -> str:
-    """The file of a template's copy."""
+    """Return the file of a template's copy."""
     return f"template-{template_uuid}-{attempt}"
 
 
 def template_of_copy(path: str) -> UUID | None:
-    """The template, or ISO, that a file is a copy of; None: it is none."""
+    """Return the template, or ISO, that a file is a copy of; None: it is none."""
     found = COPY.fullmatch(PurePosixPath(path).name)
     return None if found is None else UUID(found[1])
 
@@ -100,7 +100,7 @@ class LibvirtPool:
         return found, pool_path(found)
 
     def _define(self, xml: str) -> Any:
-        """A pool of libvirt's for this folder; one that has it already, under whatever name, serves."""
+        """Return a pool of libvirt's for this folder; one that has it already, under whatever name, serves."""
         wanted = Tree.fromstring(xml).findtext("target/path")  # noqa: S314 - written a moment ago
         for known in self._call.connection.listAllStoragePools():
             if pool_path(known) == wanted:
@@ -110,7 +110,7 @@ class LibvirtPool:
         return made
 
     def find(self, name: str) -> Any | None:
-        """A volume by its file's name; the pool is read anew, once, where it is not known."""
+        """Return a volume by its file's name; the pool is read anew, once, where it is not known."""
         for again in (True, False):
             try:
                 return self._pool.storageVolLookupByName(name)
@@ -163,7 +163,7 @@ class LibvirtPool:
         return (BackingFile(path, kind),)
 
     def size_of_copy(self, backing: Backing) -> int:
-        """The size in bytes of a template's disk."""
+        """Return the size in bytes of a template's disk."""
         copy = self.find(backing.name)
         if copy is None:
             raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
@@ -178,7 +178,7 @@ class LibvirtPool:
         *,
         is_preallocated: bool = False,
     ) -> Any | None:
-        """A new volume; None: there is one of this name."""
+        """Return a new volume; None: there is one of this name."""
         root = Tree.Element("volume")
         Tree.SubElement(root, "name").text = name
         Tree.SubElement(root, "capacity").text = str(size_bytes)
@@ -213,7 +213,7 @@ class LibvirtPool:
         volume.resize(spec.size_bytes, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if spec.size_bytes < size else 0)
 
     def size_of(self, volume_uuid: UUID) -> int | None:
-        """A volume's size in bytes; None: it is not there."""
+        """Return a volume's size in bytes; None: it is not there."""
         volume = self.find(volume_name(volume_uuid))
         return None if volume is None else int(volume.info()[1])
 
@@ -263,7 +263,7 @@ class LibvirtPool:
                 left = left[stream.send(left) :]
 
     def volumes(self) -> Iterator[tuple[UUID, int]]:
-        """Every volume of ours: its uuid and size in bytes."""
+        """Yield every volume of ours: its uuid and size in bytes."""
         self._pool.refresh()
         for volume in self._pool.listAllVolumes():
             uuid = _volume_uuid(volume.name())
@@ -277,7 +277,7 @@ class LibvirtPool:
 
 
 def pool_path(pool: Any) -> str:
-    """The folder on the host that a pool of libvirt's is; empty where it is none."""
+    """Return the folder on the host that a pool of libvirt's is; empty where it is none."""
     return Tree.fromstring(pool.XMLDesc()).findtext("target/path", "")  # noqa: S314 - of the daemon that we drive
 
 
@@ -290,7 +290,7 @@ def _volume_uuid(name: str) -> UUID | None:
 
 
 def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
-    """A pool as libvirt defines it.
+    """Return a pool as libvirt defines it.
 
     Raises:
         DriverError: hosts can not have pools of this type.

@@ -16,7 +16,7 @@ UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
 
 
 def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> list[StorageUnit]:
-    """Every pool of the daemon's; which of them are ours is known by the folder, as where they are defined.
+    """Return every pool of the daemon's; which of them are ours is known by the folder, as where they are defined.
 
     A pool of ours that the daemon has not met yet is made with its first volume, and not told of before.
     """

@@ -20,7 +20,7 @@ BUSY = "busy"
 
 
 def write_calls(calls: Sequence[tuple[GuestCall, float]]) -> str:
-    """The calls as JSON, each with the number that everything random in it follows from."""
+    """Return the calls as JSON, each with the number that everything random in it follows from."""
     rows = [
         {"number": number, "guest": call.guest_uuid, "fence": call.fence, "draw": draw, **_parameters(call)}
         for number, (call, draw) in enumerate(calls)

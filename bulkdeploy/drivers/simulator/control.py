@@ -125,7 +125,7 @@ def add_fault(connection: Connection, rule: FaultRule) -> int:
 
 
 def list_faults(connection: Connection) -> list[FaultRule]:
-    """Every rule, the oldest first, also those that have no strikes left."""
+    """Return every rule, the oldest first, also those that have no strikes left."""
     with connection.cursor(row_factory=class_row(FaultRule)) as cursor:
         return cursor.execute(
             "SELECT id, host, step, kind, rate, remaining, reason, hang_ms, effect"
@@ -155,7 +155,7 @@ def set_latency(connection: Connection, latency: Latency) -> None:
 
 
 def list_latencies(connection: Connection) -> list[Latency]:
-    """Every step that takes time."""
+    """Return every step that takes time."""
     with connection.cursor(row_factory=class_row(Latency)) as cursor:
         return cursor.execute(
             "SELECT step, distribution, mean_ms, spread_ms FROM simulator.latencies ORDER BY step"

@@ -35,7 +35,7 @@ ADVISORY_LOCK = 0x51B0_1A70
 
 
 def derived_url(database_url: str) -> str:
-    """The URL of the simulator's database beside the product's: the same, with SUFFIX on its name.
+    """Return the URL of the simulator's database beside the product's: the same, with SUFFIX on its name.
 
     Raises:
         ValueError: the URL names no database, or the new name is longer than PostgreSQL allows
@@ -48,7 +48,7 @@ def derived_url(database_url: str) -> str:
 
 
 def database_name(url: str) -> str:
-    """The database that a ``postgresql://`` URL names.
+    """Return the database that a ``postgresql://`` URL names.
 
     Raises:
         ValueError: it names none.
@@ -60,7 +60,7 @@ def database_name(url: str) -> str:
 
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
-    """A connection to a ``postgresql://`` URL; SQLAlchemy's ``postgresql+psycopg://`` is taken too."""
+    """Return a connection to a ``postgresql://`` URL; SQLAlchemy's ``postgresql+psycopg://`` is taken too."""
     return psycopg.connect(conninfo(url), autocommit=autocommit, application_name="bulkdeploy-simulator")
 
 

@@ -110,7 +110,7 @@ def at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
 
 
 def promising(uuid: UUID, model: HostModel, promise: HostPromise) -> SimulatedHost:
-    """A host of this model that promises so much of itself, rounded down as in the ledger."""
+    """Return a host of this model that promises so much of itself, rounded down as in the ledger."""
     return SimulatedHost(
         uuid=uuid,
         name=model.name,
@@ -174,7 +174,7 @@ def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:
 
 
 def list_hosts(connection: Connection) -> list[HostUse]:
-    """Every host with what is used of it, by name."""
+    """Return every host with what is used of it, by name."""
     rows = connection.execute(
         "SELECT uuid, name, cpu_cores, cpu_mhz, memory_mib, cpu_mhz_limit, memory_mib_limit, guests_limit,"
         " cpu_mhz_used, memory_mib_used, guests_used FROM simulator.hosts ORDER BY name, uuid"
@@ -197,7 +197,7 @@ class PlacedGuest:
 
 
 def list_placed_guests(connection: Connection, host: str | None = None) -> list[PlacedGuest]:
-    """Every guest on a host, or on the host with that name or uuid, by host and name."""
+    """Return every guest on a host, or on the host with that name or uuid, by host and name."""
     with connection.cursor(row_factory=class_row(PlacedGuest)) as cursor:
         return cursor.execute(
             "SELECT g.uuid, g.name, h.name AS host_name, g.power, g.cpu_number, g.cpu_mhz, g.memory_mib,"

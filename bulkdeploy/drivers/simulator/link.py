@@ -84,7 +84,10 @@ class SimulatorLink:
         raise AssertionError("the last attempt returns or raises")
 
     def pages(self, query: LiteralString) -> Iterator[TupleRow]:
-        """All rows of a query that takes the uuid to begin after and how many rows; its first column is a uuid."""
+        """Yield all rows of a query that takes the uuid to begin after and how many rows.
+
+        Its first column is a uuid.
+        """
         last = UUID(int=0)
         while True:
             page = self.request("list", ANY_HOST, partial(_page, query, last))

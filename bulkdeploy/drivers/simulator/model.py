@@ -30,7 +30,7 @@ LONGEST_NAME = 63
 
 
 def read_host(host: NewHost) -> HostModel | DriverError:
-    """The host behind a url, or the error that the query says something that no host can be.
+    """Return the host behind a url, or the error that the query says something that no host can be.
 
     A url that names no IPv4 address stands for a host of the loopback network, which no real host is in.
     """
@@ -54,7 +54,7 @@ def read_host(host: NewHost) -> HostModel | DriverError:
 
 
 def read_pool_url(url: str) -> int:
-    """The size of the pool behind a url, in bytes.
+    """Return the size of the pool behind a url, in bytes.
 
     Raises:
         DriverError: the query says something that no pool can be.
@@ -85,7 +85,7 @@ def _refused(reason: str) -> DriverError:
 
 
 def _name(place: str) -> str:
-    """A host name of letters, digits and hyphens."""
+    """Return a host name of letters, digits and hyphens."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")
     return (words if words[:1].isalpha() else f"host-{words}")[:LONGEST_NAME].strip("-")
 

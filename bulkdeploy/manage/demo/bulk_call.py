@@ -55,7 +55,7 @@ class BulkCall:
         ]
 
     def is_filled(self) -> bool:
-        """Whether what ``fill`` asked for is done."""
+        """Return whether what ``fill`` asked for is done."""
         return all(one["queued"] == one["running"] == 0 for one in map(self._read, self._filling))
 
     def deploy(self, count: int) -> None:
@@ -69,7 +69,7 @@ class BulkCall:
         self._deployment = self._read(self._request(count))
 
     def _request(self, count: int, **place: str) -> str:
-        """The id of a deployment of so many VMs."""
+        """Return the id of a deployment of so many VMs."""
         jobs = self._api.call(
             "bulkDeployVirtualMachine",
             {
@@ -84,7 +84,7 @@ class BulkCall:
         return str(jobs[0]["deploymentid"])
 
     def progress(self) -> Progress:
-        """The jobs now."""
+        """Return the jobs now."""
         self._deployment = self._read(self._deployment["id"])
         numbers = (self._deployment[name] for name in ("queued", "running", "succeeded", "failed"))
         self.progress_seen = Progress(*numbers)
@@ -120,7 +120,7 @@ class BulkCall:
         return dict(found)
 
     def _only(self, command: str, noun: str, **parameters: str) -> str:
-        """The id of the one object that fits."""
+        """Return the id of the one object that fits."""
         found = [
             row
             for row in list_all(self._api, command, noun, **parameters)
@@ -129,7 +129,7 @@ class BulkCall:
         return str(found[0]["id"])
 
     def _vms_per_cluster(self) -> Counter[str]:
-        """The owner's VMs that have a host, by their cluster's name."""
+        """Return the owner's VMs that have a host, by their cluster's name."""
         clusters = {
             row["id"]: row["clustername"] for row in list_all(self._api, "listHosts", "host", type="Routing")
         }

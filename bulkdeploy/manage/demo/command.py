@@ -58,7 +58,7 @@ def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None
 
 
 def run(settings: Settings, count: int, svg: Path | None) -> list[str]:
-    """The whole demonstration; what went wrong, in words."""
+    """Return the whole demonstration; what went wrong, in words."""
     from bulkdeploy.manage.demo.view import DemoView
 
     view = DemoView()
@@ -141,7 +141,7 @@ def _supervise_for(stack: Stack, seconds: float) -> None:
 
 @contextmanager
 def _data_dir(given: Path | None) -> Iterator[Path]:
-    """The given directory, or one that is removed afterwards."""
+    """Yield the given directory, or one that is removed afterwards."""
     if given is not None:
         yield given
         return

@@ -15,7 +15,7 @@ PAGE_SIZE = 500
 
 @contextmanager
 def own_api(settings: Settings) -> Iterator[Transport]:
-    """A signed way to the API that ``settings`` name (or that the running ``up`` serves)."""
+    """Yield a signed way to the API that ``settings`` name (or that the running ``up`` serves)."""
     found = read_credentials(settings)
     connection = Connection("admin", found["url"], apikey=found["apikey"], secretkey=found["secretkey"])
     transport = Transport(connection, SystemClock(), lambda _: None)
@@ -26,7 +26,7 @@ def own_api(settings: Settings) -> Iterator[Transport]:
 
 
 def list_all(api: Transport, command: str, noun: str, **parameters: str) -> list[dict[str, Any]]:
-    """Every object of a list command, page by page."""
+    """Return every object of a list command, page by page."""
     rows: list[dict[str, Any]] = []
     while True:
         page = len(rows) // PAGE_SIZE + 1

@@ -55,7 +55,7 @@ class PodSpread:
 
 
 def read_spread(deployment: Mapping[str, Any]) -> list[ClusterSpread]:
-    """The spread in an object of listBulkDeployments: every eligible cluster, as planned."""
+    """Return the spread in an object of listBulkDeployments: every eligible cluster, as planned."""
     return [
         ClusterSpread(row["podname"], row["clustername"], row["before"], row["added"], row.get("capacity"))
         for row in deployment.get("clusters", ())
@@ -63,7 +63,7 @@ def read_spread(deployment: Mapping[str, Any]) -> list[ClusterSpread]:
 
 
 def by_pod(spread: Sequence[ClusterSpread]) -> list[PodSpread]:
-    """Pods by name, with their clusters by name."""
+    """Return pods by name, with their clusters by name."""
     ordered = sorted(spread, key=lambda one: (one.pod, one.cluster))
     return [PodSpread(pod, tuple(clusters)) for pod, clusters in groupby(ordered, key=lambda one: one.pod)]
 

@@ -35,7 +35,7 @@ class DemoView:
 
     @contextmanager
     def progress(self, count: int) -> Iterator[Callable[[bulk_call.Progress], bool]]:
-        """A live bar; the function it gives takes the jobs and says whether all are done."""
+        """Yield a live bar; the function it gives takes the jobs and says whether all are done."""
         columns = (
             TextColumn("deploying"),
             BarColumn(),

@@ -281,7 +281,7 @@ def guests(ctx: click.Context, host: str | None) -> None:
 
 @contextmanager
 def _database(ctx: click.Context) -> "Iterator[Connection]":
-    """A connection to the simulator's database, which is made if need be."""
+    """Return a connection to the simulator's database, which is made if need be."""
     from bulkdeploy.drivers.simulator.database import connect, ensure_database
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.wiring.drivers import simulator_url

@@ -47,7 +47,7 @@ POOL = (
 
 
 def nouns_of_imports() -> Mapping[str, Noun]:
-    """The nouns by section, in the order in which things are made."""
+    """Return the nouns by section, in the order in which things are made."""
     known = find_nouns()
     own = {
         "zones": replace(known["zones"], optional=("dns1", "internaldns1")),
@@ -73,7 +73,7 @@ SECTIONS = (
 
 
 def _with_projects(noun: Noun, entity: Entity) -> Noun:
-    """The noun with what projects own, which zone files say nothing of."""
+    """Return the noun with what projects own, which zone files say nothing of."""
 
     def read(connection: Connection) -> list[Values]:
         return [*noun.read(connection), *read_of_projects(connection, entity)]

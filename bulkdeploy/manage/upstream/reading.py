@@ -122,7 +122,7 @@ class Upstream:
         self._keep(VOLUMES, list(volumes.values()))
 
     def _volumes_of(self, vms: Collection[str], parameters: Mapping[str, str]) -> dict[str, Row]:
-        """Volumes of VMs, by their ids. CloudStack lists those of one VM, or all, the newest first."""
+        """Return volumes of VMs, by their ids. CloudStack lists those of one VM, or all, the newest first."""
         found: dict[str, Row] = {}
         left = set(vms)
         if len(left) > MOST_ONE_BY_ONE:
@@ -188,7 +188,7 @@ class Upstream:
 
 
 def _has_all(had: Collection[str] | None, vm: str, volumes: Mapping[str, Row]) -> bool:
-    """Whether a VM has the volumes still that it had; such as are new to it have events of their own."""
+    """Return whether a VM has the volumes still that it had; such as are new to it have events of their own."""
     return bool(had) and all(volumes.get(one, {}).get("virtualmachineid") == vm for one in had or ())
 
 

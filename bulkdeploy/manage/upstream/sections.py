@@ -51,7 +51,7 @@ def taken(row: Row, *names: str, **renamed: str) -> Texts:
 
 
 def text_of(value: object) -> str:
-    """A value as calls write it."""
+    """Return a value as calls write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

@@ -25,7 +25,7 @@ NO_TEMPLATE = "00000000-0000-0000-0000-000000000000"
 
 
 def virtual_machines_of(rows: Rows) -> tuple[LearntMachines, list[str]]:
-    """All VMs and volumes; and what cannot be represented, each with its reason."""
+    """Return all VMs and volumes; and what cannot be represented, each with its reason."""
     left_out: list[str] = []
     vms: list[LearntVm] = []
     for row in rows["listVirtualMachines"]:

@@ -101,7 +101,7 @@ class Problems:
 
 
 def read_document(file: str, data: bytes, problems: Problems) -> Node:
-    """The one document in ``data``; broken rules of the notation are noted in ``problems``.
+    """Return the one document in ``data``; broken rules of the notation are noted in ``problems``.
 
     Raises:
         InvalidInventory: the text cannot be read as YAML at all.
@@ -127,7 +127,7 @@ def read_document(file: str, data: bytes, problems: Problems) -> Node:
 
 
 def _build(events: Iterator[yaml.Event], problems: Problems) -> Node:
-    """The tree of nodes; built without recursion, so that depth is a rule and not an accident."""
+    """Return the tree of nodes; built without recursion, so that depth is a rule and not an accident."""
     document = Items(1)
     open_nodes: list[Items | Entries] = [document]
     keys: list[Scalar | None] = [None]

@@ -66,7 +66,7 @@ class Section:
         self.binder = Binder(replace(noun.create, parameters=tuple(declared.values())))
 
     def stands_in(self, outer: "Section") -> bool:
-        """Whether entries may be nested in those of another section: they have something from them."""
+        """Return whether entries may be nested in those of another section: they have something from them."""
         if outer.noun.entity is None:
             return False
         if outer.noun is self.noun:
@@ -217,7 +217,7 @@ class EntryReader:
                 self._refuse(entry, None, rule_of(error))
 
     def _each(self, entry: Entry, repeated: Mapping[str, list[Any]]) -> Iterator[Entry]:
-        """The entry, or the many that it stands for."""
+        """Yield the entry, or the many that it stands for."""
         if not repeated or entry.failed:
             yield entry
             return
@@ -242,7 +242,7 @@ def rule_of(error: Exception) -> str:
 
 
 def _text(parameter: Parameter, node: Node) -> str | dict[str, str] | None:
-    """A value as a call would send it; None where it has the wrong form."""
+    """Return a value as a call would send it; None where it has the wrong form."""
     if parameter.type is WireType.MAP:
         entries = node.nodes if isinstance(node, Items) else [node]
         texts: dict[str, str] = {}

@@ -23,7 +23,7 @@ Decrypt: TypeAlias = Callable[[bytes], str]
 
 
 def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decrypt | None = None) -> str:
-    """The file that describes a zone as it is now, and all that belongs to no zone.
+    """Return the file that describes a zone as it is now, and all that belongs to no zone.
 
     ``zone_name`` may be left out where there is one zone. API keys and hashes of passwords only with ``decrypt``.
 
@@ -53,7 +53,7 @@ class Exporter:
         self._written: dict[tuple[Entity, int], Written] = {}
 
     def text(self, zone_name: str | None) -> str:
-        """The file."""
+        """Return the file."""
         document = Written({})
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
@@ -125,7 +125,7 @@ class Exporter:
 
 
 def _for_zone(row: Mapping[str, Any], zone_id: int) -> Mapping[str, Any]:
-    """A row as the file of one zone tells it: of many zones that it is for, this one."""
+    """Return a row as the file of one zone tells it: of many zones that it is for, this one."""
     zones = row.get(ZONE)
     return {**row, ZONE: [zone_id]} if isinstance(zones, list) and zones else row
 

@@ -76,7 +76,7 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
 
 
 def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[str, Sequence[Entry]]:
-    """The entries of a file by section; all that can be said without the database is checked.
+    """Return the entries of a file by section; all that can be said without the database is checked.
 
     Raises:
         InvalidInventory: the file breaks rules.
@@ -157,7 +157,10 @@ class Loader:
         return False
 
     def _bind(self, entry: Entry, *, last: bool) -> dict[str, Any] | None:
-        """The values of an entry with what its references name; None: it waits for another one, or is refused."""
+        """Return the values of an entry with what its references name.
+
+        None: it waits for another one, or is refused.
+        """
         values = dict(entry.values)
         # What it stands in comes first: that says which of several things with one name is meant.
         for name, reference in sorted(entry.references.items(), key=lambda one: isinstance(one[1], tuple)):
@@ -228,7 +231,7 @@ class Loader:
         return {**row, "_uuid": values[UUID_OF_ITS_OWN]}
 
     def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
-        """The batch without the values that are set when all else is loaded, which come last."""
+        """Return the batch without the values that are set when all else is loaded, which come last."""
         if not noun.last:
             return batch
         for one in batch:
@@ -322,7 +325,7 @@ class Loader:
 
 
 def lent_names(entry: Entry) -> frozenset[str]:
-    """The parameters that an entry has from those around it."""
+    """Return the parameters that an entry has from those around it."""
     outer, names = entry.outer, frozenset[str]()
     while outer is not None:
         names, outer = names | frozenset(outer.noun.lends), outer.outer
@@ -330,7 +333,7 @@ def lent_names(entry: Entry) -> frozenset[str]:
 
 
 def _created_with(noun: Noun) -> frozenset[str]:
-    """The parameters that a thing is made with; the others are those of a change."""
+    """Return the parameters that a thing is made with; the others are those of a change."""
     return frozenset(parameter.name for parameter in (*noun.create.parameters, *noun.more))
 
 
@@ -342,7 +345,7 @@ def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
 
 
 def _by_key(noun: Noun, rows: Sequence[Mapping[str, Any]]) -> dict[Hashable, Mapping[str, Any]]:
-    """Rows by what makes them the same as an entry; of several with one key the oldest."""
+    """Return rows by what makes them the same as an entry; of several with one key the oldest."""
     by_key: dict[Hashable, Mapping[str, Any]] = {noun.key(row): row for row in reversed(rows)}
     if noun.entity is not None:
         by_key |= {(row["_uuid"], row.get("zoneid") if noun.entity in IN_EACH_ZONE else None): row for row in rows}
@@ -357,7 +360,7 @@ def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
 
 
 def _plain(value: Any) -> Any:
-    """A bound value, or one of a row, in the form that both are compared in."""
+    """Return a bound value, or one of a row, in the form that both are compared in."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, EntityRef):

@@ -50,11 +50,11 @@ class Names:
         return [named.ref for named in found]
 
     def paths(self, entity: Entity) -> dict[int, str]:
-        """The path of every live thing of a kind by internal id."""
+        """Return the path of every live thing of a kind by internal id."""
         return {named.ref.id: named.path for alike in self._of(entity).values() for named in alike}
 
     def refs(self, entity: Entity) -> dict[int, EntityRef]:
-        """Every live thing of a kind by internal id."""
+        """Return every live thing of a kind by internal id."""
         return {named.ref.id: named.ref for alike in self._of(entity).values() for named in alike}
 
     def _named(self, entity: Entity, text: str) -> list[Named]:
@@ -103,5 +103,5 @@ class Names:
 
 
 def ref_of(entity: Entity, row: Mapping[str, Any], name: str) -> EntityRef:
-    """A row's thing."""
+    """Return a row's thing."""
     return EntityRef(entity, row["_id"], row["_uuid"], str(row[name]))

@@ -8,7 +8,7 @@ NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def count(text: str) -> int | None:
-    """How many texts a text stands for; None where it holds no pattern.
+    """Return how many texts a text stands for; None where it holds no pattern.
 
     Raises:
         ValueError: a pattern is not of two numbers, counts down or too far, or two of them differ in length.
@@ -27,7 +27,10 @@ def count(text: str) -> int | None:
 
 
 def expand(text: str, number: int) -> list[str]:
-    """The ``number`` texts that a text stands for; numbers are as wide as the first: ``{08..10}`` is 08, 09, 10."""
+    """Return the ``number`` texts that a text stands for.
+
+    Numbers are as wide as the first: ``{08..10}`` is 08, 09, 10.
+    """
     parts: list[str] = []
     starts: list[tuple[int, int]] = []
     at = 0

@@ -16,7 +16,7 @@ entry stands in says them. What only files have, and calls have not, is in *ital
 
 
 def zone_file_page(nouns: Iterable[Noun]) -> str:
-    """The page, in the order in which sections are loaded."""
+    """Return the page, in the order in which sections are loaded."""
     sections = [Section(noun) for noun in nouns]
     return "\n".join([HEADER, *(_section(section, sections) for section in sections)])
 

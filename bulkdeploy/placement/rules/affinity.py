@@ -10,7 +10,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def allowed(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
-    """VMs of the batch that all its strict groups let each host take.
+    """Return VMs of the batch that all its strict groups let each host take.
 
     Where a group's VMs are to be together and it has none yet, the planner keeps to one host.
     """

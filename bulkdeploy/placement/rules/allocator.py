@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def chosen(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
-    """How many VMs each host was chosen for."""
+    """Return how many VMs each host was chosen for."""
     if request.most_by_host is None:
         return None
     most = request.most_by_host

@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def other_hypervisor(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
-    """Clusters of another hypervisor."""
+    """Return clusters of another hypervisor."""
     others: Flags = np.array(snapshot.clusters.hypervisor, dtype=str) != request.hypervisor
     return others
 

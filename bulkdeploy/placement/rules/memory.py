@@ -6,7 +6,7 @@ from bulkdeploy.placement.rule import PLACING, Rule
 
 
 def free_memory(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
-    """VMs that the host's free MiB hold."""
+    """Return VMs that the host's free MiB hold."""
     hosts = snapshot.hosts
     return fit(hosts.memory_limit - hosts.memory_used, request.memory_mib)
 

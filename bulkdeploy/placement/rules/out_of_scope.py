@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def elsewhere(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
-    """Hosts outside the pod, the cluster or the host asked for."""
+    """Return hosts outside the pod, the cluster or the host asked for."""
     hosts, clusters = snapshot.hosts, snapshot.clusters
     outside = np.zeros(len(hosts.id), dtype=bool)
     if request.pod_id is not None:

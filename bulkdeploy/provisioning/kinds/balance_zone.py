@@ -76,14 +76,14 @@ class BalanceZone(JobSteps[PlaceWork]):
 
 
 def _next_turn(planned: Sequence[Sequence[int]], begun: Collection[int]) -> dict[int, int]:
-    """The moves of the first turn of a plan that was shown of which some were not begun: host by VM."""
+    """Return the moves of the first turn of a plan that was shown of which some were not begun: host by VM."""
     left = [(turn, vm_id, host_id) for vm_id, host_id, turn in planned if vm_id not in begun]
     first = min((turn for turn, _, _ in left), default=0)
     return {vm_id: host_id for turn, vm_id, host_id in left if turn == first}
 
 
 def _move(connection: Connection, work: PlaceWork, moves: Mapping[int, int]) -> list[JobMessage]:
-    """Jobs that move VMs to these hosts; those that another transaction has locked come later."""
+    """Return jobs that move VMs to these hosts; those that another transaction has locked come later."""
     job = work.job
     jobs = [
         MIGRATE.new_job(

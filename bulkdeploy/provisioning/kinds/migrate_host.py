@@ -71,7 +71,7 @@ class MigrateHost(JobSteps[PlaceWork]):
 
 
 def _move(connection: Connection, work: PlaceWork, vms: dict[int, Instance]) -> list[JobMessage]:
-    """Jobs that migrate these VMs off the host."""
+    """Return jobs that migrate these VMs off the host."""
     if not vms:
         return []
     account_id = submitter_of(connection, work.job.id)

@@ -15,7 +15,7 @@ class DuplicateKind(Exception):
 
 @cache
 def job_kinds() -> Mapping[str, JobKind]:
-    """The kinds by name.
+    """Return the kinds by name.
 
     Raises:
         DuplicateKind: a name is declared twice.

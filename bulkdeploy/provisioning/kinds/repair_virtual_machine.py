@@ -110,7 +110,7 @@ class RepairVirtualMachine(VmSteps):
         return self._again(work, failure) if failure is not None else self._start(work)
 
     def _set_right(self, work: Assignment, guest: Guest, *, had_copies: bool) -> DriverError | None:
-        """Sizes and devices of a guest that runs on its host.
+        """Return sizes and devices of a guest that runs on its host.
 
         A copy that was stopped gave up what the driver held for the guest: with its devices it is claimed again.
         """

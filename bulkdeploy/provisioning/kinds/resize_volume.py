@@ -105,7 +105,7 @@ def _wanted(work: Assignment) -> VolumeSize:
 
 
 def _on_pool(work: Assignment) -> VolumeSpec | None:
-    """The volume with its new size; None: it has no place yet."""
+    """Return the volume with its new size; None: it has no place yet."""
     for volume in work.guest.volumes:
         if str(volume.uuid) == work.job.params["volume_uuid"]:
             return replace(volume, size_bytes=work.job.params["size_bytes"])

@@ -124,7 +124,10 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().undo(home) if left is None else left
 
     def _may_run_at(self, work: Assignment, host: HostAddress) -> bool:
-        """Whether the guest runs on the host, or that can not be seen. A refusal to look: it is not there."""
+        """Return whether the guest runs on the host, or that can not be seen.
+
+        A refusal to look: it is not there.
+        """
         seen = self.tools.calls.look(work, host)
         if isinstance(seen, DriverError):
             return seen.may_pass
@@ -136,7 +139,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().hosts_of(work) + ([] if source is None else [source])
 
     def _source(self, work: Assignment) -> Row[Any] | None:
-        """The host that the VM comes from, which its migration holds; None: it does not move."""
+        """Return the host that the VM comes from, which its migration holds; None: it does not move."""
         with read_only(self.tools.engine) as connection:
             return read_sources(connection, [work.job.uuid]).get(work.job.uuid)
 

@@ -105,7 +105,7 @@ class ScaleVirtualMachine(VmSteps):
         return self.tools.calls.scale(work, sized(work.guest, work.job.progress[OLD]))
 
     def hosts_of(self, work: Assignment) -> list[HostAddress]:
-        """The hosts that the guest may be on."""
+        """Return the hosts that the guest may be on."""
         return [] if work.host is None else [work.host]
 
     def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
@@ -124,7 +124,7 @@ class ScaleVirtualMachine(VmSteps):
         return None
 
     def _is_off(self, work: Assignment, left: DriverError) -> bool:
-        """Whether going back was refused because the guest does not run any more: it has no size, then."""
+        """Return whether going back was refused because the guest does not run any more: it has no size, then."""
         if left.may_pass:
             return False
         hosts = self.hosts_of(work)
@@ -160,7 +160,7 @@ class ScaleVirtualMachine(VmSteps):
 
 
 def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:
-    """The guest with the sizes of these columns."""
+    """Return the guest with the sizes of these columns."""
     return replace(guest, cpu_number=sizes["cpu_number"], cpu_mhz=sizes["cpu_mhz"], memory_mib=sizes["memory_mib"])
 
 

@@ -49,7 +49,7 @@ def remove(
 def removal_job(
     connection: Connection, caller: Caller, cmd: str, instance: Instance, removed: RemovedAccounts
 ) -> JobTicket:
-    """The job of a call that removed accounts: it ends when the last VM is gone, at once without any.
+    """Return the job of a call that removed accounts: it ends when the last VM is gone, at once without any.
 
     ``cmd``: the command's class in CloudStack; ``instance``: what the call was about.
     """

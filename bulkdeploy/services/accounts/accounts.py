@@ -83,7 +83,7 @@ def create_accounts(
 
 
 def account_of(connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters) -> EntityRef:
-    """The account that a call names by id, or by name and domain; it is locked.
+    """Return the account that a call names by id, or by name and domain; it is locked.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to change.
@@ -198,13 +198,13 @@ def delete_accounts(
 
 
 def deleted(connection: Connection, caller: Caller, account: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """The job that deletes an account; it ends with its last VM."""
+    """Return the job that deletes an account; it ends with its last VM."""
     instance = Instance("Account", account.id, account.uuid)
     return removal_job(connection, caller, COMMAND_CLASS.format("DeleteAccountCmd"), instance, removed)
 
 
 def _role_id(given: Arguments) -> int:
-    """The role that an account is to have: the one given, or that of its type."""
+    """Return the role that an account is to have: the one given, or that of its type."""
     if "roleid" in given:
         return int(given["roleid"].id)
     if "accounttype" not in given:

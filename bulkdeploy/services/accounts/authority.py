@@ -42,7 +42,7 @@ def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> Non
 def lock_administered(
     connection: Connection, caller: Caller, requested: AccountParameters, apis: Apis
 ) -> tuple[Owner, Row[Any]]:
-    """The account that a call wants to change, and its row: the caller's own, or one that it administers.
+    """Return the account that a call wants to change, and its row: the caller's own, or one that it administers.
 
     Its domain is locked, and then the account.
 

@@ -103,7 +103,7 @@ def delete_domains(
 
 
 def deleted(connection: Connection, caller: Caller, domain: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """The job that deletes a domain; it ends with the last VM of the accounts that were in it."""
+    """Return the job that deletes a domain; it ends with the last VM of the accounts that were in it."""
     instance = Instance("Domain", domain.id, domain.uuid)
     return removal_job(connection, caller, DELETE_CLASS, instance, removed)
 

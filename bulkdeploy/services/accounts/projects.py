@@ -261,7 +261,7 @@ def delete_projects(
 
 
 def deleted(connection: Connection, caller: Caller, project: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """The job that deletes a project; it ends with its last VM."""
+    """Return the job that deletes a project; it ends with its last VM."""
     instance = Instance("Project", project.id, project.uuid)
     return removal_job(connection, caller, CLASS.format("DeleteProject"), instance, removed)
 

@@ -60,7 +60,7 @@ class HolderParameters:
 def list_resource_limits(
     connection: Connection, caller: Caller, requested: HolderParameters
 ) -> list[dict[str, Any]]:
-    """The effective limit of every resource type.
+    """Return the effective limit of every resource type.
 
     Of the account or project named, else of the domain named, else of the caller's account; a user who
     names its domain gets its account's.
@@ -191,7 +191,7 @@ def limit_of_entry(values: Arguments) -> NewLimit:
 
 
 def read_resource_limits(connection: Connection) -> list[dict[str, Any]]:
-    """The limits that are set, as zone files say it."""
+    """Return the limits that are set, as zone files say it."""
     return [_entry(row) for row in read_set_limits(connection)]
 
 
@@ -276,7 +276,7 @@ def _check_ceiling(holder: LimitHolder, limit: NewLimit, book: LimitBook) -> Non
 
 
 def _parent(holder: LimitHolder) -> str:
-    """The lineage of the domain above; ROOT's is its own."""
+    """Return the lineage of the domain above; ROOT's is its own."""
     above = domain_ids(holder.lineage)[:-1] or domain_ids(holder.lineage)
     return "/" + "".join(f"{domain_id}/" for domain_id in above)
 
@@ -291,5 +291,5 @@ def _row(holder: LimitHolder, kind: ResourceType, amount: int) -> dict[str, Any]
 
 
 def _shown(kind: ResourceType, amount: int) -> int:
-    """An amount in the wire's unit."""
+    """Return an amount in the wire's unit."""
     return bytes_to_whole_gib(amount) if kind.counted_in_bytes and amount != UNLIMITED else amount

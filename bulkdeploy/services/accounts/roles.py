@@ -179,7 +179,7 @@ def delete_rule(connection: Connection, caller: Caller, apis: Apis, rule: Entity
 def _changing(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, parameter: str
 ) -> Iterator[Row[Any]]:
-    """A role, locked, to be changed by a caller that has its rights, before and after."""
+    """Yield a role, locked, to be changed by a caller that has its rights, before and after."""
     role = _lock_changeable(connection, caller, apis, [ref], parameter)[ref.id]
     yield role
     _require_rights(connection, caller, apis, {role.id: role.name})

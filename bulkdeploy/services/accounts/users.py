@@ -105,7 +105,7 @@ def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequenc
 
 
 def read_users(connection: Connection) -> list[dict[str, Any]]:
-    """All users, as zone files say it: with what a password is to be compared with."""
+    """Return all users, as zone files say it: with what a password is to be compared with."""
     return [{**row, "password": KeptPassword(row["passwordhash"])} for row in users.read_users(connection)]
 
 
@@ -269,7 +269,7 @@ def register_user_keys(
 def get_user_keys(
     connection: Connection, cipher: Cipher, caller: Caller, apis: Apis, ref: EntityRef
 ) -> Mapping[str, Any]:
-    """The keys that a user was given last; nothing where there are none.
+    """Return the keys that a user was given last; nothing where there are none.
 
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to administer.

@@ -100,7 +100,7 @@ def delete_offerings(
 
 
 def tags_of(given: Arguments, columns: Mapping[str, str]) -> dict[str, list[str]]:
-    """The columns that given texts of tags set."""
+    """Return the columns that given texts of tags set."""
     return {
         column: [tag for tag in given[parameter].split(",") if tag]
         for parameter, column in columns.items()

@@ -146,7 +146,7 @@ def new_template_row(caller: Caller, kind: Kind, given: Arguments) -> dict[str, 
 
 
 def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Arguments]) -> list[list[int]]:
-    """The zones that templates get into: those named, or all that are open to the owner."""
+    """Return the zones that templates get into: those named, or all that are open to the owner."""
     live = store.live_zones(connection)
     kept = private_zones(connection, live)
     found = []
@@ -187,7 +187,7 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
 
 
 def _columns(given: Arguments) -> dict[str, Any]:
-    """The columns that given values set; an empty text counts as not given."""
+    """Return the columns that given values set; an empty text counts as not given."""
     columns = columns_of(store.FIELDS, given, never_empty=store.FIELDS)
     if columns.get("hypervisor") == store.NO_HYPERVISOR:
         columns["hypervisor"] = None
@@ -232,12 +232,12 @@ def delete_templates(
 
 
 def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> JobTicket:
-    """The job that deleted a template or an ISO."""
+    """Return the job that deleted a template or an ISO."""
     return done_with_success(connection, caller, kind.delete_command, about(kind, ref))
 
 
 def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
-    """The size in bytes of the disk that a template makes.
+    """Return the size in bytes of the disk that a template makes.
 
     Raises:
         PermissionDenied: the template is not the caller's to use.
@@ -292,7 +292,7 @@ def about(kind: Kind, ref: EntityRef) -> Instance:
 
 
 def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
-    """A template or ISO as lists show it: one row for each zone that has it."""
+    """Return a template or ISO as lists show it: one row for each zone that has it."""
     seen = as_found_by_id(connection, caller)
     return list_templates(
         connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL

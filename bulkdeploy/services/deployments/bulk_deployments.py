@@ -170,7 +170,7 @@ def planned_places(connection: Connection, parts: Sequence[CallPart]) -> list[di
 
 
 def host_rows(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
-    """The hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
+    """Return the hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
     vms: Counter[int] = Counter()
     pools: dict[int, set[int]] = {}
     for part in parts:
@@ -199,7 +199,7 @@ class _PlaceNames:
         self._pools = store.pool_uuids(connection, list(pool_ids))
 
     def of(self, host_id: int | None, pool_ids: Sequence[int]) -> dict[str, Any]:
-        """A VM's host with its cluster and pod, and its pools."""
+        """Return a VM's host with its cluster and pod, and its pools."""
         host = self._hosts.get(host_id, {}) if host_id is not None else {}
         place: dict[str, Any] = {
             name: host[name] for name in ("hostid", "hostname", "clusterid", "podid") if name in host
@@ -208,6 +208,6 @@ class _PlaceNames:
 
 
 def _skew(plan: Mapping[str, Any]) -> int:
-    """The largest difference, after the call, between clusters that could take VMs."""
+    """Return the largest difference, after the call, between clusters that could take VMs."""
     after = [before + added for before, added in zip(plan["before"], plan["added"], strict=True)]
     return max(after) - min(after) if after else 0

@@ -157,7 +157,7 @@ def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "t
 
 
 def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode | None:
-    """The mode of UEFI that the call, or else the template, asks for; None: guests boot with BIOS."""
+    """Return the mode of UEFI that the call, or else the template, asks for; None: guests boot with BIOS."""
     if request.boot_type is None and template.uefi is not None:
         try:
             return request.boot_mode or BootMode(template.uefi)
@@ -254,7 +254,7 @@ def _lease(configuration: Configuration, request: DeployRequest, offering: Offer
 
 
 def check_offering(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
-    """The service offering, where the owner may use it in the zone.
+    """Return the service offering, where the owner may use it in the zone.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied.
@@ -315,7 +315,7 @@ def usable_disk_offering(
 def _check_disk_offerings(
     connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> dict[int, DiskOfferingFacts]:
-    """All disk offerings that the call names, by internal id."""
+    """Return all disk offerings that the call names, by internal id."""
     named = {"diskofferingid": request.disk_offering_id, "overridediskofferingid": request.root_disk_offering_id}
     wanted = [(parameter, row_id) for parameter, row_id in named.items() if row_id is not None]
     wanted += [(disk.parameter, disk.offering_id) for disk in request.data_disks]

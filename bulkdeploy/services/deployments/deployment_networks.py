@@ -20,7 +20,7 @@ ISOLATED = "Isolated"
 def choose_networks(
     connection: Connection, caller: Caller, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
-    """The networks of each VM, default first: those asked for, or the one the zone's rules give.
+    """Return the networks of each VM, default first: those asked for, or the one the zone's rules give.
 
     Raises:
         InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
@@ -58,7 +58,7 @@ def _choose_networks(
 
 
 def _only_network(connection: Connection, zone: ZoneFacts) -> NetworkFacts:
-    """A Basic zone's one guest network."""
+    """Return a Basic zone's one guest network."""
     guest = [n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system]
     if not guest:
         raise InvalidParameter("zoneid", zone.name, "the zone has no guest network")
@@ -169,7 +169,7 @@ def choose_security_groups(
     networks: tuple[NetworkFacts, ...],
     hypervisor: str,
 ) -> tuple[int, ...]:
-    """Ids of the security groups of each VM; none where the network has no such service.
+    """Return ids of the security groups of each VM; none where the network has no such service.
 
     Raises:
         InvalidCombination: groups given in a zone without them, or for VMware.
@@ -196,7 +196,7 @@ def choose_security_groups(
 
 
 def requested_security_groups(connection: Connection, request: DeployRequest, owner: Owner) -> tuple[int, ...]:
-    """The security groups asked for, by id or name, and no other; the owner's default one where none is.
+    """Return the security groups asked for, by id or name, and no other; the owner's default one where none is.
 
     Raises:
         InvalidParameter, PermissionDenied.

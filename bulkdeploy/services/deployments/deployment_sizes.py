@@ -31,7 +31,7 @@ MOST = (
 
 
 def vm_sizes(configuration: Configuration, offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
-    """Cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
+    """Return cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
 
     Raises:
         InvalidParameter, InvalidCombination: sizes missing, out of bounds, above a limit of MOST, or given for a
@@ -97,7 +97,7 @@ def vm_disks(
     disk_offerings: Mapping[int, DiskOfferingFacts],
     template: TemplateFacts,
 ) -> tuple[DiskSpec, ...]:
-    """The volumes of each VM, root first: ``diskofferingid`` is the root disk of an ISO, else a data disk.
+    """Return the volumes of each VM, root first: ``diskofferingid`` is the root disk of an ISO, else a data disk.
 
     ``disk_offerings``: all that the call names, by internal id.
 
@@ -208,7 +208,7 @@ def _root_gib(
     *,
     is_empty: bool,
 ) -> int | None:
-    """GiB of the root disk; None: as large as the template. An empty one must be given a size."""
+    """Return GiB of the root disk; None: as large as the template. An empty one must be given a size."""
     if disk_offering is None:
         return request.root_disk_gib or offering.root_disk_gib
     if request.root_disk_gib is not None and not disk_offering.customized:
@@ -220,7 +220,7 @@ def _root_gib(
 
 
 def disk_gib(configuration: Configuration, requested_gib: int | None, offering: DiskOfferingFacts) -> int:
-    """The size of a disk of this offering, GiB; ``requested_gib``: the parameter ``size``.
+    """Return the size of a disk of this offering, GiB; ``requested_gib``: the parameter ``size``.
 
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.

@@ -129,7 +129,7 @@ class _Sizes:
         return filled
 
     def _limit(self, each: ResourceAmounts) -> _End:
-        """The limit that one VM more would pass."""
+        """Return the limit that one VM more would pass."""
         try:
             check_limits(self._connection, self._spec.owner, self._amounts.plus(each))
         except ResourceLimitExceeded as error:
@@ -161,7 +161,7 @@ def _answer(connection: Connection, before: ZoneSnapshot, sizes: _Sizes) -> dict
 
 
 def _in_turn(host_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Hosts in the order in which they get their first VM, and how many they get."""
+    """Return hosts in the order in which they get their first VM, and how many they get."""
     counts: dict[int, int] = {}
     for host_id in host_ids:
         counts[host_id] = counts.get(host_id, 0) + 1

@@ -100,7 +100,7 @@ def show_balance(
     most_moves: int,
     least_gain: float,
 ) -> dict[str, Any]:
-    """The moves that balancing a zone, a pod or a cluster would make now, and its score before and after.
+    """Return the moves that balancing a zone, a pod or a cluster would make now, and its score before and after.
 
     They are kept under an index; moves that a dry run has shown before are judged, too.
 

@@ -89,7 +89,10 @@ def release_places(connection: Connection, caller: Caller, places: Sequence[Enti
 
 
 def _hold(connection: Connection, places: Sequence[EntityRef], parameter: str) -> dict[int, Mapping[str, Any]]:
-    """The rows of places of one kind, held after their zones; no plan is made there until the transaction ends."""
+    """Return the rows of places of one kind, held after their zones.
+
+    No plan is made there until the transaction ends.
+    """
     zones = dedications.zones_of(connection, places)
     change_zone_rules(connection, {zone.id for zone in zones.values()})
     rows = hold_all(connection, list(zones.values()), parameter)
@@ -181,7 +184,7 @@ def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[in
 
 
 def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """The job that dedicated a place; its result is the dedication."""
+    """Return the job that dedicated a place; its result is the dedication."""
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"
@@ -189,7 +192,7 @@ def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTi
 
 
 def released(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """The job that ended a dedication."""
+    """Return the job that ended a dedication."""
     return done_with_success(connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", _about(place))
 
 

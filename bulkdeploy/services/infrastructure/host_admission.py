@@ -27,7 +27,7 @@ LOCAL = "local"
 
 
 def find_clusters(connection: Connection, batch: Sequence[Arguments]) -> list[Mapping[str, Any]]:
-    """The clusters that hosts are to join (``store.infrastructure.clusters.facts``).
+    """Return the clusters that hosts are to join (``store.infrastructure.clusters.facts``).
 
     Raises:
         InvalidParameter: there is no such cluster, or zone, pod, cluster and hypervisor do not belong together.
@@ -66,7 +66,7 @@ def _cluster(
 
 
 def driver_of(system: System, hypervisor: str) -> HypervisorDriver:
-    """The driver of a hypervisor.
+    """Return the driver of a hypervisor.
 
     Raises:
         InvalidParameter: the settings name none.
@@ -139,7 +139,7 @@ def refused_by_driver(error: DriverError, url: str) -> Exception:
 
 
 def vms_limit(hypervisor: str) -> int:
-    """How many VMs a host of this hypervisor holds at most."""
+    """Return how many VMs a host of this hypervisor holds at most."""
     return VMS_LIMIT.get(hypervisor, OTHER_VMS_LIMIT)
 
 
@@ -157,7 +157,7 @@ def hardware(model: HostModel) -> dict[str, Any]:
 
 
 def local_pool(host: EntityRef, values: Mapping[str, Any], model: HostModel) -> dict[str, Any]:
-    """The pool of a host's own disks, called ``<host>-local``."""
+    """Return the pool of a host's own disks, called ``<host>-local``."""
     return {
         **{column: values[column] for column in ("zone_id", "pod_id", "cluster_id", "ip_address")},
         "host_id": host.id,

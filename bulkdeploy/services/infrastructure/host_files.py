@@ -54,7 +54,7 @@ def push(
 def audit_files(
     drivers: Drivers, hosts: Sequence[HostAddress], files: Sequence[HostFile], *, timeout_s: float
 ) -> Finding:
-    """Whether these hosts have these files; nothing is put."""
+    """Return whether these hosts have these files; nothing is put."""
     pushed = push(drivers, hosts, files, dry_run=True, timeout_s=timeout_s)
     breaches = [
         one.problem or f"host {one.host.name}: {', '.join(one.paths)} differ; bulkdeploy hosts push puts them there"

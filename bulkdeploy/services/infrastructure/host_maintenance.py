@@ -125,7 +125,7 @@ def cancel_host_maintenance(connection: Connection, system: System, caller: Call
 
 
 def _locked(connection: Connection, host: EntityRef, states: Collection[StrEnum]) -> Row[Any]:
-    """The host's row, locked, where it is in one of these states."""
+    """Return the host's row, locked, where it is in one of these states."""
     row = lock_host(connection, host.id)
     if row.removed is not None:
         raise InvalidParameter("id", str(host.uuid), "the host was removed")

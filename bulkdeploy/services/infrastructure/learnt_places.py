@@ -24,7 +24,7 @@ HARDWARE = frozenset({"cpu_cores", "cpu_mhz", "memory_mib"})
 
 
 def learnt_hosts(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[ReachedHost]:
-    """Hosts that another cloud has, as ``add_hosts`` takes them.
+    """Return hosts that another cloud has, as ``add_hosts`` takes them.
 
     Raises:
         InvalidParameter: places that do not belong together, or a hypervisor that is not the cluster's.

@@ -72,7 +72,7 @@ def delete_providers(connection: Connection, caller: Caller, providers: Sequence
 
 
 def deleted(connection: Connection, caller: Caller, provider: EntityRef) -> JobTicket:
-    """The job that deleted a provider."""
+    """Return the job that deleted a provider."""
     cmd = f"{COMMANDS}network.DeleteNetworkServiceProviderCmd"
     return done_with_success(connection, caller, cmd, subject(KIND, provider))
 

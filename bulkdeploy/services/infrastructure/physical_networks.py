@@ -109,7 +109,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
 
 
 def done(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:
-    """The job that made or changed a physical network; its result is the network."""
+    """Return the job that made or changed a physical network; its result is the network."""
     row = only_row(physical_networks.list_physical_networks(connection, {"id": network}, ONE))
     cmd = f"{COMMANDS}{'Create' if created else 'Update'}PhysicalNetworkCmd"
     about = subject(KIND, network)
@@ -135,7 +135,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 
 def deleted(connection: Connection, caller: Caller, network: EntityRef) -> JobTicket:
-    """The job that deleted a physical network."""
+    """Return the job that deleted a physical network."""
     cmd = f"{COMMANDS}DeletePhysicalNetworkCmd"
     return done_with_success(connection, caller, cmd, subject(KIND, network))
 

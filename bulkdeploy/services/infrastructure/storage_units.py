@@ -56,7 +56,7 @@ class SeenUnit:
 
 
 def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeout_s: float) -> list[SeenUnit]:
-    """The units of these hosts, host by host; those whose driver tells of none are left out."""
+    """Return the units of these hosts, host by host; those whose driver tells of none are left out."""
     able = [host for host in hosts if has_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS)]
     answers: dict[UUID, Sequence[StorageUnit] | DriverError] = {}
     for hypervisor in dict.fromkeys(host.hypervisor for host in able):

@@ -72,7 +72,7 @@ def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRe
 
 
 def deleted(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
-    """The job that removed a traffic type."""
+    """Return the job that removed a traffic type."""
     return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", subject(KIND, one))
 
 

@@ -39,5 +39,5 @@ def done_with_object(
 def done_with_success(
     connection: Connection, caller: Caller, cmd: str, instance: Instance | None = None
 ) -> JobTicket:
-    """The ticket of a job whose result is ``{"success": true}``."""
+    """Return the ticket of a job whose result is ``{"success": true}``."""
     return JobTicket(str(insert_done_job(connection, caller, cmd, SUCCESS_RESULT, instance)))

@@ -89,7 +89,7 @@ def _changed(given: Arguments, row: Row[Any], offerings: Mapping[int, OfferingFa
 
 
 def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """The job that changed a network; its result is the network."""
+    """Return the job that changed a network; its result is the network."""
     shown = network_row(connection, caller, ref)
     return done_with_object(connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _about(ref))
 
@@ -135,12 +135,12 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 
 def deleted_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """The job that deleted a network."""
+    """Return the job that deleted a network."""
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
 
 
 def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> OfferingFacts:
-    """The offering of a network that the caller may change.
+    """Return the offering of a network that the caller may change.
 
     Raises:
         PermissionDenied: it is not the caller's to touch.
@@ -155,6 +155,6 @@ def _about(ref: EntityRef) -> Instance:
 
 
 def network_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """The network as listNetworks shows it to the caller."""
+    """Return the network as listNetworks shows it to the caller."""
     seen = as_found_by_id(connection, caller)
     return list_networks(connection, seen, {"id": ref}, Paging(1), NetworkFilter.ALL).rows[0]

@@ -104,7 +104,7 @@ def _lock(
     nic_id: int,
     states: Collection[StrEnum],
 ) -> tuple[Row[Any], Row[Any], Owner, NetworkFacts]:
-    """The nic, its VM's row, locked with all addresses of the network, the VM's owner, and the network."""
+    """Return the nic, its VM's row, locked with all addresses of the network, the VM's owner, and the network."""
     seen = store.read_nic(connection, nic_id)
     if seen is None:
         raise InvalidParameter(parameter, str(named.uuid), "the nic was removed")

@@ -109,7 +109,10 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
 def done(
     connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
 ) -> JobTicket:
-    """The event, and the ticket of a job that is done; its result is the VM. ``cmd``: as root admins see it."""
+    """Return the event, and the ticket of a job that is done; its result is the VM.
+
+    ``cmd``: as root admins see it.
+    """
     about = Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
     _, owner = vm_of(connection, caller, vm)
     record_event(connection, caller, event_type, text, about, owner)
@@ -119,7 +122,7 @@ def done(
 
 
 def vm_of(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
-    """The VM, not locked yet, and its owner: addresses are locked before VMs."""
+    """Return the VM, not locked yet, and its owner: addresses are locked before VMs."""
     row = store.read_vm(connection, vm.id)
     return row, require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
 

@@ -97,7 +97,7 @@ def authorize(
 def authorized(
     connection: Connection, caller: Caller, direction: Direction, group: EntityRef, made: Sequence[EntityRef]
 ) -> JobTicket:
-    """The job that added rules; its result is the group with these and no others, as CloudStack answers."""
+    """Return the job that added rules; its result is the group with these and no others, as CloudStack answers."""
     shown = security_group_row(connection, caller, group)
     new = {rule.uuid for rule in made}
     for kind in Direction:
@@ -174,6 +174,6 @@ def revoke(
 
 
 def revoked(connection: Connection, caller: Caller, direction: Direction, group: EntityRef) -> JobTicket:
-    """The job that removed a rule of a group."""
+    """Return the job that removed a rule of a group."""
     cmd = f"{COMMANDS}.RevokeSecurityGroup{direction.title()}Cmd"
     return done_with_success(connection, caller, cmd, about(group))

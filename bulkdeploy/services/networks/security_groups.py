@@ -103,12 +103,12 @@ def delete_security_groups(
 
 
 def about(ref: EntityRef) -> Instance:
-    """The group as jobs and events name it."""
+    """Return the group as jobs and events name it."""
     return Instance(KIND, ref.id, ref.uuid)
 
 
 def security_group_row(connection: Connection, caller: Caller, ref: EntityRef) -> dict[str, Any]:
-    """The group as listSecurityGroups shows it to the caller."""
+    """Return the group as listSecurityGroups shows it to the caller."""
     seen = as_found_by_id(connection, caller)
     return dict(security_groups.list_security_groups(connection, seen, {"id": ref}, Paging(1)).rows[0])
 

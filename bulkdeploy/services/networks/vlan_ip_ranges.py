@@ -89,7 +89,7 @@ class _Place:
 
 
 def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
-    """The zones and the physical networks of public addresses; the zones are held alone."""
+    """Return the zones and the physical networks of public addresses; the zones are held alone."""
     for given in batch:
         for parameter in ("networkid", "podid"):
             if parameter in given:
@@ -120,7 +120,7 @@ def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[in
 
 
 def _of_guests(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[_Place]:
-    """The guest networks, held alone, with the pods in Basic zones."""
+    """Return the guest networks, held alone, with the pods in Basic zones."""
     named = _networks(connection, batch)
     networks = hold_all(connection, list(dict.fromkeys(named)), "networkid")
     owners = {f"network {network.uuid}": networks[network.id]["account_id"] for network in named}
@@ -158,7 +158,7 @@ def _guest_place(
 
 
 def _networks(connection: Connection, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """The network that each names, or its zone's only one."""
+    """Return the network that each names, or its zone's only one."""
     unnamed = [given for given in batch if "networkid" not in given]
     if any("zoneid" not in given for given in unnamed):
         raise MissingParameter(COMMAND, "networkid")
@@ -188,7 +188,7 @@ def _check_overlaps(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
 
 
 def _addresses(given: Arguments, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The range itself, checked; gateway, netmask and VLAN are the network's where they are not given."""
+    """Return the range itself, checked; gateway, netmask and VLAN are the network's where they are not given."""
     start = _needed(given, "startip")
     end = given.get("endip", start)
     gateway = given.get("gateway") or defaults.get("gateway") or _needed(given, "gateway")
@@ -213,7 +213,7 @@ def _needed(given: Arguments, parameter: str) -> str:
 
 
 def _vlan(written: str) -> str | None:
-    """A VLAN's number, with or without ``vlan://``; ``untagged`` is none."""
+    """Return a VLAN's number, with or without ``vlan://``; ``untagged`` is none."""
     bare = written.lower().removeprefix("vlan://")
     if bare in ("", vlan_ip_ranges.UNTAGGED):
         return None

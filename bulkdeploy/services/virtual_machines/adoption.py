@@ -155,7 +155,7 @@ class _Adopting:
         return dict(zip(ids.tolist(), limits.tolist(), strict=True))
 
     def _columns(self, one: UnmanagedGuest) -> dict[str, Any]:
-        """The row of its VM, what it takes noted as taken.
+        """Return the row of its VM, what it takes noted as taken.
 
         Raises:
             _LeftOut: it can not be adopted.

@@ -67,7 +67,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """The job that made a group; its result is the group."""
+    """Return the job that made a group; its result is the group."""
     about = subject(KIND, ref)
     seen = as_found_by_id(connection, caller)
     row = affinity_groups.list_affinity_groups(connection, seen, {"id": ref}, Paging(1)).rows[0]
@@ -106,7 +106,7 @@ def delete_affinity_groups(
 
 
 def deleted(connection: Connection, caller: Caller, group: EntityRef) -> JobTicket:
-    """The job that deleted a group."""
+    """Return the job that deleted a group."""
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteAffinityGroupCmd", subject(KIND, group))
 
 

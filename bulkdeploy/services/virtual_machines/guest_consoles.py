@@ -52,7 +52,7 @@ class Console:
 def new_token(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, kind: ConsoleKind, extra: str
 ) -> str:
-    """A token that opens a console of a running VM once, within TOKEN_SECONDS, together with ``extra``.
+    """Return a token that opens a console of a running VM once, within TOKEN_SECONDS, together with ``extra``.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.

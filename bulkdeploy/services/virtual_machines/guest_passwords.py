@@ -60,7 +60,10 @@ def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: 
 
 
 def reported(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:
-    """A job by wire names with the password in its result, if it set one; without a cipher it is left out."""
+    """Return a job by wire names with the password in its result, if it set one.
+
+    Without a cipher it is left out.
+    """
     result = job.get("jobresult") or {}
     row = result.get(VM_KEY) or {}
     if ENCRYPTED not in row:

@@ -193,7 +193,7 @@ class _Following:
         return self._learnt
 
     def _under_our_ids(self) -> Iterator[LearntVm]:
-        """The VMs, those that we had made there under our ids; without what earlier attempts left there."""
+        """Yield the VMs, those that we had made there under our ids; without what earlier attempts left there."""
         for vm in self._machines.vms:
             if vm.uuid not in self._ordered:
                 yield vm
@@ -205,7 +205,7 @@ class _Following:
         return vm in self._vms and self._vms[vm]["id"] not in self._brought
 
     def _is_followed(self, vm: UUID) -> bool:
-        """Whether volumes and nics of a VM are taken over as they are said to be."""
+        """Return whether volumes and nics of a VM are taken over as they are said to be."""
         return vm in self._vms and vm not in self._busy and not self._is_ours(vm)
 
     def _remove(self, gone: Iterable[UUID | None]) -> None:
@@ -504,7 +504,7 @@ class _Following:
 
 
 def _ids_of(machines: LearntMachines) -> set[UUID]:
-    """The ids there of all that is said."""
+    """Return the ids there of all that is said."""
     named = {*(vm.uuid for vm in machines.vms), *(volume.uuid for volume in machines.volumes)}
     return named.union(machines.gone_vms, machines.gone_volumes)
 
@@ -556,7 +556,7 @@ class _Ranges:
             self._by_network.setdefault(network_id, []).append(bounds)
 
     def of(self, network_id: int, ip: str | None) -> int | None:
-        """The range, if the address is of one."""
+        """Return the range, if the address is of one."""
         if ip is None:
             return None
         number = int(IPv4Address(ip))

@@ -118,7 +118,7 @@ def _pair(entry: Mapping[str, str], *, needs_value: bool, parameter: str = "tags
 def _owners(
     connection: Connection, caller: Caller, resource_type: str, refs: Sequence[EntityRef]
 ) -> dict[int, int]:
-    """The account of each thing, by internal ids, once the caller is known to be allowed to touch it."""
+    """Return the account of each thing, by internal ids, once the caller is known to be allowed to touch it."""
     for ref in refs:
         if ref.entity is not TAGGABLE[resource_type] or ref.removed:
             raise InvalidParameter("resourceids", str(ref.uuid), f"there is no {resource_type} with this id")

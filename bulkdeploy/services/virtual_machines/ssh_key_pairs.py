@@ -34,7 +34,7 @@ class KeyTexts:
 
 
 def generate_key_pair() -> KeyTexts:
-    """An RSA key pair; making it takes its time, so it is done before the transaction."""
+    """Return an RSA key pair; making it takes its time, so it is done before the transaction."""
     pair = rsa.generate_private_key(RSA_EXPONENT, RSA_BITS)
     public_key = pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     private_key = pair.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()

@@ -95,7 +95,10 @@ def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_ow
 def _security_groups(
     connection: Connection, row: Row[Any], new_owner: Owner, given: tuple[EntityRef, ...] | None
 ) -> tuple[int, ...]:
-    """The groups named, or the new owner's default one; none where the VM's networks have no such service."""
+    """Return the groups named, or the new owner's default one.
+
+    None where the VM's networks have no such service.
+    """
     networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
     if not any(network.has_security_groups for network in networks):
         if given:

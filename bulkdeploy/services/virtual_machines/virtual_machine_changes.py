@@ -54,7 +54,7 @@ class Change:
 def changing(
     connection: Connection, caller: Caller, vm: EntityRef, change: Change, counts: Counts | None = None
 ) -> Iterator[tuple[Row[Any], Owner]]:
-    """The VM's row, locked, and its owner, to make the change; the change's event follows.
+    """Yield the VM's row, locked, and its owner, to make the change; the change's event follows.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -96,12 +96,12 @@ def compute_of(row: Row[Any]) -> ResourceAmounts:
 
 
 def about(vm: EntityRef) -> Instance:
-    """The VM as jobs and events name it."""
+    """Return the VM as jobs and events name it."""
     return Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
 
 
 def shown(connection: Connection, vm: EntityRef) -> Mapping[str, Any]:
-    """The VM by wire names, as it is now."""
+    """Return the VM by wire names, as it is now."""
     return virtual_machine_rows(connection, [vm.id])[vm.id]
 
 

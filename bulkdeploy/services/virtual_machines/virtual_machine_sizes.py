@@ -56,7 +56,7 @@ class NewSizes:
         self._is_local: dict[int, bool] = {}
 
     def columns(self, connection: Connection, row: Row[Any], owner: Owner) -> dict[str, Any]:
-        """The VM's columns with the offering.
+        """Return the VM's columns with the offering.
 
         Rows that the rules read are read once for each zone, owner and offering that the VMs have now.
 

@@ -266,7 +266,7 @@ def update_affinity_groups(
 
 
 def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
-    """The VM's user data by wire names.
+    """Return the VM's user data by wire names.
 
     Raises:
         PermissionDenied: the VM is not the caller's to see.

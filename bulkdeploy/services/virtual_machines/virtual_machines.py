@@ -154,7 +154,10 @@ def require_right(connection: Connection, caller: Caller, setting: str, what: st
 
 
 def _changes_guest(kind: JobKind, vm: Row[Any]) -> bool:
-    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job that is unknown."""
+    """Return whether the job, if it can be done at all, changes a guest that runs.
+
+    Of a VM with a job that is unknown.
+    """
     return kind.states == {VmState.RUNNING} or (vm.state == VmState.RUNNING and not vm.has_job)
 
 
@@ -207,7 +210,7 @@ def require_ready(
     parameter: str = "id",
     value: UUID | None = None,
 ) -> Row[Any]:
-    """The VM's row, locked, for a job of this kind that the caller may make.
+    """Return the VM's row, locked, for a job of this kind that the caller may make.
 
     Raises:
         PermissionDenied, InvalidParameter: as ``submit``.

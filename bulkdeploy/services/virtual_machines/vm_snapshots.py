@@ -116,7 +116,7 @@ def submit_for(
     parameter: str,
     volume_uuid: UUID | None = None,
 ) -> JobTicket:
-    """A job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends.
+    """Return a job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends.
 
     ``parameter``: the one that names the snapshot; ``volume_uuid``: of the one volume that it is of.
 

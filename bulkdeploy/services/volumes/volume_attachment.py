@@ -108,7 +108,7 @@ def detach_volume(
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
-    """The event of a change of a volume, and the ticket of a job that is done; its result is the volume."""
+    """Return the event of a change of a volume, and the ticket of a job that is done; its result is the volume."""
     owner = owned_volume(connection, caller, ref)[1]
     record_event(connection, caller, kind.event_type, text, about(ref), owner)
     cmd = kind.cmd(is_root_admin=caller.is_root_admin)

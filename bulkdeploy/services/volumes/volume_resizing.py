@@ -80,7 +80,7 @@ def resize_volume(
 def _wanted(
     connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef | None
 ) -> VolumeSize:
-    """The size asked for; the volume's own offering given again says nothing."""
+    """Return the size asked for; the volume's own offering given again says nothing."""
     if offering is not None and offering.id != volume.disk_offering_id:
         return _of_offering(connection, owner, volume, size_gib, offering)
     if size_gib is None:
@@ -108,7 +108,7 @@ def _wanted(
 def _of_offering(
     connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef
 ) -> VolumeSize:
-    """The size by another disk offering; one of fixed size says it, whatever ``size`` is."""
+    """Return the size by another disk offering; one of fixed size says it, whatever ``size`` is."""
     if volume.volume_type == VolumeType.ROOT:
         rule = "a root volume is resized by size: what it is made of is its virtual machine's service offering"
         raise InvalidParameter("diskofferingid", str(offering.uuid), rule)

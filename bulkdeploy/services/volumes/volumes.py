@@ -135,7 +135,7 @@ def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
 def owned_volume(
     connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id"
 ) -> tuple[Row[Any], Owner]:
-    """A live volume, which no other call changes before the transaction ends, and its owner.
+    """Return a live volume, which no other call changes before the transaction ends, and its owner.
 
     ``parameter``: the one of the call that names it.
 
@@ -150,7 +150,7 @@ def owned_volume(
 
 
 def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """The volume as listVolumes shows it.
+    """Return the volume as listVolumes shows it.
 
     Raises:
         InvalidParameter: it was deleted, or is not the caller's to see.
@@ -163,7 +163,7 @@ def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mappin
 
 
 def about(ref: EntityRef) -> Instance:
-    """The volume as jobs and events name it."""
+    """Return the volume as jobs and events name it."""
     return Instance("Volume", ref.id, ref.uuid)
 
 
@@ -187,7 +187,7 @@ def _size_gib(
     offering: EntityRef,
     size_gib: int | None,
 ) -> int:
-    """The volume's size, once zone and offering are known to fit each other and the owner."""
+    """Return the volume's size, once zone and offering are known to fit each other and the owner."""
     place = facts.read_zone(connection, zone.id)
     if place is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")

@@ -58,7 +58,7 @@ _CANCEL_DEPLOYMENTS = text(
 
 
 def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]) -> list[int]:
-    """The live accounts of these domains, those of projects too, locked by id."""
+    """Return the live accounts of these domains, those of projects too, locked by id."""
     query = select(accounts.c.id).where(id_in(accounts.c.domain_id, domain_ids), accounts.c.removed.is_(None))
     return list(connection.execute(query.order_by(accounts.c.id).with_for_update(key_share=True)).scalars())
 
@@ -82,7 +82,7 @@ _PROJECTS = text(
 
 
 def projects_only_managed_by(connection: Connection, account_ids: Sequence[int]) -> dict[int, list[str]]:
-    """The names of live projects that no account would manage without these, by those that manage them."""
+    """Return the names of live projects that no account would manage without these, by those that manage them."""
     rows = connection.execute(_PROJECTS, {"accounts": int_array(account_ids)})
     return {row.account_id: row.names for row in rows}
 
@@ -96,14 +96,14 @@ _VMS = text(
 def lock_vms_of_accounts(
     connection: Connection, account_ids: Sequence[int], states: Sequence[str]
 ) -> list[Row[Any]]:
-    """The VMs of these accounts in these states, locked by id for jobs to be made."""
+    """Return the VMs of these accounts in these states, locked by id for jobs to be made."""
     return list(connection.execute(_VMS, {"accounts": int_array(account_ids), "states": list(states)}))
 
 
 def insert_removal_job(
     connection: Connection, caller: Caller, cmd: str, instance: Instance, account_ids: Sequence[int]
 ) -> UUID:
-    """A job that no worker takes: ``end_removal_jobs`` ends it when these accounts' VMs are gone."""
+    """Return a job that no worker takes: ``end_removal_jobs`` ends it when these accounts' VMs are gone."""
     made = insert(async_jobs).values(
         kind=cmd,
         cmd=cmd,

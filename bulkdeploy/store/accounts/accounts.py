@@ -49,7 +49,7 @@ _read_all = reader(Entity.ACCOUNT, {**FIELDS, "_type": accounts.c.account_type})
 
 
 def read_accounts(connection: Connection) -> list[dict[str, Any]]:
-    """The accounts that people have, as zone files say it."""
+    """Return the accounts that people have, as zone files say it."""
     return [
         row
         for row in _read_all(connection)
@@ -81,7 +81,7 @@ def read_account(connection: Connection, caller: Caller, account_id: int) -> dic
 
 
 def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
-    """A live account's row, locked after its domain's, if that is."""
+    """Return a live account's row, locked after its domain's, if that is."""
     return lock_accounts(connection, [account_id]).get(account_id)
 
 
@@ -93,7 +93,7 @@ def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[in
 
 
 def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:
-    """A new account; its id."""
+    """Return a new account; its id."""
     return int(connection.execute(insert(accounts).values(**columns).returning(accounts.c.id)).scalar_one())
 
 

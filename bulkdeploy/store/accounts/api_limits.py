@@ -55,7 +55,7 @@ def forget_calls(connection: Connection, account_id: int | None) -> None:
 
 
 def _age() -> ColumnElement[float]:
-    """Seconds since an account's interval began."""
+    """Return seconds since an account's interval began."""
     return cast(extract("epoch", func.clock_timestamp() - api_calls.c.interval_began), Double).label("age")
 
 

@@ -73,7 +73,7 @@ class LoginUser:
 
 
 def callers(*columns: ColumnElement[Any]) -> Select[Any]:
-    """All users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
+    """Return all users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
     value = configuration_values.c
     mine = and_(value.scope == Scope.ACCOUNT.value, value.scope_id == accounts.c.id)
     guards = (
@@ -152,7 +152,7 @@ def _project_rules() -> ScalarSelect[Any]:
 
 
 def caller_of(row: Mapping[Any, Any]) -> Caller:
-    """The caller in a row of ``callers``."""
+    """Return the caller in a row of ``callers``."""
     return Caller(
         user_id=row["user_id"],
         user_uuid=row["user_uuid"],
@@ -181,7 +181,7 @@ def guards_of(row: Mapping[Any, Any]) -> CallGuards:
 
 
 def is_enabled(row: Mapping[Any, Any]) -> bool:
-    """Whether user and account in a row of ``callers`` are both enabled."""
+    """Return whether user and account in a row of ``callers`` are both enabled."""
     return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
 
 
@@ -201,7 +201,7 @@ BY_USERNAME = (
 
 
 def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
-    """The user that this API key belongs to, or None."""
+    """Return the user that this API key belongs to, or None."""
     return find_coalesced(connection, _callers_by_api_key, api_key)
 
 
@@ -210,7 +210,7 @@ def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[
 
 
 def holders_of(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, KeyHolder]:
-    """Rows of KEY_HOLDERS by their keys."""
+    """Return rows of KEY_HOLDERS by their keys."""
     return {
         row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
         for row in rows
@@ -218,7 +218,7 @@ def holders_of(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, KeyHolder]:
 
 
 def default_admin(connection: Connection) -> Caller:
-    """The admin that every installation has, in whose name its operator's programs change things."""
+    """Return the admin that every installation has, in whose name its operator's programs change things."""
     return caller_of(connection.execute(callers().where(users.c.id == ADMIN_USER_ID)).mappings().one())
 
 
@@ -229,7 +229,7 @@ def caller_by_id(connection: Connection, user_id: int) -> Caller | None:
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:
-    """The user of this name, in any case, in a domain (not in those below it), or None."""
+    """Return the user of this name, in any case, in a domain (not in those below it), or None."""
     row = connection.execute(BY_USERNAME, {"username": username, "domain": domain_id}).mappings().first()
     if row is None:
         return None
@@ -245,7 +245,7 @@ def user_by_name(connection: Connection, username: str, domain_id: int) -> Login
 
 
 def domain_by_path(connection: Connection, path: str) -> int | None:
-    """The live domain at a path of names from ROOT, ``/ROOT/a/b`` or ``a/b`` in any case; blank is ROOT."""
+    """Return the live domain at a path of names from ROOT, ``/ROOT/a/b`` or ``a/b`` in any case; blank is ROOT."""
     names = [name for name in path.split("/") if name]
     if not names or names[0].lower() != "root":
         names.insert(0, "ROOT")

@@ -16,7 +16,7 @@ HOLDERS_AND_JOBS = TwoQueries(KEY_HOLDERS, BY_UUIDS)
 
 
 def holder_and_job(connection: Connection, api_key: str, uuid: UUID) -> tuple[KeyHolder | None, FoundJob | None]:
-    """The user of an API key and, whosever it is, a job: seen at one moment, by one statement.
+    """Return the user of an API key and, whosever it is, a job: seen at one moment, by one statement.
 
     Whether the key is good and the job may be shown is for others to decide.
     """

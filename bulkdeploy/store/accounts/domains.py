@@ -65,7 +65,7 @@ def read_domain(connection: Connection, domain_id: int) -> dict[str, Any]:
 
 
 def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
-    """A live domain's row, locked against being removed or renamed, and against two new names in it at once.
+    """Return a live domain's row, locked against being removed or renamed, and against two new names in it at once.
 
     Locked before everything else of ADR 5, and domains from the top down.
     """
@@ -88,7 +88,7 @@ def lock_parents(connection: Connection, domain_ids: Collection[int]) -> None:
 
 
 def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
-    """Whether a live domain of this name, in any case, is right below another."""
+    """Return whether a live domain of this name, in any case, is right below another."""
     query = select(domains.c.id).where(
         domains.c.parent_id == parent_id, func.lower(domains.c.name) == name.lower(), domains.c.removed.is_(None)
     )
@@ -175,7 +175,7 @@ _BELOW = text(
 
 
 def lock_domains_below(connection: Connection, lineages: Iterable[str]) -> list[int]:
-    """The live domains with these lineages and those below them, locked from the top down."""
+    """Return the live domains with these lineages and those below them, locked from the top down."""
     patterns = [f"{lineage}%" for lineage in lineages]
     return list(connection.execute(_BELOW, {"patterns": patterns}).scalars())
 

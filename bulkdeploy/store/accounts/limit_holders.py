@@ -25,12 +25,12 @@ class LimitHolder:
 
 
 def account_holder(connection: Connection, owner: Owner) -> LimitHolder:
-    """An account or a project as the holder of limits."""
+    """Return an account or a project as the holder of limits."""
     return account_holders(connection, [owner])[owner.account_id]
 
 
 def account_holders(connection: Connection, owners: Iterable[Owner]) -> dict[int, LimitHolder]:
-    """Accounts and projects as holders of limits, by account id."""
+    """Return accounts and projects as holders of limits, by account id."""
     by_id = {owner.account_id: owner for owner in owners}
     tables = accounts.join(domains, domains.c.id == accounts.c.domain_id).outerjoin(
         projects, projects.c.account_id == accounts.c.id
@@ -46,7 +46,7 @@ def account_holders(connection: Connection, owners: Iterable[Owner]) -> dict[int
 
 
 def domain_holder(connection: Connection, domain_id: int) -> LimitHolder:
-    """A domain as the holder of limits."""
+    """Return a domain as the holder of limits."""
     return domain_holders(connection, [domain_id])[domain_id]
 
 
@@ -69,7 +69,7 @@ def domain_holders(connection: Connection, domain_ids: Collection[int]) -> dict[
 
 
 def limits_of(connection: Connection, holder: LimitHolder) -> Limits:
-    """The effective limit of every resource type, in the unit that counts are kept in."""
+    """Return the effective limit of every resource type, in the unit that counts are kept in."""
     if holder.owner is None:
         return read_limits(connection, [], [holder.lineage]).of_domain(holder.lineage)
     return read_limits(connection, [holder.id], []).of_account(holder.id, holder.owner.account_type)

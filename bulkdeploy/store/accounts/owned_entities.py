@@ -42,7 +42,7 @@ def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[
 
 
 def read_of_projects(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
-    """Every live row of a kind that projects own: id, uuid, name, and the project's internal id."""
+    """Return every live row of a kind that projects own: id, uuid, name, and the project's internal id."""
     table = SOURCES[entity].table
     query = (
         select(table.c.id.label("_id"), table.c.uuid.label("_uuid"), table.c.name, projects.c.id.label("projectid"))
@@ -63,7 +63,7 @@ def insert_entity(connection: Connection, entity: Entity, **values: Any) -> Enti
 def find_by_name(
     connection: Connection, entity: Entity, account_id: int, name: str, *, keep: bool = False
 ) -> EntityRef | None:
-    """The account's live one of this name, to the letter.
+    """Return the account's live one of this name, to the letter.
 
     ``keep``: it can not be deleted until the transaction ends.
     """
@@ -90,7 +90,7 @@ def find_by_names(
 
 
 def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
-    """The live rows of entities of one kind by internal id, locked until the end of the transaction."""
+    """Return the live rows of entities of one kind by internal id, locked until the end of the transaction."""
     if not refs:
         return {}
     table = SOURCES[refs[0].entity].table

@@ -12,7 +12,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts
 
 
 def owners_by_id(connection: Connection, account_ids: Iterable[int]) -> dict[int, Owner]:
-    """The owners with these internal account ids, removed accounts too; unknown ids are left out."""
+    """Return the owners with these internal account ids, removed accounts too; unknown ids are left out."""
     query = _owners().where(id_in(accounts.c.id, account_ids))
     return {owner.account_id: owner for owner in _read(connection, query)}
 
@@ -31,7 +31,7 @@ def owners_by_name(connection: Connection, names: Iterable[tuple[str, int]]) -> 
 
 
 def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, AccountState]:
-    """The states of live accounts, which are kept until the end of the transaction.
+    """Return the states of live accounts, which are kept until the end of the transaction.
 
     Others may do the same at once; who deletes or disables an account waits.
     """
@@ -43,7 +43,7 @@ def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[in
 
 
 def project_owner(connection: Connection, project_id: int) -> Owner | None:
-    """The account that a live project's things belong to, or None."""
+    """Return the account that a live project's things belong to, or None."""
     query = (
         _owners()
         .join(projects, projects.c.account_id == accounts.c.id)
@@ -53,7 +53,7 @@ def project_owner(connection: Connection, project_id: int) -> Owner | None:
 
 
 def is_project_member(connection: Connection, project_account_id: int, account_id: int) -> bool:
-    """Whether an account belongs to the project that owns through ``project_account_id``."""
+    """Return whether an account belongs to the project that owns through ``project_account_id``."""
     query = (
         select(project_accounts.c.project_id)
         .join(projects, projects.c.id == project_accounts.c.project_id)
@@ -67,7 +67,7 @@ def is_project_member(connection: Connection, project_account_id: int, account_i
 
 
 def domain_place(connection: Connection, domain_id: int) -> tuple[UUID, str]:
-    """The uuid and the lineage of an existing domain."""
+    """Return the uuid and the lineage of an existing domain."""
     return domain_places(connection, [domain_id])[domain_id]
 
 

@@ -19,12 +19,15 @@ def is_locked() -> Condition:
 
 
 def unlocked_password() -> ColumnElement[str | None]:
-    """The hash of the user's password; NULL where it is locked."""
+    """Return the hash of the user's password; NULL where it is locked."""
     return case((is_locked(), cast(null(), Text)), else_=users.c.password_hash)
 
 
 def password_hash_of(connection: Connection, user_id: int) -> str | None:
-    """The hash of a live user's password; None: no such user, or one whose password is locked or not there."""
+    """Return the hash of a live user's password.
+
+    None: no such user, or one whose password is locked or not there.
+    """
     query = select(unlocked_password()).where(users.c.id == user_id, users.c.removed.is_(None))
     return connection.execute(query).scalar_one_or_none()
 

@@ -98,7 +98,7 @@ def list_members(connection: Connection, project_id: int, arguments: Arguments, 
 
 
 def domains_of(connection: Connection, project_ids: Collection[int]) -> dict[int, int]:
-    """The ids of projects' domains."""
+    """Return the ids of projects' domains."""
     query = select(projects.c.id, projects.c.domain_id).where(id_in(projects.c.id, project_ids))
     return {row.id: row.domain_id for row in connection.execute(query)}
 
@@ -120,7 +120,7 @@ def managed_by(connection: Connection, account_id: int, project_ids: Collection[
 
 
 def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
-    """Whether a live project of a domain, which the caller has locked, has this name in any case."""
+    """Return whether a live project of a domain, which the caller has locked, has this name in any case."""
     query = select(projects.c.id).where(
         func.lower(projects.c.name) == name.lower(), projects.c.domain_id == domain_id, projects.c.removed.is_(None)
     )
@@ -128,7 +128,7 @@ def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> 
 
 
 def insert_project(connection: Connection, columns: Mapping[str, Any]) -> int:
-    """A new project; its id."""
+    """Return a new project; its id."""
     return int(connection.execute(insert(projects).values(**columns).returning(projects.c.id)).scalar_one())
 
 
@@ -139,7 +139,7 @@ def update_project(connection: Connection, project_id: int, columns: Mapping[str
 
 
 def roles_in_project(connection: Connection, project_id: int) -> dict[int, str]:
-    """The role of each account of a project, by id."""
+    """Return the role of each account of a project, by id."""
     query = select(project_accounts.c.account_id, project_accounts.c.role).where(
         project_accounts.c.project_id == project_id
     )

@@ -66,7 +66,7 @@ Fields = dict[str, Any]
 
 
 def account_counters(connection: Connection, accounts: Sequence[CountedAccount]) -> dict[int, Fields]:
-    """The counter fields of each account, by id; a project's account has the project's."""
+    """Return the counter fields of each account, by id; a project's account has the project's."""
     ids = [account.id for account in accounts]
     book = read_limits(connection, ids, [])
     totals = _counts(connection, "account", ids)
@@ -82,7 +82,7 @@ def account_counters(connection: Connection, accounts: Sequence[CountedAccount])
 
 
 def domain_counters(connection: Connection, lineages: Mapping[int, str]) -> dict[int, Fields]:
-    """The counter fields of each domain (its lineage by its id); totals include the domains below it."""
+    """Return the counter fields of each domain (its lineage by its id); totals include the domains below it."""
     book = read_limits(connection, [], lineages.values())
     totals = _counts(connection, "domain", list(lineages))
     live = count_live(connection, LIVE_OF_DOMAINS, (), lineages)

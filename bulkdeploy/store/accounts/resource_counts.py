@@ -154,7 +154,7 @@ def subtract_amounts(connection: Connection, by_account: Mapping[int, ResourceAm
 
 
 def _holders(owner: Owner) -> Sequence[tuple[str, int]]:
-    """The account and every domain of its lineage, ROOT included."""
+    """Return the account and every domain of its lineage, ROOT included."""
     domains = [int(part) for part in owner.lineage.strip("/").split("/")]
     return [("account", owner.account_id), *(("domain", domain_id) for domain_id in domains)]
 
@@ -180,7 +180,7 @@ def limit_exceeded(
     used: int,
     wanted: int,
 ) -> ResourceLimitExceeded:
-    """The refusal, with storage amounts readable and in bytes."""
+    """Return the refusal, with storage amounts readable and in bytes."""
     domain_uuid = owner.domain_uuid
     if holder[0] == "domain":
         domain_uuid = connection.execute(

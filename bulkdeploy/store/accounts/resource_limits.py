@@ -48,7 +48,7 @@ class LimitBook:
     rows: Mapping[tuple[str, int], Limits]
 
     def of_account(self, account_id: int, account_type: AccountType) -> Limits:
-        """The effective limit of every resource type: the account's own, else the global default."""
+        """Return the effective limit of every resource type: the account's own, else the global default."""
         if account_type is AccountType.ADMIN:
             return dict.fromkeys(ResourceType, UNLIMITED)
         noun = "project" if account_type is AccountType.PROJECT else "account"
@@ -56,7 +56,7 @@ class LimitBook:
         return {kind: own.get(kind, self._default(noun, kind)) for kind in ResourceType}
 
     def of_domain(self, lineage: str) -> Limits:
-        """The domain's own limit, else its nearest ancestor's below ROOT, else the global default."""
+        """Return the domain's own limit, else its nearest ancestor's below ROOT, else the global default."""
         upwards = domain_ids(lineage)[:0:-1]
         if not upwards:
             return dict.fromkeys(ResourceType, UNLIMITED)
@@ -78,7 +78,7 @@ class LimitBook:
 
 
 def domain_ids(lineage: str) -> list[int]:
-    """The internal ids of a lineage, ROOT first."""
+    """Return the internal ids of a lineage, ROOT first."""
     return [int(part) for part in lineage.strip("/").split("/")]
 
 
@@ -89,7 +89,7 @@ def read_limits(
     *,
     configuration: Configuration | None = None,
 ) -> LimitBook:
-    """All limits that bear on these accounts and domains, in two statements however many they are."""
+    """Return all limits that bear on these accounts and domains, in two statements however many they are."""
     domains = {domain_id for lineage in lineages for domain_id in domain_ids(lineage)}
     query = select(resource_limits).where(
         or_(
@@ -157,7 +157,7 @@ _SET_LIMITS = text(
 
 
 def read_set_limits(connection: Connection) -> list[dict[str, Any]]:
-    """The limits that are set for those who can be limited: all but root admins and ROOT."""
+    """Return the limits that are set for those who can be limited: all but root admins and ROOT."""
     return [dict(row) for row in connection.execute(_SET_LIMITS, {"admin": AccountType.ADMIN.value}).mappings()]
 
 

@@ -28,7 +28,7 @@ _HOLDERS = (
 
 
 def _sql(statement: str) -> TextClause:
-    """The statement, with ``$holders`` for the accounts asked for and all domains above them."""
+    """Return the statement, with ``$holders`` for the accounts asked for and all domains above them."""
     return text(statement.replace("$holders", _HOLDERS))
 
 
@@ -91,6 +91,6 @@ _AMOUNTS = text("SELECT resource_type, amount FROM resource_counts WHERE owner_k
 
 
 def amounts_of(connection: Connection, owner_kind: str, owner_id: int) -> dict[ResourceType, int]:
-    """The counts kept of an account or a domain."""
+    """Return the counts kept of an account or a domain."""
     rows = connection.execute(_AMOUNTS, {"kind": owner_kind, "id": owner_id})
     return {ResourceType(row.resource_type): row.amount for row in rows}

@@ -101,7 +101,7 @@ def list_rules(
 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
-    """A live role's row; changing its rules locks it."""
+    """Return a live role's row; changing its rules locks it."""
     return lock_roles(connection, [role_id]).get(role_id)
 
 
@@ -132,12 +132,12 @@ def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Ri
 
 
 def role_of_rule(connection: Connection, rule_id: int) -> int | None:
-    """The id of the role that a rule belongs to; None where the rule is gone."""
+    """Return the id of the role that a rule belongs to; None where the rule is gone."""
     return connection.execute(select(role_rules.c.role_id).where(role_rules.c.id == rule_id)).scalar()
 
 
 def lock_role_names(connection: Connection) -> set[str]:
-    """The names of live roles in lower case, without spaces around them.
+    """Return the names of live roles in lower case, without spaces around them.
 
     No other transaction can read them until this one ends.
     """
@@ -157,7 +157,7 @@ def find_role(connection: Connection, name: str) -> EntityRef | None:
 
 
 def read_roles(connection: Connection) -> list[dict[str, Any]]:
-    """All roles, as zone files say it, with their rules."""
+    """Return all roles, as zone files say it, with their rules."""
     rows = _read_all(connection)
     rules = rules_of(connection, [row["_id"] for row in rows])
     return [{**row, "rules": rules[row["_id"]]} for row in rows]
@@ -167,7 +167,7 @@ _read_all = reader(Entity.ROLE, {**FIELDS, "isdefault": roles.c.is_default})
 
 
 def rules_of(connection: Connection, role_ids: Iterable[int]) -> dict[int, list[Rule]]:
-    """The rules of roles by the role's id, each in its order."""
+    """Return the rules of roles by the role's id, each in its order."""
     rule = role_rules.c
     query = select(rule.role_id, rule.rule, rule.permission, rule.description).where(id_in(rule.role_id, role_ids))
     found: dict[int, list[Rule]] = defaultdict(list)
@@ -196,7 +196,7 @@ def remove_roles(connection: Connection, role_ids: Collection[int]) -> None:
 
 
 def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:
-    """A new rule behind all others of a locked role; its id."""
+    """Return a new rule behind all others of a locked role; its id."""
     last = select(func.coalesce(func.max(role_rules.c.sort_order), -1) + 1).where(role_rules.c.role_id == role_id)
     made = insert(role_rules).values(role_id=role_id, sort_order=last.scalar_subquery(), **columns)
     return int(connection.execute(made.returning(role_rules.c.id)).scalar_one())
@@ -208,7 +208,7 @@ def set_permission(connection: Connection, rule_id: int, permission: str) -> Non
 
 
 def rule_ids(connection: Connection, role_id: int) -> list[int]:
-    """The ids of a role's rules, in their order."""
+    """Return the ids of a role's rules, in their order."""
     query = select(role_rules.c.id).where(role_rules.c.role_id == role_id)
     return list(connection.execute(query.order_by(role_rules.c.sort_order, role_rules.c.id)).scalars())
 

@@ -50,7 +50,7 @@ def digest(secret: str) -> bytes:
 
 
 def session_by_token(connection: Connection, token: str) -> OpenSession | None:
-    """The session of this token, or None where there is none or it is over."""
+    """Return the session of this token, or None where there is none or it is over."""
     row = connection.execute(BY_TOKEN, {"token_hash": digest(token)}).mappings().first()
     if row is None:
         return None

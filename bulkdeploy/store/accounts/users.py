@@ -38,7 +38,7 @@ FIELDS: Fields = {
 
 
 def read_users(connection: Connection) -> list[dict[str, Any]]:
-    """All users but the service's own, as zone files say it; the newest secret key is as it is kept."""
+    """Return all users but the service's own, as zone files say it; the newest secret key is as it is kept."""
     newest = (
         select(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
         .where(api_keys.c.user_id == users.c.id)
@@ -77,7 +77,7 @@ def list_users(
 
 
 def users_of(connection: Connection, caller: Caller, account_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """The users of each account, by id."""
+    """Return the users of each account, by id."""
     query = _query(caller).where(id_in(accounts.c.id, account_ids)).order_by(users.c.id)
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in connection.execute(query).mappings():
@@ -109,7 +109,7 @@ def lock_users(connection: Connection, user_ids: Iterable[int]) -> dict[int, Row
 
 
 def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """The ids of live users' live accounts and of their roles, by user."""
+    """Return the ids of live users' live accounts and of their roles, by user."""
     query = (
         select(users.c.id.label("user_id"), accounts.c.id, accounts.c.role_id)
         .join(users, users.c.account_id == accounts.c.id)
@@ -121,7 +121,7 @@ def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tu
 def holders_of_names(
     connection: Connection, wanted: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], tuple[int, EntityRef]]:
-    """The live users of domains, which the caller has locked, that have these names in any case.
+    """Return the live users of domains, which the caller has locked, that have these names in any case.
 
     By domain and name in lower case, as they are wanted: each with the id of its account.
     """
@@ -176,13 +176,13 @@ def replace_keys(connection: Connection, keys: Mapping[int, tuple[str, bytes]]) 
 
 
 def holders_of_keys(connection: Connection, keys: Iterable[str]) -> dict[str, int]:
-    """The ids of the users who have these API keys, by key."""
+    """Return the ids of the users who have these API keys, by key."""
     query = select(api_keys.c.api_key, api_keys.c.user_id).where(api_keys.c.api_key.in_(set(keys)))
     return {row.api_key: row.user_id for row in connection.execute(query)}
 
 
 def newest_keys(connection: Connection, user_id: int) -> tuple[str, bytes] | None:
-    """The API key and the encrypted secret key that a user was given last, or None."""
+    """Return the API key and the encrypted secret key that a user was given last, or None."""
     query = select(api_keys.c.api_key, api_keys.c.secret_key_encrypted).where(api_keys.c.user_id == user_id)
     row = connection.execute(query.order_by(api_keys.c.id.desc()).limit(1)).one_or_none()
     return None if row is None else (row.api_key, row.secret_key_encrypted)

@@ -76,7 +76,7 @@ def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
 
 
 def read_offerings(connection: Connection, entity: Entity, fields: Fields) -> list[dict[str, Any]]:
-    """Every live offering of a kind by the parameters that make it, ``domainid`` and ``zoneid`` as live ids.
+    """Return every live offering of a kind by the parameters that make it, ``domainid`` and ``zoneid`` as live ids.
 
     ``_offered``: whether one of its places is left; where none is, no account may use it.
     """

@@ -164,13 +164,16 @@ def _speed(mhz: int) -> Condition:
 
 
 def _has_capacity(template_bytes: int) -> Condition:
-    """Offerings whose root disk is as large as a template, or is the template's."""
+    """Return offerings whose root disk is as large as a template, or is the template's."""
     gib = service_offerings.c.root_disk_gib
     return or_(gib.is_(None), cast(gib, BigInteger) * GIB >= template_bytes)
 
 
 def _suits_vm(vm: EntityRef) -> Condition:
-    """Offerings that this VM could have instead of its own; while it runs, larger ones that suit its host."""
+    """Return offerings that this VM could have instead of its own.
+
+    While it runs, larger ones that suit its host.
+    """
     offering, one, present = service_offerings.c, virtual_machines.c, service_offerings.alias("present")
     sizes = ((offering.cpu_number, one.cpu_number), (offering.cpu_mhz, one.cpu_mhz))
     grows = [or_(new.is_(None), new >= old) for new, old in (*sizes, (offering.memory_mib, one.memory_mib))]

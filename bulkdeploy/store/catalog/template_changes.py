@@ -46,7 +46,7 @@ OF_TEMPLATES_ONLY = ("format", "hypervisor")
 
 
 def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
-    """Templates or ISOs by the parameters that register them, one row for each zone that has one.
+    """Return templates or ISOs by the parameters that register them, one row for each zone that has one.
 
     ``isready``, ``status``: as that zone has it; ``accountids``: whom it is shared with.
     """
@@ -109,7 +109,7 @@ def remove_from_zone(
 
 
 def users_of(connection: Connection, template_ids: Collection[int]) -> dict[int, str]:
-    """The first VM, not expunged, that was made from each or has it in its drive, in words."""
+    """Return the first VM, not expunged, that was made from each or has it in its drive, in words."""
     vm, found = virtual_machines.c, dict[int, str]()
     for column, how in ((vm.iso_id, "has it in its drive"), (vm.template_id, "was made from it")):
         first = (

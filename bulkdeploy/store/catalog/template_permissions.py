@@ -11,7 +11,7 @@ from bulkdeploy.store.tables.offerings import template_permissions, templates
 
 
 def read_sharing(connection: Connection, template: EntityRef) -> Mapping[str, Any]:
-    """The template by wire names, with the names of accounts and the ids of projects that may use it."""
+    """Return the template by wire names, with the names of accounts and the ids of projects that may use it."""
     owned = (
         select(templates.c.is_public, domains.c.uuid)
         .join(accounts, accounts.c.id == templates.c.account_id)
@@ -37,5 +37,5 @@ def read_sharing(connection: Connection, template: EntityRef) -> Mapping[str, An
 
 
 def owner_of(connection: Connection, template_id: int) -> int:
-    """The account that has a template."""
+    """Return the account that has a template."""
     return int(connection.execute(select(templates.c.account_id).where(templates.c.id == template_id)).scalar_one())

@@ -119,7 +119,7 @@ def _download(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _places(arguments: Arguments, *, unique: bool) -> Subquery:
-    """The zones that have each template; only the best one where one row per template is wanted."""
+    """Return the zones that have each template; only the best one where one row per template is wanted."""
     place = template_zones.c
     query = select(template_zones).join(zones, zones.c.id == place.zone_id).where(zones.c.removed.is_(None))
     if "zoneid" in arguments:

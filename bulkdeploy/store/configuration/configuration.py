@@ -34,22 +34,22 @@ class Configuration:
     overrides: dict[tuple[Scope, int, str], str]
 
     def text(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> str:
-        """The effective value: the scope's override, else the global one, else the default."""
+        """Return the effective value: the scope's override, else the global one, else the default."""
         return self.overrides.get(
             (scope, scope_id, name),
             self.overrides.get((Scope.GLOBAL, GLOBAL_ID, name), all_settings()[name].default),
         )
 
     def flag(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> bool:
-        """A Boolean setting."""
+        """Return a Boolean setting."""
         return self.text(name, scope, scope_id).lower() == "true"
 
     def number(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> int:
-        """A Number setting, in the unit its description names."""
+        """Return a Number setting, in the unit its description names."""
         return int(self.text(name, scope, scope_id))
 
     def decimal(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> float:
-        """A Decimal setting."""
+        """Return a Decimal setting."""
         return float(self.text(name, scope, scope_id))
 
     def scoped(self, name: str, scope: Scope) -> dict[int, str]:
@@ -66,7 +66,7 @@ OVERRIDES = select(
 
 
 def read_configuration(connection: Connection) -> Configuration:
-    """All overrides, in one statement."""
+    """Return all overrides, in one statement."""
     rows = connection.execute(OVERRIDES)
     return Configuration({(Scope(row.scope), row.scope_id, row.name): row.value for row in rows})
 
@@ -82,7 +82,7 @@ SCOPES: Mapping[Scope, tuple[str, Entity, Table]] = {
 
 
 def read_settings(connection: Connection) -> list[dict[str, Any]]:
-    """All that is set, as zone files say it; the over-commit of clusters is among it."""
+    """Return all that is set, as zone files say it; the over-commit of clusters is among it."""
     value, cluster = configuration_values.c, clusters.c
     rows = [
         {"_id": GLOBAL_ID, "_uuid": None, "name": row.name, "value": row.value}

@@ -84,7 +84,7 @@ class ColumnCache:
         self._readings: dict[tuple[str, int], _Reading] = {}
 
     def read(self, connection: Connection, table: CachedTable, scope: int) -> Mapping[str, Ints]:
-        """The table's columns as the connection sees them now, sorted by key. Not to be written into."""
+        """Return the table's columns as the connection sees them now, sorted by key. Not to be written into."""
         (found,) = self.read_all(connection, [(table, scope)])
         return found
 
@@ -133,7 +133,7 @@ class _Changes:
     source: str
 
     def can_follow(self, kept: _Reading | None) -> bool:
-        """Whether what is kept and these changes are all there is."""
+        """Return whether what is kept and these changes are all there is."""
         return kept is None or (self.source == kept.source and self.since - kept.since <= MOST_TRANSACTIONS)
 
 

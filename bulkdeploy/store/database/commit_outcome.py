@@ -41,7 +41,7 @@ def mark_transaction(connection: Connection) -> TransactionMark | None:
 
 
 def was_committed(engine: Engine, mark: TransactionMark) -> bool:
-    """Whether the transaction was committed. One that still runs is ended: its session is gone.
+    """Return whether the transaction was committed. One that still runs is ended: its session is gone.
 
     Raises:
         OutcomeUnknown: the database did not tell within PATIENCE_S, or recovered from a crash since.

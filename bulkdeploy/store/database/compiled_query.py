@@ -61,11 +61,11 @@ class CompiledQuery:
         return tuple(str(column.name) for column in self._query.selected_columns)
 
     def rows(self, connection: Connection, **parameters: str) -> list[dict[str, Any]]:
-        """The rows by column name, for these values of the query's parameters."""
+        """Return the rows by column name, for these values of the query's parameters."""
         return [dict(zip(self._columns, row, strict=True)) for row in self.tuples(connection, **parameters)]
 
     def tuples(self, connection: Connection, **parameters: str) -> list[tuple[Any, ...]]:
-        """The rows as they are.
+        """Return the rows as they are.
 
         Raises:
             psycopg.Error: the database refused the query, or cannot be reached.
@@ -105,7 +105,7 @@ class TwoQueries:
         self._names = tuple(left.columns.keys()), tuple(right.columns.keys())
 
     def rows(self, connection: Connection, **parameters: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The rows of each by column name; the first column of neither is ever NULL."""
+        """Return the rows of each by column name; the first column of neither is ever NULL."""
         first, second = self._names
         of_first, of_second = [], []
         for row in self._both.tuples(connection, **parameters):
@@ -117,7 +117,7 @@ class TwoQueries:
 
 
 def _is_prepared_anew(result: PGresult) -> bool:
-    """Whether the statement is only to be prepared once more: a session may outlive a migration."""
+    """Return whether the statement is only to be prepared once more: a session may outlive a migration."""
     return result.error_field(DiagnosticField.SQLSTATE) in OUTLIVED
 
 
@@ -128,7 +128,7 @@ def _rows(result: PGresult, below: psycopg.Connection[Any]) -> list[tuple[Any, .
 
 
 def _require(result: PGresult, session: PGconn, connection: Connection) -> PGresult:
-    """The result, where it is one.
+    """Return the result, where it is one.
 
     Raises:
         psycopg.Error: it says what went wrong.

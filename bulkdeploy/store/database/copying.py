@@ -55,7 +55,7 @@ def _element(value: object) -> str:
 
 
 def columns_from(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """The columns of rows that set the same ones, for ``copy_rows``."""
+    """Return the columns of rows that set the same ones, for ``copy_rows``."""
     return {name: _column([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -67,7 +67,7 @@ def _column(values: list[Any]) -> object:
 
 
 def psycopg_connection(connection: Connection) -> psycopg.Connection[Any]:
-    """The psycopg connection below, inside the same transaction."""
+    """Return the psycopg connection below, inside the same transaction."""
     raw = connection.connection.driver_connection
     if not isinstance(raw, psycopg.Connection):
         raise TypeError(f"not a psycopg connection: {raw!r}")
@@ -103,7 +103,7 @@ def copy_row_sets(connection: Connection, table: Table, sets: Iterable[tuple[int
 
 
 def _lines(count: int, columns: Mapping[str, object]) -> Iterator[str]:
-    """Rows in COPY's text format."""
+    """Return rows in COPY's text format."""
     cells: list[str] = []
     varying: list[Sequence[object]] = []
     for value in columns.values():
@@ -157,7 +157,7 @@ _ARRAY_HEADER_BYTES = 20
 
 
 def array_of_numbers(data: bytes | None) -> NDArray[np.int64]:
-    """A one-dimensional bigint[] from PostgreSQL's binary format; NULL (of no rows) counts as empty."""
+    """Return a one-dimensional bigint[] from PostgreSQL's binary format; NULL (of no rows) counts as empty."""
     if data is None or len(data) < _ARRAY_HEADER_BYTES:
         return np.zeros(0, dtype=np.int64)
     return np.frombuffer(data, dtype=_ELEMENT, offset=_ARRAY_HEADER_BYTES)["value"].astype(np.int64)

@@ -129,7 +129,7 @@ def create_engine(
     plans: Plans = Plans.KEPT,
     prepares: bool = True,
 ) -> Engine:
-    """An engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
+    """Return an engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
 
     Connections that the server dropped are noticed before use. ``prepares``: plans are kept in sessions at all,
     which a pooler that gives each transaction another session may not bear.
@@ -148,7 +148,7 @@ def _forbid_reading_whole_tables(connection: Connection) -> None:
 def create_reading_engine(
     url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", prepares: bool = True
 ) -> Engine:
-    """An engine for reading: each statement sees what is committed, and none but queries gets through.
+    """Return an engine for reading: each statement sees what is committed, and none but queries gets through.
 
     Nothing is begun or committed: a statement is one round trip, where a transaction around it makes three.
     """
@@ -219,7 +219,7 @@ def _engine(
 
 
 def _sqlalchemy_url(given: Mapping[str, str]) -> URL:
-    """A URL for SQLAlchemy, whose own reader knows no lists of servers with ports."""
+    """Return a URL for SQLAlchemy, whose own reader knows no lists of servers with ports."""
     user, password, database = (given.get(part) for part in ("user", "password", "dbname"))
     query = {name: value for name, value in given.items() if name not in ("user", "password", "dbname")}
     return URL.create("postgresql+psycopg", user, password, database=database, query=query)
@@ -261,7 +261,7 @@ def _json_text(value: object) -> str:
 
 @contextmanager
 def read_only(engine: Engine) -> Iterator[Connection]:
-    """A connection for reading: each statement sees what is committed, and none can change anything.
+    """Yield a connection for reading: each statement sees what is committed, and none can change anything.
 
     Committed at the end, for a rollback makes psycopg forget its prepared statements, and planning them anew
     costs more than running them. A connection that breaks then has done what it was for: what was read is true,

@@ -60,7 +60,7 @@ class JsonQuery:
         self._empty = [",".join(f'"{one.name}":[]' for one in run if one.fields) for _, run in runs]
 
     def texts(self, connection: Connection, **parameters: str) -> dict[Any, str]:
-        """The objects by id, for these values of the queries' parameters."""
+        """Return the objects by id, for these values of the queries' parameters."""
         rows = self._own.tuples(connection, **parameters)
         if not rows:
             return {}
@@ -78,7 +78,7 @@ class JsonQuery:
 
 
 def columns_of(query: Select[Any]) -> Columns:
-    """The columns of a query by their names."""
+    """Return the columns of a query by their names."""
     return {str(column.name): column for column in query.selected_columns}
 
 
@@ -94,7 +94,7 @@ def members(fields: Fields, columns: Columns, arrays: Arrays | None = None) -> C
 
 
 def array(fields: Fields, columns: Columns, order: ColumnElement[Any], arrays: Arrays | None = None) -> Any:
-    """Rows that are put together, as a JSON array of objects."""
+    """Return rows that are put together, as a JSON array of objects."""
     one = _text("{") + members(fields, columns, arrays) + _text("}")
     joined = func.string_agg(one, aggregate_order_by(_text(","), order))
     return _text("[") + func.coalesce(joined, _text("")) + _text("]")
@@ -126,7 +126,7 @@ def _value(one: Field, columns: Columns, arrays: Arrays) -> ColumnElement[str] |
 
 
 def _map(column: ColumnElement[Any]) -> ColumnElement[str]:
-    """A JSONB object whose values are texts; nearly all are empty."""
+    """Return a JSONB object whose values are texts; nearly all are empty."""
     pair = func.jsonb_each_text(column).table_valued("key", "value")
     member = cast(func.to_json(pair.c.key), Text) + _text(":") + cast(func.to_json(pair.c.value), Text)
     joined = select(func.string_agg(member, _text(","))).scalar_subquery()
@@ -136,5 +136,5 @@ def _map(column: ColumnElement[Any]) -> ColumnElement[str]:
 
 
 def _text(value: str) -> ColumnElement[str]:
-    """A constant in the statement's text: hundreds of parameters would cost more than they tell."""
+    """Return a constant in the statement's text: hundreds of parameters would cost more than they tell."""
     return literal_column(f"'{value}'", Text)

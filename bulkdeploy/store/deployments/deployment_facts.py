@@ -20,7 +20,7 @@ from bulkdeploy.domain.topology import AffinityType, AllocationState, NetworkTyp
 
 
 def read_zone(connection: Connection, zone_id: int) -> ZoneFacts | None:
-    """The zone, or None when it was removed."""
+    """Return the zone, or None when it was removed."""
     row = connection.execute(
         text("SELECT * FROM zones WHERE id = :id AND removed IS NULL"), {"id": zone_id}
     ).first()
@@ -38,7 +38,7 @@ def read_zone(connection: Connection, zone_id: int) -> ZoneFacts | None:
 
 
 def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | None:
-    """The service offering, or None when it was removed."""
+    """Return the service offering, or None when it was removed."""
     row = connection.execute(
         text("SELECT * FROM service_offerings WHERE id = :id AND removed IS NULL"), {"id": offering_id}
     ).first()
@@ -69,7 +69,7 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | N
 
 
 def read_disk_offering(connection: Connection, offering_id: int) -> DiskOfferingFacts | None:
-    """The disk offering, or None when it was removed."""
+    """Return the disk offering, or None when it was removed."""
     row = connection.execute(
         text("SELECT * FROM disk_offerings WHERE id = :id AND removed IS NULL"), {"id": offering_id}
     ).first()
@@ -90,7 +90,7 @@ def read_disk_offering(connection: Connection, offering_id: int) -> DiskOffering
 
 
 def read_template(connection: Connection, template_id: int, zone_id: int, owner: Owner) -> TemplateFacts | None:
-    """The template or ISO with its readiness in the zone, or None when it was removed."""
+    """Return the template or ISO with its readiness in the zone, or None when it was removed."""
     row = connection.execute(
         text(
             "SELECT t.*, coalesce(z.ready, false) AS ready, p.account_id IS NOT NULL AS shared,"
@@ -222,7 +222,7 @@ def ensure_default_security_groups(connection: Connection, account_ids: Sequence
 
 
 def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
-    """The owner's group named ``default``, made when it is missing."""
+    """Return the owner's group named ``default``, made when it is missing."""
     ensure_default_security_groups(connection, [owner.account_id])
     return int(
         connection.execute(
@@ -236,7 +236,7 @@ def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
 
 
 def count_key_pairs(connection: Connection, owner: Owner, names: Sequence[str]) -> int:
-    """How many of these key-pair names the owner has."""
+    """Return how many of these key-pair names the owner has."""
     return int(
         connection.execute(
             text(
@@ -272,14 +272,14 @@ def host_problem(connection: Connection, host_id: int, zone_id: int) -> str | No
 
 
 def account_state(connection: Connection, account_id: int) -> AccountState:
-    """Whether an account is enabled."""
+    """Return whether an account is enabled."""
     return AccountState(
         connection.execute(text("SELECT state FROM accounts WHERE id = :id"), {"id": account_id}).scalar_one()
     )
 
 
 def pin_zone(connection: Connection, table: str, row_id: int) -> int | None:
-    """The zone of a pod or cluster, or None when it was removed."""
+    """Return the zone of a pod or cluster, or None when it was removed."""
     row = connection.execute(
         text(f"SELECT zone_id, removed FROM {table} WHERE id = :id"),  # noqa: S608 - pods or clusters
         {"id": row_id},

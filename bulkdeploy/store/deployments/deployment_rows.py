@@ -108,7 +108,7 @@ def _deployment(call: DeployCall, part: CallPart, batch_id: int | None) -> dict[
 
 
 def ensure_instance_group(connection: Connection, owner: Owner, name: str | None) -> int | None:
-    """The id of the owner's instance group of this name, made when it is missing; None without a name.
+    """Return the id of the owner's instance group of this name, made when it is missing; None without a name.
 
     It can not be deleted until the transaction ends.
 

@@ -38,7 +38,7 @@ class DeployedVms:
 
 
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
-    """The fingerprint and the jobs of the call that used this token before, or None.
+    """Return the fingerprint and the jobs of the call that used this token before, or None.
 
     Waits for a call with this token that is still under way, and keeps others waiting until the transaction ends.
     """
@@ -67,7 +67,7 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
 
 
 def is_bulk(connection: Connection, deployment_id: int) -> bool:
-    """Whether the deployment was made by a bulk call."""
+    """Return whether the deployment was made by a bulk call."""
     query = select(deployments.c.bulk).where(deployments.c.id == deployment_id)
     return bool(connection.execute(query).scalar_one())
 
@@ -106,7 +106,7 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
 
 
 def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int]:
-    """The deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
+    """Return the deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
     rows = connection.execute(
         text(
             "SELECT v.cluster_id, count(*) AS vms FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
@@ -119,13 +119,13 @@ def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int
 
 
 def deployment_owner(connection: Connection, deployment_id: int) -> int:
-    """The account (by id) that the deployment's VMs belong to."""
+    """Return the account (by id) that the deployment's VMs belong to."""
     query = select(deployments.c.account_id).where(deployments.c.id == deployment_id)
     return int(connection.execute(query).scalar_one())
 
 
 def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Names and uuids of the clusters and pods that these stored plans mention, by cluster id."""
+    """Return names and uuids of the clusters and pods that these stored plans mention, by cluster id."""
     ids = sorted({cluster_id for plan in plans for cluster_id in plan["clusters"]})
     rows = connection.execute(
         text(
@@ -138,7 +138,7 @@ def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) ->
 
 
 def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Names and uuids of these hosts, their clusters and pods, by host id; removed ones are left out."""
+    """Return names and uuids of these hosts, their clusters and pods, by host id; removed ones are left out."""
     rows = connection.execute(
         text(
             "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername,"

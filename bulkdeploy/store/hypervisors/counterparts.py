@@ -60,7 +60,7 @@ _OF_ROOT = text("SELECT uuid FROM counterparts WHERE root_uuid = :root")
 
 
 def guest_of_root(connection: Connection, root_uuid: UUID) -> UUID | None:
-    """The VM that was noted with this root volume."""
+    """Return the VM that was noted with this root volume."""
     found: UUID | None = connection.execute(_OF_ROOT, {"root": root_uuid}).scalar()
     return found
 
@@ -69,7 +69,7 @@ _ALL = text("SELECT uuid, attempt, root_uuid FROM counterparts")
 
 
 def all_noted(connection: Connection) -> Sequence[Row[Any]]:
-    """All: uuid, attempt, root_uuid."""
+    """Return all: uuid, attempt, root_uuid."""
     return connection.execute(_ALL).all()
 
 

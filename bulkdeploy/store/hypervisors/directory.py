@@ -17,7 +17,7 @@ _CLOSED_HOSTS = text(
 
 
 def closed_hosts(connection: Connection) -> Sequence[Row[Any]]:
-    """Hosts that are not Up, or not Enabled, with the columns of ``hosts``."""
+    """Return hosts that are not Up, or not Enabled, with the columns of ``hosts``."""
     return connection.execute(_CLOSED_HOSTS).all()
 
 
@@ -30,7 +30,7 @@ _HOSTS_OF_POOL = text(
 
 
 def hosts(connection: Connection, pool_uuid: UUID | None = None) -> Sequence[Row[Any]]:
-    """All hosts, or those that reach a pool: uuid, name, ip_address, hypervisor, url."""
+    """Return all hosts, or those that reach a pool: uuid, name, ip_address, hypervisor, url."""
     if pool_uuid is None:
         return connection.execute(_HOSTS).all()
     return connection.execute(_HOSTS_OF_POOL, {"pool": pool_uuid}).all()
@@ -62,7 +62,7 @@ _POOLS_OF_VOLUMES = text(
 
 
 def pools_of_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """The pools of these volumes, with the columns of ``pools``."""
+    """Return the pools of these volumes, with the columns of ``pools``."""
     return connection.execute(_POOLS_OF_VOLUMES, {"volumes": list(volume_uuids)}).all()
 
 
@@ -91,7 +91,7 @@ _TEMPLATE = text(
 
 
 def template(connection: Connection, template_uuid: UUID) -> Row[Any] | None:
-    """A template, deleted or not (VMs made from it go on), with the type of its owner's account.
+    """Return a template, deleted or not (VMs made from it go on), with the type of its owner's account.
 
     The columns are uuid, name, url, format, checksum, size_bytes and account_type.
     """

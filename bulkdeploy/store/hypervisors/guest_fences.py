@@ -80,7 +80,7 @@ _IS_HIGHEST = text("SELECT fence <= :fence FROM guest_fences WHERE guest_uuid = 
 
 
 def is_highest(connection: Connection, guest_uuid: UUID, fence: int) -> bool:
-    """Whether no higher fence was seen."""
+    """Return whether no higher fence was seen."""
     return connection.execute(_IS_HIGHEST, {"guest": guest_uuid, "fence": fence}).scalar() is not False
 
 
@@ -114,7 +114,7 @@ _KEPT = text("SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest
 
 
 def kept(connection: Connection) -> Sequence[Row[Any]]:
-    """The guests of which details are kept."""
+    """Return the guests of which details are kept."""
     return connection.execute(_KEPT).all()
 
 
@@ -180,5 +180,5 @@ def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict
 
 
 def _key(volume: UUID) -> int:
-    """Volumes that share a key wait for each other, which does no harm."""
+    """Return volumes that share a key wait for each other, which does no harm."""
     return int.from_bytes(volume.bytes[:4], signed=True)

@@ -37,7 +37,7 @@ _HYPERVISORS = text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL
 
 
 def hypervisors_in_use(connection: Connection) -> list[str]:
-    """The hypervisor types of hosts."""
+    """Return the hypervisor types of hosts."""
     return list(connection.execute(_HYPERVISORS).scalars())
 
 
@@ -143,7 +143,7 @@ _EVACUATION_OF = text(
 
 
 def evacuation_of(connection: Connection, host_id: int) -> UUID | None:
-    """The uuid of an unfinished job that evacuates a host; None: there is none."""
+    """Return the uuid of an unfinished job that evacuates a host; None: there is none."""
     return connection.execute(_EVACUATION_OF, {"host": host_id}).scalar_one_or_none()
 
 

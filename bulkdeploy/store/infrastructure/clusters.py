@@ -70,12 +70,12 @@ def facts(connection: Connection, wanted: Condition) -> list[Mapping[str, Any]]:
 
 
 def facts_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Mapping[str, Any]]:
-    """Clusters by internal id; see ``facts``."""
+    """Return clusters by internal id; see ``facts``."""
     return {row["id"]: row for row in facts(connection, id_in(clusters.c.id, ids))}
 
 
 def facts_of_pods(connection: Connection, pod_ids: Iterable[int]) -> dict[tuple[int, str], Mapping[str, Any]]:
-    """The clusters of pods by pod and name; see ``facts``."""
+    """Return the clusters of pods by pod and name; see ``facts``."""
     return {(row["pod_id"], row["name"]): row for row in facts(connection, id_in(clusters.c.pod_id, pod_ids))}
 
 
@@ -117,7 +117,7 @@ def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
 
 
 def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decimal]:
-    """The cluster's over-commit by the name of the setting."""
+    """Return the cluster's over-commit by the name of the setting."""
     columns = [column.label(name) for name, column in OVERCOMMIT.items()]
     row = connection.execute(select(*columns).where(clusters.c.id == cluster_id)).mappings().one()
     return {name: row[name] for name in OVERCOMMIT}

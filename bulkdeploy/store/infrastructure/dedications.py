@@ -102,7 +102,7 @@ def read_dedications(place: Entity, connection: Connection) -> list[dict[str, An
 
 
 def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, EntityRef]:
-    """The zones that places of one kind are, or lie in, by the places' internal ids."""
+    """Return the zones that places of one kind are, or lie in, by the places' internal ids."""
     if places[0].entity is Entity.ZONE:
         return {place.id: place for place in places}
     table = TABLES[places[0].entity]
@@ -147,7 +147,7 @@ def path_of(kind: str, row: Mapping[str, Any]) -> Path:
 def count_foreign_vms(
     connection: Connection, kind: Entity, holders: Mapping[int, tuple[str, int | None]]
 ) -> dict[int, int]:
-    """VMs on the hosts of places that are not their holders', by the places' internal ids; 0 is left out.
+    """Return VMs on the hosts of places that are not their holders', by the places' internal ids; 0 is left out.
 
     ``holders``: by place a domain's lineage, whose VMs and those of the domains below are its own, or an account's
     internal id beside it, whose VMs alone are.
@@ -175,7 +175,7 @@ def count_foreign_vms(
 
 
 def dedication_groups(connection: Connection, domain_ids: Collection[int]) -> dict[tuple[int, int | None], int]:
-    """The internal ids of affinity groups that VMs join to be placed on what is dedicated to their owner.
+    """Return the internal ids of affinity groups that VMs join to be placed on what is dedicated to their owner.
 
     By domain and account; no account: the whole domain's.
     """

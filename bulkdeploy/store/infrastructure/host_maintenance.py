@@ -16,13 +16,13 @@ from bulkdeploy.store.database.arrays import int_array
 
 
 def lock_host(connection: Connection, host_id: int) -> Row[Any]:
-    """A host's row; it stays locked, and so does the row that claims of it lock."""
+    """Return a host's row; it stays locked, and so does the row that claims of it lock."""
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :id FOR UPDATE"), {"id": host_id})
     return connection.execute(text("SELECT * FROM hosts WHERE id = :id FOR UPDATE"), {"id": host_id}).one()
 
 
 def holds_vms(connection: Connection, host_id: int) -> bool:
-    """Whether VMs are on the host, or on their way to it. The host is locked by the caller."""
+    """Return whether VMs are on the host, or on their way to it. The host is locked by the caller."""
     return bool(
         connection.execute(
             text("SELECT EXISTS (SELECT FROM host_claims WHERE host_id = :id)"), {"id": host_id}
@@ -53,7 +53,7 @@ def set_resource_state(
 
 
 def is_enabled(connection: Connection, host_id: int) -> bool:
-    """Whether the operator wants VMs on the host."""
+    """Return whether the operator wants VMs on the host."""
     state = connection.execute(
         text("SELECT resource_state FROM hosts WHERE id = :id"), {"id": host_id}
     ).scalar_one()
@@ -61,7 +61,7 @@ def is_enabled(connection: Connection, host_id: int) -> bool:
 
 
 def read_host_names(connection: Connection, host_ids: Collection[int]) -> dict[int, str]:
-    """The names of these hosts by id; those that were removed are left out."""
+    """Return the names of these hosts by id; those that were removed are left out."""
     rows = connection.execute(
         text("SELECT id, name FROM hosts WHERE id = ANY(CAST(:ids AS bigint[])) AND removed IS NULL"),
         {"ids": int_array(host_ids)},
@@ -70,7 +70,7 @@ def read_host_names(connection: Connection, host_ids: Collection[int]) -> dict[i
 
 
 def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
-    """The jobs that are under way for a host, by id."""
+    """Return the jobs that are under way for a host, by id."""
     rows = connection.execute(
         text("SELECT id FROM async_jobs WHERE instance_id = :host AND instance_type = :type AND status = 0"),
         {"host": host_id, "type": InstanceType.HOST.value},
@@ -123,7 +123,7 @@ def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leavin
 
 
 def vms_on_host(connection: Connection, host_id: int) -> list[int]:
-    """The VMs on a host, by id."""
+    """Return the VMs on a host, by id."""
     rows = connection.execute(
         text("SELECT id FROM virtual_machines WHERE host_id = :host ORDER BY id"), {"host": host_id}
     )
@@ -131,13 +131,13 @@ def vms_on_host(connection: Connection, host_id: int) -> list[int]:
 
 
 def count_moves(connection: Connection, job_id: int) -> int:
-    """How many jobs that this one made are under way."""
+    """Return how many jobs that this one made are under way."""
     query = text("SELECT count(*) FROM async_jobs WHERE parent_id = :job AND status = 0")
     return int(connection.execute(query, {"job": job_id}).scalar_one())
 
 
 def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
-    """The VMs that this job has made jobs for, by id."""
+    """Return the VMs that this job has made jobs for, by id."""
     query = text("SELECT instance_id FROM async_jobs WHERE parent_id = :job")
     return set(connection.execute(query, {"job": job_id}).scalars())
 
@@ -155,7 +155,7 @@ def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -
 
 
 def submitter_of(connection: Connection, job_id: int) -> int:
-    """The account that made a job."""
+    """Return the account that made a job."""
     return int(
         connection.execute(text("SELECT account_id FROM async_jobs WHERE id = :id"), {"id": job_id}).scalar_one()
     )

@@ -59,7 +59,7 @@ def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequen
 
 
 def zone_of_host(connection: Connection, host_id: int) -> int:
-    """The id of a host's zone."""
+    """Return the id of a host's zone."""
     return int(
         connection.execute(text("SELECT zone_id FROM hosts WHERE id = :host"), {"host": host_id}).scalar_one()
     )
@@ -165,7 +165,7 @@ def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlac
 
 
 def running_vms_on(connection: Connection, host_id: int) -> list[int]:
-    """The VMs that run on a host, by id."""
+    """Return the VMs that run on a host, by id."""
     query = text("SELECT id FROM virtual_machines WHERE host_id = :host AND state = 'Running' ORDER BY id")
     return list(connection.execute(query, {"host": host_id}).scalars())
 

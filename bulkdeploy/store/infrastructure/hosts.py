@@ -92,7 +92,7 @@ _read_all = reader(Entity.HOST, FIELDS)
 
 
 def read_hosts(connection: Connection) -> list[dict[str, Any]]:
-    """All hosts, as zone files say it; whether one in maintenance is enabled is not for them to say."""
+    """Return all hosts, as zone files say it; whether one in maintenance is enabled is not for them to say."""
     rows = _read_all(connection)
     for row in rows:
         if row["allocationstate"] not in SWITCHABLE:
@@ -145,7 +145,7 @@ def list_hosts(
 
 
 def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) -> dict[int, dict[str, Any]]:
-    """The hosts by internal id; all joins are made for the rows of the page only."""
+    """Return the hosts by internal id; all joins are made for the rows of the page only."""
     found, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, ids)), Paging(limit=None))
     rows = {row.pop("_id"): row for row in found}
     disks = _local_disks(connection, ids) if with_capacity else {}
@@ -173,7 +173,7 @@ def _availability(connection: Connection, host_ids: Collection[int]) -> dict[int
 
 
 def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The host objects of these hosts by internal id; removed ones are left out."""
+    """Return the host objects of these hosts by internal id; removed ones are left out."""
     rows, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, host_ids)), Paging(None))
     by_id = {row.pop("_id"): row for row in rows}
     shown = _availability(connection, host_ids)

@@ -43,12 +43,12 @@ def host_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID,
 
 
 def cluster_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, PlaceFigures]:
-    """The hosts of clusters, by the cluster's uuid; those that are up are of use."""
+    """Return the hosts of clusters, by the cluster's uuid; those that are up are of use."""
     return _figures(connection, clusters, uuids, hosts.c.cluster_id, hosts.c.state == UP)
 
 
 def zone_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, PlaceFigures]:
-    """The clusters of zones, by the zone's uuid; those that are enabled are of use."""
+    """Return the clusters of zones, by the zone's uuid; those that are enabled are of use."""
     enabled = clusters.c.allocation_state == AllocationState.ENABLED
     return _figures(connection, zones, uuids, clusters.c.zone_id, enabled)
 
@@ -94,7 +94,7 @@ COUNTED: Mapping[str, Table] = {
 
 
 def count_infrastructure(connection: Connection) -> dict[str, int]:
-    """How many there are of each thing that VMs stand on, by its name in ``listInfrastructure``."""
+    """Return how many there are of each thing that VMs stand on, by its name in ``listInfrastructure``."""
     counts = [
         select(func.count()).where(table.c.removed.is_(None)).scalar_subquery().label(name)
         for name, table in COUNTED.items()

@@ -153,7 +153,7 @@ def remove_contents(connection: Connection, network_ids: Collection[int]) -> Non
 
 
 def with_public_traffic(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[int]]:
-    """The physical networks of zones that carry public traffic, by zone."""
+    """Return the physical networks of zones that carry public traffic, by zone."""
     query = (
         select(physical_networks.c.zone_id, physical_networks.c.id)
         .join(traffic_types, traffic_types.c.physical_network_id == physical_networks.c.id)

@@ -39,7 +39,7 @@ FACTOR = "storage.overprovisioning.factor"
 
 
 def _reached_by(host: EntityRef) -> Condition:
-    """The host's own disks, the pools of its cluster, and those of its zone that its hypervisor reaches."""
+    """Return the host's own disks, the pools of its cluster, and those of its zone that its hypervisor reaches."""
     pool, one = storage_pools.c, hosts.c
     reached = or_(
         pool.host_id == one.id,
@@ -72,7 +72,7 @@ _read_all = reader(Entity.STORAGE_POOL, FIELDS)
 
 
 def read_storage_pools(connection: Connection) -> list[dict[str, Any]]:
-    """All pools, as zone files say it; those of hosts' own disks come with the hosts.
+    """Return all pools, as zone files say it; those of hosts' own disks come with the hosts.
 
     Whether one in maintenance is enabled is not for them to say.
     """
@@ -121,7 +121,7 @@ FILTERS: Filters = {
 
 
 def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tuple[int, str, str], str]:
-    """The names of the zones' pools by zone, server and path."""
+    """Return the names of the zones' pools by zone, server and path."""
     pool = storage_pools.c
     rows = connection.execute(
         select(pool.zone_id, pool.ip_address, pool.path, pool.name).where(
@@ -145,7 +145,7 @@ def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int
 
 
 def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
-    """VMs that are, or are about to be, on a host and have volumes in a pool."""
+    """Return VMs that are, or are about to be, on a host and have volumes in a pool."""
     query = (
         select(func.count(virtual_machines.c.id.distinct()))
         .join(volumes, volumes.c.vm_id == virtual_machines.c.id)

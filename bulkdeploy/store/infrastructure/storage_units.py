@@ -15,7 +15,7 @@ _HOSTS = (
 def hosts(
     connection: Connection, *, host_ids: Collection[int] | None = None, cluster_id: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Hosts, by name: all, some, or those of a cluster, with the cluster and what drivers know them by."""
+    """Return hosts, by name: all, some, or those of a cluster, with the cluster and what drivers know them by."""
     query = text(
         f"{_HOSTS} AND (CAST(:hosts AS bigint[]) IS NULL OR h.id = ANY(:hosts))"
         " AND (CAST(:cluster AS bigint) IS NULL OR c.id = :cluster) ORDER BY h.name, h.id"
@@ -25,7 +25,7 @@ def hosts(
 
 
 def hosts_of_pool(connection: Connection, pool_id: int) -> Sequence[Row[Any]]:
-    """The hosts that reach a pool, as ``hosts`` has them."""
+    """Return the hosts that reach a pool, as ``hosts`` has them."""
     query = text(
         f"{_HOSTS} AND EXISTS (SELECT FROM storage_pools p WHERE p.id = :pool AND (p.host_id = h.id"
         " OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"

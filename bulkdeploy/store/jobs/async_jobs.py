@@ -66,7 +66,7 @@ def _minutes() -> ColumnElement[int]:
 
 
 def _jobs() -> Select[Any]:
-    """All jobs that have not expired."""
+    """Return all jobs that have not expired."""
     job = async_jobs.c
     tables = (
         with_owner(async_jobs, job.account_id)
@@ -113,7 +113,7 @@ BY_NUMBER = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
 
 
 def find_job(connection: Connection, job_id: str) -> FoundJob | None:
-    """The job with this uuid or internal number; None where it expired or never was."""
+    """Return the job with this uuid or internal number; None where it expired or never was."""
     if job_id.isdecimal():
         found = connection.execute(BY_NUMBER, {"id": int(job_id)})
     else:
@@ -123,12 +123,12 @@ def find_job(connection: Connection, job_id: str) -> FoundJob | None:
 
 
 def found_job(row: Mapping[Any, Any]) -> FoundJob:
-    """A row of JOBS."""
+    """Return a row of JOBS."""
     return row["account_id"], _wire(dict(row))
 
 
 def newest_job_of(connection: Connection, instance_type: str, instance_id: int) -> int | None:
-    """The id of the last job that was made for a thing, or None."""
+    """Return the id of the last job that was made for a thing, or None."""
     job = async_jobs.c
     query = (
         select(job.id)

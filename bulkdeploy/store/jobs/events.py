@@ -68,7 +68,7 @@ def list_events(connection: Connection, visibility: Visibility, arguments: Argum
 
 
 def choose(connection: Connection, visibility: Visibility, arguments: Arguments) -> set[int]:
-    """The ids of the events shown that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    """Return the ids of the events shown that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
     query = select(events.c.id).select_from(with_owner(events, events.c.account_id)).where(visibility.condition())
     filters = {name: _filters()[name] for name in ("type", "startdate", "enddate")}
     chosen = filtered(query, {**filters, "ids": by_ids(events.c.id)}, arguments)
@@ -154,5 +154,5 @@ def _filters() -> Filters:
 
 
 def _of_action(first: EntityRef) -> Condition:
-    """The event that began an action, and those that follow from it."""
+    """Return the event that began an action, and those that follow from it."""
     return (events.c.id == first.id) | (events.c.parent_uuid == first.uuid)

@@ -41,7 +41,7 @@ class DriverLimits:
 
     @classmethod
     def of(cls, configuration: Configuration) -> "DriverLimits":
-        """The limits that are set now."""
+        """Return the limits that are set now."""
         return cls(
             configuration.number("driver.jobs.per.host.max"),
             configuration.number("driver.jobs.per.hypervisor.max"),

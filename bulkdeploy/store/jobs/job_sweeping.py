@@ -135,7 +135,7 @@ _CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double preci
 
 
 def read_clock(connection: Connection) -> float:
-    """The database's clock, in seconds."""
+    """Return the database's clock, in seconds."""
     return float(connection.execute(_CLOCK).scalar_one())
 
 
@@ -188,7 +188,7 @@ _STILL_DUE = text(f"{_DUE_TO_EXPUNGE} AND v.id = ANY(CAST(:locked AS bigint[])) 
 
 
 def lock_vms_to_expunge(connection: Connection, *, delay_s: int, again_s: int, most: int) -> list[Row[Any]]:
-    """VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
+    """Return VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
 
     None of them has an unfinished job, or one that failed less than ``again_s`` ago. Another sweeper may have made
     a VM's job after the statement that locks began to look and before it came to the VM: a row that was only locked

@@ -48,7 +48,7 @@ def unsent_messages(connection: Connection) -> Backlog:
 
 
 def vms_by_state(connection: Connection) -> dict[str, int]:
-    """VMs by state, every state; those that are gone do not count."""
+    """Return VMs by state, every state; those that are gone do not count."""
     found = {row.state: row.vms for row in connection.execute(_VMS)}
     return {state.value: found.get(state, 0) for state in VmState}
 
@@ -87,7 +87,7 @@ _FAILURES = text(
 
 
 def recent_jobs(connection: Connection) -> RecentJobs:
-    """The jobs that ended within the last hour."""
+    """Return the jobs that ended within the last hour."""
     row = connection.execute(_RECENT).one()
     failures = tuple((found.reason, found.jobs) for found in connection.execute(_FAILURES, {"period": HOUR}))
     return RecentJobs(row.workers, row.finished, row.failed, failures)

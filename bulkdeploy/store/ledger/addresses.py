@@ -89,19 +89,22 @@ def take_addresses(
 
 
 def free_addresses(connection: Connection, network_id: int) -> dict[int | None, int]:
-    """How many addresses of a network are free, by the pod that its ranges serve (None: any). Locks nothing."""
+    """Return how many addresses of a network are free, by the pod that its ranges serve (None: any).
+
+    Locks nothing.
+    """
     rows = connection.execute(_FREE, {"network": network_id})
     return {row.pod_id: int(row.free) for row in rows}
 
 
 def missing_addresses(free: Mapping[int | None, int], pod_ids: Sequence[int]) -> int:
-    """How many VMs of these pods, one per entry, get no address of so many that are free."""
+    """Return how many VMs of these pods, one per entry, get no address of so many that are free."""
     wanted = Counter(pod if pod in free else None for pod in pod_ids)
     return sum(max(count - free.get(pod, 0), 0) for pod, count in wanted.items())
 
 
 def _left(row: Row[tuple[object, ...]]) -> int:
-    """How many addresses a range has above its cursor."""
+    """Return how many addresses a range has above its cursor."""
     return int(IPv4Address(row.end_ip)) - int(IPv4Address(row.next_ip))
 
 
@@ -171,7 +174,7 @@ _MOVE_CURSOR = text(
 
 
 def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:
-    """The asked-for address, if it lies in a range of the network and is free; else None."""
+    """Return the asked-for address, if it lies in a range of the network and is free; else None."""
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
@@ -273,7 +276,7 @@ def _without_used(connection: Connection, macs: list[str]) -> list[str]:
 
 
 def will_be_generated(connection: Connection, mac: str) -> bool:
-    """Whether ``take_mac_addresses`` hands this address out some day."""
+    """Return whether ``take_mac_addresses`` hands this address out some day."""
     number = int(mac.replace(":", ""), 16) ^ MAC_PREFIX
     if number >= 1 << 40:
         return False
@@ -282,5 +285,5 @@ def will_be_generated(connection: Connection, mac: str) -> bool:
 
 
 def format_mac(number: int) -> str:
-    """The MAC address made of a number of the sequence."""
+    """Return the MAC address made of a number of the sequence."""
     return (MAC_PREFIX | number).to_bytes(6).hex(":")

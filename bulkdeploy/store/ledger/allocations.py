@@ -86,7 +86,7 @@ FILTERS: Filters = {
 
 
 def list_allocations(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Claims of hosts and of pools, by place and then by consumer; what a migration holds is its source.
+    """Return claims of hosts and of pools, by place and then by consumer; what a migration holds is its source.
 
     ``hostid`` has the volumes on the host's own disks, too.
     """

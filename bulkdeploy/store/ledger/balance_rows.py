@@ -25,7 +25,7 @@ _VMS = text(
 
 
 def read_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
-    """Every VM that holds a host of the zone, whatever it is doing, by id.
+    """Return every VM that holds a host of the zone, whatever it is doing, by id.
 
     ``bound_...``: where its volumes and its address keep it; ``has_job``: something is under way with it.
     """
@@ -33,7 +33,7 @@ def read_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
 
 
 def read_groups_of(connection: Connection, vm_ids: Collection[int]) -> list[Row[Any]]:
-    """The affinity groups of these VMs: vm_id, group id, type."""
+    """Return the affinity groups of these VMs: vm_id, group id, type."""
     return list(
         connection.execute(
             text(
@@ -47,7 +47,7 @@ def read_groups_of(connection: Connection, vm_ids: Collection[int]) -> list[Row[
 
 
 def has_dedications(connection: Connection) -> bool:
-    """Whether anything at all is dedicated to anybody."""
+    """Return whether anything at all is dedicated to anybody."""
     return bool(connection.execute(text("SELECT EXISTS (SELECT FROM dedicated_resources)")).scalar_one())
 
 
@@ -66,7 +66,7 @@ def names_of(
 
 
 def read_balancing(connection: Connection, job_id: int) -> Row[Any]:
-    """Moves that a balancing job has made so far, how many of them run and failed, and the VMs of those."""
+    """Return moves that a balancing job has made so far, how many of them run and failed, and the VMs of those."""
     return connection.execute(
         text(
             "SELECT count(*) AS moves, count(*) FILTER (WHERE status = 0) AS moving,"

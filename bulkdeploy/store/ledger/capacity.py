@@ -35,7 +35,7 @@ _WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '250ms'")
 
 
 def read_capacity(connection: Connection, level: CapacityLevel, place_ids: Iterable[int]) -> dict[int, list[Row]]:
-    """The capacity rows of each place (zone, pod or cluster, by internal id), ordered by type."""
+    """Return the capacity rows of each place (zone, pod or cluster, by internal id), ordered by type."""
     ids = list(place_ids)
     amounts: dict[int, list[Amounts]] = defaultdict(list)
     for place, *sums in connection.execute(_host_sums(level, ids)):
@@ -110,7 +110,7 @@ def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]
 def place_ids(
     connection: Connection, level: CapacityLevel, *, zone_id: int | None, pod_id: int | None, cluster_id: int | None
 ) -> list[int]:
-    """The internal ids of the live places of a level that these filters leave, in order."""
+    """Return the internal ids of the live places of a level that these filters leave, in order."""
     key = _key(level)
     query = select(key).select_from(_tables(level)).where(key.table.c.removed.is_(None)).order_by(key)
     for column, wanted in ((zones.c.id, zone_id), (pods.c.id, pod_id), (clusters.c.id, cluster_id)):
@@ -137,7 +137,7 @@ def _key(level: CapacityLevel) -> Column[Any]:
 
 
 def _place(level: CapacityLevel, table: Any) -> Column[Any]:
-    """The column of ``table`` that says which place of a level a row is in."""
+    """Return the column of ``table`` that says which place of a level a row is in."""
     column: Column[Any] = (table.c.zone_id, table.c.pod_id, table.c.cluster_id)[level]
     return column
 

@@ -20,12 +20,12 @@ def read_claims(connection: Connection, zone_id: int) -> list[Row[Any]]:
 
 
 def read_zone_name(connection: Connection, zone_id: int) -> str:
-    """The zone's name."""
+    """Return the zone's name."""
     return str(connection.execute(text("SELECT name FROM zones WHERE id = :zone"), {"zone": zone_id}).scalar_one())
 
 
 def read_places(connection: Connection, zone_id: int) -> tuple[list[Row[Any]], list[Row[Any]]]:
-    """Hosts and clusters of the zone: id, uuid, name."""
+    """Return hosts and clusters of the zone: id, uuid, name."""
     hosts, clusters = (
         list(
             connection.execute(
@@ -39,11 +39,11 @@ def read_places(connection: Connection, zone_id: int) -> tuple[list[Row[Any]], l
 
 
 def find_zone(connection: Connection, named: str) -> int | None:
-    """The id of the zone of this name or uuid; None: there is none."""
+    """Return the id of the zone of this name or uuid; None: there is none."""
     found = text("SELECT id FROM zones WHERE removed IS NULL AND (name = :named OR uuid::text = lower(:named))")
     return connection.execute(found, {"named": named}).scalar()
 
 
 def an_owner(connection: Connection) -> int:
-    """An account for whom a zone may be seen where no one's VMs are meant: the first one."""
+    """Return an account for whom a zone may be seen where no one's VMs are meant: the first one."""
     return int(connection.execute(text("SELECT min(id) FROM accounts")).scalar_one())

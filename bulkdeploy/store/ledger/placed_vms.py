@@ -56,7 +56,7 @@ def read_vm_volumes(connection: Connection, vm_ids: Collection[int]) -> dict[int
 
 
 def offering_host_tags(connection: Connection, offering_id: int) -> frozenset[str]:
-    """The host tags of a service offering."""
+    """Return the host tags of a service offering."""
     query = text("SELECT host_tags FROM service_offerings WHERE id = :offering")
     return frozenset(connection.execute(query, {"offering": offering_id}).scalar_one())
 
@@ -77,7 +77,7 @@ def read_vm_groups(connection: Connection, vm_ids: Collection[int]) -> dict[int,
 
 
 def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """The groups' types; their rows stay locked, so that members are counted by one planner at a time.
+    """Return the groups' types; their rows stay locked, so that members are counted by one planner at a time.
 
     Raises:
         TransactionConflict: a group was deleted since it was looked up.
@@ -89,7 +89,7 @@ def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> di
 
 
 def read_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """The types of those groups that there are; nothing is locked: for who only looks."""
+    """Return the types of those groups that there are; nothing is locked: for who only looks."""
     return _affinity_types(connection, _TYPES, group_ids)
 
 
@@ -209,7 +209,7 @@ def pods_bound_by_address(connection: Connection, vm_ids: Collection[int]) -> di
 
 
 def count_alike_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
-    """How many VMs of each size, speed, hypervisor and host tags each host of a zone holds."""
+    """Return how many VMs of each size, speed, hypervisor and host tags each host of a zone holds."""
     return list(
         connection.execute(
             text(

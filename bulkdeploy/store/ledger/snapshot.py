@@ -38,7 +38,7 @@ def read_snapshot(
     with_local_storage: bool,
     with_owner_hosts: bool,
 ) -> ZoneSnapshot:
-    """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
+    """Return the zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
     hosts, of_pools = read_numbers(connection, zone_id)
     clusters, position = _read_clusters(connection, zone_id, owner, configuration, hosts)
     host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
@@ -73,7 +73,7 @@ def read_snapshot(
 def seen_by_another(
     connection: Connection, zone: ZoneSnapshot, zone_id: int, owner: Owner, *, with_owner_hosts: bool
 ) -> ZoneSnapshot:
-    """The same zone, with the VMs that it has in the snapshot, as another owner's request sees it."""
+    """Return the same zone, with the VMs that it has in the snapshot, as another owner's request sees it."""
     clusters, of_host = zone.clusters, zone.hosts.cluster
     foreign, own = _read_dedication(
         connection, zone_id, owner, zone.hosts.id, clusters.id[of_host], clusters.pod_id[of_host]
@@ -108,7 +108,7 @@ _CLUSTERS = """
 def _read_clusters(
     connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
 ) -> tuple[ClusterColumns, Ints]:
-    """The clusters, and the position of each host's cluster among them."""
+    """Return the clusters, and the position of each host's cluster among them."""
     names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms", "policy")
     wanted = {"zone": zone_id, "account": owner.account_id}
     rows, texts = read_columns(connection, _CLUSTERS, wanted, names, texts=("hypervisor",))
@@ -202,7 +202,7 @@ def _read_dedication(
 def _owner_vms_by_host(
     connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, *, enabled: bool
 ) -> Ints:
-    """The owner's VMs on each host; zeros where the host algorithm does not ask for them."""
+    """Return the owner's VMs on each host; zeros where the host algorithm does not ask for them."""
     counts = np.zeros(len(host_ids), dtype=np.int64)
     if not enabled:
         return counts
@@ -225,7 +225,7 @@ def _pool_columns(
     cluster: Ints,
     host: Ints,
 ) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
-    """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
+    """Return the pools and what each may promise: size x over-provisioning (shared only) x threshold."""
     ids, any_special = rows["id"], bool(rows["special"].any())
     pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=any_special)
     restricted = _read_restricted_pools(connection, zone_id) if any_special else {}
@@ -247,7 +247,7 @@ def _pool_columns(
 
 
 def _read_restricted_pools(connection: Connection, zone_id: int) -> dict[int, str]:
-    """The one hypervisor of zone-wide pools that are for one, by the pool's id."""
+    """Return the one hypervisor of zone-wide pools that are for one, by the pool's id."""
     rows = connection.execute(
         text(
             "SELECT id, hypervisor FROM storage_pools"
@@ -259,7 +259,7 @@ def _read_restricted_pools(connection: Connection, zone_id: int) -> dict[int, st
 
 
 def pool_limits(configuration: Configuration, ids: Ints, capacity: Ints, local: Ints) -> Ints:
-    """The bytes that each pool may promise: size x over-provisioning (shared only) x threshold."""
+    """Return the bytes that each pool may promise: size x over-provisioning (shared only) x threshold."""
     factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
     share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
     factor[local.astype(bool)] = 1.0

@@ -36,7 +36,7 @@ def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
 
 
 def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
-    """Ids of a VM's live data volumes."""
+    """Return ids of a VM's live data volumes."""
     return set(
         connection.execute(
             text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'DATADISK' AND removed IS NULL"),
@@ -46,7 +46,7 @@ def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
 
 
 def owners_of_volumes(connection: Connection, volume_ids: Sequence[int]) -> dict[int, int]:
-    """The account of each volume, by the volume's id; of removed ones, too."""
+    """Return the account of each volume, by the volume's id; of removed ones, too."""
     rows = connection.execute(
         text("SELECT id, account_id FROM volumes WHERE id = ANY(CAST(:volumes AS bigint[]))"),
         {"volumes": int_array(volume_ids)},

@@ -50,17 +50,17 @@ class SchemaTooNew(SchemaMismatch):
 
 @cache
 def known_revisions() -> tuple[str, ...]:
-    """All of them, the first one first."""
+    """Return all of them, the first one first."""
     return tuple(sorted(file.stem for file in VERSIONS.glob("[0-9]*.py")))
 
 
 def is_post(revision: str) -> bool:
-    """Whether it is of the half that no older release survives."""
+    """Return whether it is of the half that no older release survives."""
     return "_post_" in revision
 
 
 def needed_revision() -> str:
-    """The last one without which this release's programs do not start: its newest ``pre``."""
+    """Return the last one without which this release's programs do not start: its newest ``pre``."""
     return next(revision for revision in reversed(known_revisions()) if not is_post(revision))
 
 

@@ -95,12 +95,12 @@ def _upgrade(engine: Engine, half: Half) -> None:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The database's revision, or None for an empty one."""
+    """Return the database's revision, or None for an empty one."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def newest_revision() -> str:
-    """The last revision this release knows."""
+    """Return the last revision this release knows."""
     return known_revisions()[-1]
 
 

@@ -49,7 +49,7 @@ _FIRST_RANGES = (
 
 
 def read_networks(connection: Connection) -> list[dict[str, Any]]:
-    """All networks but those of projects, as zone files say it; a Shared one's first range is part of it."""
+    """Return all networks but those of projects, as zone files say it; a Shared one's first range is part of it."""
     rows = _read_all(connection)
     owners = {row.id: row.name for row in connection.execute(text(_OWNERS), {"ids": [r["_account"] for r in rows]})}
     ranges = connection.execute(text(_FIRST_RANGES), {"ids": [row["_id"] for row in rows]}).mappings()
@@ -135,7 +135,7 @@ def has_isolated_network(connection: Connection, account_id: int, zone_id: int) 
 
 
 def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, int]:
-    """The account that has a network, and its offering; internal ids."""
+    """Return the account that has a network, and its offering; internal ids."""
     network = networks.c
     row = connection.execute(
         select(network.account_id, network.network_offering_id).where(network.id == network_id)
@@ -153,7 +153,10 @@ def keep_zones(connection: Connection, zone_ids: Collection[int]) -> dict[int, R
 def lock_physical_networks(
     connection: Connection, zone_ids: Collection[int], wanted_ids: Collection[int]
 ) -> list[Row[Any]]:
-    """Zones' physical networks that are enabled or wanted, by id; locked, so that each VLAN is given once."""
+    """Return zones' physical networks that are enabled or wanted, by id.
+
+    Locked, so that each VLAN is given once.
+    """
     physical = physical_networks.c
     query = select(physical_networks).where(
         id_in(physical.zone_id, zone_ids),
@@ -164,7 +167,7 @@ def lock_physical_networks(
 
 
 def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tuple[int, int | None], dict[str, str]]:
-    """Names of live networks by their VLAN, by zone and physical network, if they are on one."""
+    """Return names of live networks by their VLAN, by zone and physical network, if they are on one."""
     network = networks.c
     query = select(network.zone_id, network.physical_network_id, network.vlan, network.name).where(
         id_in(network.zone_id, zone_ids), network.removed.is_(None), network.vlan.is_not(None)
@@ -176,7 +179,7 @@ def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tupl
 
 
 def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:
-    """The row of the addresses that a network hands out."""
+    """Return the row of the addresses that a network hands out."""
     return {
         "network_id": network_id,
         "start_ip": subnet.start_ip,
@@ -188,7 +191,7 @@ def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:
 
 
 def users_of(connection: Connection, network_ids: Collection[int]) -> dict[int, str]:
-    """A VM with a nic in each network, in words; a destroyed VM has its nics until it is expunged."""
+    """Return a VM with a nic in each network, in words; a destroyed VM has its nics until it is expunged."""
     vm = virtual_machines.c
     first = (
         select(nics.c.network_id, func.min(nics.c.vm_id).label("vm_id"))

@@ -139,7 +139,7 @@ def _query() -> Select[Any]:
 
 
 def _owner_columns() -> tuple[ColumnElement[Any], ...]:
-    """The domain a network is open to; the account or project only where it is theirs alone."""
+    """Return the domain a network is open to; the account or project only where it is theirs alone."""
     is_owned = networks.c.acl_type == OF_ACCOUNT
     return (
         case((is_owned, account_name())).label("account"),

@@ -59,13 +59,13 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
 
 
 def live_nics(connection: Connection, vm_id: int) -> list[Row[Any]]:
-    """The VM's nics in device order; its row is locked by the caller, so they stay."""
+    """Return the VM's nics in device order; its row is locked by the caller, so they stay."""
     query = select(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     return list(connection.execute(query.order_by(nics.c.device_id)).all())
 
 
 def mac_in_use(connection: Connection, mac: str) -> bool:
-    """Whether a live nic has this MAC address."""
+    """Return whether a live nic has this MAC address."""
     query = select(1).where(nics.c.mac_address == mac, nics.c.removed.is_(None))
     return connection.execute(query).first() is not None
 
@@ -166,5 +166,5 @@ def remove_nic(connection: Connection, nic_id: int) -> None:
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """A VM's row, not locked."""
+    """Return a VM's row, not locked."""
     return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()

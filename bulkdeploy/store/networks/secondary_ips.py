@@ -12,17 +12,17 @@ from bulkdeploy.store.tables.networks import nic_secondary_ips, nics
 
 
 def read_nic(connection: Connection, nic_id: int) -> Row[Any] | None:
-    """A live nic."""
+    """Return a live nic."""
     return connection.execute(select(nics).where(nics.c.id == nic_id, nics.c.removed.is_(None))).first()
 
 
 def read_secondary_ip(connection: Connection, ip_id: int) -> Row[Any] | None:
-    """A secondary address."""
+    """Return a secondary address."""
     return connection.execute(select(nic_secondary_ips).where(nic_secondary_ips.c.id == ip_id)).first()
 
 
 def count_secondary_ips(connection: Connection, nic_id: int) -> int:
-    """How many a nic has."""
+    """Return how many a nic has."""
     one = nic_secondary_ips.c
     return connection.execute(select(func.count()).where(one.nic_id == nic_id)).scalar_one()
 

@@ -47,12 +47,12 @@ _READ = text(
 
 
 def read_rules(direction: Direction, connection: Connection) -> list[dict[str, Any]]:
-    """All rules as zone files say them: those of a group that let through the same are one entry."""
+    """Return all rules as zone files say them: those of a group that let through the same are one entry."""
     return [dict(row) for row in connection.execute(_READ, {"direction": direction.value}).mappings()]
 
 
 def rows_of(group_id: int, direction: Direction, traffic: Traffic, ends: Iterable[End]) -> list[dict[str, Any]]:
-    """The rows of a group's rules, one for each other end."""
+    """Return the rows of a group's rules, one for each other end."""
     return [
         {
             "security_group_id": group_id,
@@ -70,7 +70,10 @@ def rows_of(group_id: int, direction: Direction, traffic: Traffic, ends: Iterabl
 
 
 def groups_of(connection: Connection, direction: Direction, rule_ids: Collection[int]) -> dict[int, EntityRef]:
-    """The groups of rules of one direction, by the rules' internal ids; rules that are not there are left out."""
+    """Return the groups of rules of one direction, by the rules' internal ids.
+
+    Rules that are not there are left out.
+    """
     group = security_groups.c
     query = (
         select(security_group_rules.c.id.label("rule_id"), group.id, group.uuid, group.name)

@@ -74,7 +74,7 @@ def delete_rules(connection: Connection, group_ids: Collection[int]) -> None:
 
 
 def _rules_of(connection: Connection, group_ids: Sequence[int]) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """The rules of each group and direction; a rule's peer is a CIDR or a group with its account."""
+    """Return the rules of each group and direction; a rule's peer is a CIDR or a group with its account."""
     rule, peer = security_group_rules.c, security_groups.alias()
     query = (
         select(

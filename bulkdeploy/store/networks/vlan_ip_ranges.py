@@ -41,7 +41,7 @@ _READ = text(
 
 
 def read_ranges(connection: Connection) -> list[dict[str, Any]]:
-    """All ranges of Shared networks and all public ones; ``_is_of_network``: its network's first."""
+    """Return all ranges of Shared networks and all public ones; ``_is_of_network``: its network's first."""
     rows = [dict(row) for row in connection.execute(_READ).mappings()]
     for row in rows:
         if not row["forvirtualnetwork"]:
@@ -113,7 +113,7 @@ def network_types(connection: Connection, zone_ids: Collection[int]) -> dict[int
 
 
 def guest_networks(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[EntityRef]]:
-    """The guest networks of zones, by id."""
+    """Return the guest networks of zones, by id."""
     rows = connection.execute(
         select(networks.c.zone_id, networks.c.id, networks.c.uuid, networks.c.name)
         .where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None), ~networks.c.is_system)

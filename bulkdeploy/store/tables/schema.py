@@ -30,12 +30,12 @@ metadata = MetaData(
 
 
 def identity() -> Column[int]:
-    """The internal primary key."""
+    """Return the internal primary key."""
     return Column("id", BigInteger, Identity(always=False), primary_key=True)
 
 
 def public_uuid() -> Column[object]:
-    """The id that clients see; unique, made by the database where the writer gives none."""
+    """Return the id that clients see; unique, made by the database where the writer gives none."""
     return Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()"))
 
 
@@ -50,12 +50,12 @@ def removed() -> Column[object]:
 
 
 def reference(name: str, target: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
-    """A foreign key to ``target`` (``table.column``)."""
+    """Return a foreign key to ``target`` (``table.column``)."""
     return Column(name, BigInteger, ForeignKey(target), nullable=nullable, index=index)
 
 
 def parent_id(name: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
-    """An id of another table's row, without a foreign key.
+    """Return an id of another table's row, without a foreign key.
 
     For tables that one bulk call writes tens of thousands of rows into: a foreign key costs a look-up
     and a lock on the parent per row. The writer has read the parent in the same transaction, parents
@@ -65,10 +65,10 @@ def parent_id(name: str, *, nullable: bool = False, index: bool = False) -> Colu
 
 
 def name_column(column: str = "name", *, nullable: bool = False) -> Column[str]:
-    """A name or another short text."""
+    """Return a name or another short text."""
     return Column(column, Text, nullable=nullable)
 
 
 def small_number(column: str, *, default: int = 0) -> Column[int]:
-    """A small enum kept by its number."""
+    """Return a small enum kept by its number."""
     return Column(column, SmallInteger, nullable=False, server_default=text(str(default)))

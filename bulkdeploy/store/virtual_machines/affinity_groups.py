@@ -71,7 +71,7 @@ def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
 
 
 def _tables() -> FromClause:
-    """Groups with their domain, and with their account where they are not a whole domain's."""
+    """Return groups with their domain, and with their account where they are not a whole domain's."""
     group = affinity_groups.c
     return (
         affinity_groups.join(domains, domains.c.id == group.domain_id)

@@ -15,7 +15,7 @@ from bulkdeploy.store.visibility import Visibility, with_owner
 def members_of(
     connection: Connection, link: Table, group: str, group_ids: Sequence[int], visibility: Visibility
 ) -> dict[int, list[UUID]]:
-    """The uuids of the live VMs in each group that has any, in the order they were made.
+    """Return the uuids of the live VMs in each group that has any, in the order they were made.
 
     ``link`` joins VMs (``vm_id``) to groups (its column ``group``). A group may be open to a whole
     domain: only VMs that ``visibility`` shows are named.
@@ -31,7 +31,10 @@ def members_of(
 
 
 def vms_in_groups(connection: Connection, group: Column[Any], group_ids: Collection[int]) -> dict[int, str]:
-    """The first VM, not expunged, of each group that has one, in words; ``group``: the column of its members."""
+    """Return the first VM, not expunged, of each group that has one, in words.
+
+    ``group``: the column of its members.
+    """
     members, vm = group.table.c, virtual_machines.c
     first = (
         select(group.label("group_id"), func.min(members.vm_id).label("vm_id"))

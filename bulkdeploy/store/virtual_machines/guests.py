@@ -99,7 +99,7 @@ _SHARED = text(
 
 
 def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
-    """The shared part of these deployments by id."""
+    """Return the shared part of these deployments by id."""
     rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
     return {
         row.id: SharedConfig(row.uuid, row.pinned, row.user_data, row.user_data_details, tuple(row.public_keys))

@@ -40,7 +40,10 @@ _IDS = {
 
 
 def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
-    """The internal ids of what VMs refer to, by uuid as text, by kind; of projects those of their accounts."""
+    """Return the internal ids of what VMs refer to, by uuid as text, by kind.
+
+    Of projects those of their accounts.
+    """
     return {
         kind: {str(uuid): number for uuid, number in connection.execute(text(query))}
         for kind, query in _IDS.items()
@@ -48,7 +51,7 @@ def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
 
 
 def accounts_by_name(connection: Connection) -> dict[tuple[str, str], int]:
-    """The internal ids of accounts, by domain's uuid and name in lower case."""
+    """Return the internal ids of accounts, by domain's uuid and name in lower case."""
     query = "SELECT d.uuid, lower(a.name), a.id FROM accounts a JOIN domains d ON d.id = a.domain_id"
     return {
         (str(domain), name): number
@@ -101,7 +104,10 @@ _OF_PART: Mapping[Entity, str] = {
 
 
 def present(connection: Connection, entity: Entity, part: Part | None = None) -> dict[UUID, dict[str, Any]]:
-    """The live rows of a kind by uuid: all, or those of a part; of nics also those that hold one of its names."""
+    """Return the live rows of a kind by uuid: all, or those of a part.
+
+    Of nics also those that hold one of its names.
+    """
     table = TABLES[entity]
     left_out = ("created", "updated", "details", "user_data", "key_pairs", "password_encrypted")
     columns = [column for column in table.c if column.name not in left_out]
@@ -121,7 +127,7 @@ def present(connection: Connection, entity: Entity, part: Part | None = None) ->
 
 
 def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, frozenset[str]]:
-    """The volumes of VMs that are among these or have one that is: uuids as text, by the VMs'."""
+    """Return the volumes of VMs that are among these or have one that is: uuids as text, by the VMs'."""
     query = text(
         "SELECT v.uuid, array_agg(d.uuid) FROM virtual_machines v JOIN volumes d ON d.vm_id = v.id"
         " WHERE v.removed IS NULL AND d.removed IS NULL AND v.id IN ("
@@ -142,7 +148,7 @@ def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int
 
 
 def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
-    """VMs that a job of ours works on, or has worked on since then."""
+    """Return VMs that a job of ours works on, or has worked on since then."""
     query = (
         "SELECT instance_id FROM async_jobs WHERE instance_type = 'VirtualMachine'"
         " AND (status = 0 OR (status <> 0 AND completed >= :since))"
@@ -153,7 +159,7 @@ def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
 def insert_deployment(
     connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int, *, learnt: bool = True
 ) -> int:
-    """The deployment row for VMs that no call of ours deployed.
+    """Return the deployment row for VMs that no call of ours deployed.
 
     ``learnt``: another cloud has them, whose word holds.
     """
@@ -220,7 +226,7 @@ def mark_removed(connection: Connection, entity: Entity, ids: Collection[int], s
 
 
 def insert_template_as_deleted(connection: Connection, account_id: int, uuid: str, name: str) -> int:
-    """A template that VMs were made from and that is deleted since."""
+    """Return a template that VMs were made from and that is deleted since."""
     values = {
         "uuid": UUID(uuid),
         "name": name,
@@ -237,7 +243,7 @@ def insert_template_as_deleted(connection: Connection, account_id: int, uuid: st
 
 
 def insert_offering_as_deleted(connection: Connection, uuid: str, name: str) -> int:
-    """A service offering that VMs have and that is deleted since."""
+    """Return a service offering that VMs have and that is deleted since."""
     values = {"uuid": UUID(uuid), "name": name, "display_text": name, "removed": text("now()")}
     query = insert(service_offerings).values(values).returning(service_offerings.c.id)
     return int(connection.execute(query).scalar_one())

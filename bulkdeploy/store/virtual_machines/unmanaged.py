@@ -36,7 +36,7 @@ def unknown_guests(connection: Connection, uuids: Collection[UUID], since: datet
 
 
 def known_volumes(connection: Connection) -> set[UUID]:
-    """The volumes that rows know: those that are still to be removed, too."""
+    """Return the volumes that rows know: those that are still to be removed, too."""
     return set(connection.execute(_VOLUMES).scalars())
 
 
@@ -124,7 +124,7 @@ def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
 
 
 def let_go_of(connection: Connection) -> set[UUID]:
-    """The guests that unmanageVirtualMachine let go: they run without a row on purpose."""
+    """Return the guests that unmanageVirtualMachine let go: they run without a row on purpose."""
     return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 
 
@@ -197,13 +197,13 @@ def macs_in_use(connection: Connection, macs: Collection[str]) -> set[str]:
 
 
 def templates_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, int]:
-    """The internal ids of these templates, those deleted since, too."""
+    """Return the internal ids of these templates, those deleted since, too."""
     query = text("SELECT uuid, id FROM templates WHERE uuid = ANY(:uuids)")
     return {row.uuid: row.id for row in connection.execute(query, {"uuids": list(uuids)})}
 
 
 def service_offerings(connection: Connection) -> Sequence[Row[Any]]:
-    """Every offering that there is: id, uuid, name and sizes; NULL: the deploy call says it."""
+    """Return every offering that there is: id, uuid, name and sizes; NULL: the deploy call says it."""
     columns = "id, uuid, name, cpu_number, cpu_mhz, memory_mib"
     return connection.execute(
         text(f"SELECT {columns} FROM service_offerings WHERE removed IS NULL ORDER BY id")  # noqa: S608 - ours
@@ -231,5 +231,5 @@ _NAMED = {
 
 
 def id_of_named(connection: Connection, table: str, named: str) -> Sequence[int]:
-    """The internal ids of what has this id or name; of domains, or this path (``ROOT/a``)."""
+    """Return the internal ids of what has this id or name; of domains, or this path (``ROOT/a``)."""
     return connection.execute(_NAMED[table], {"named": named}).scalars().all()

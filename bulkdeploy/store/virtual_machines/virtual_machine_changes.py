@@ -18,7 +18,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import iso_in_dri
 
 
 def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
-    """A VM's row and whether an unfinished job works on it, as ``guests.lock_vm``, without its lock."""
+    """Return a VM's row and whether an unfinished job works on it, as ``guests.lock_vm``, without its lock."""
     return connection.execute(
         text(
             "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id"
@@ -74,7 +74,7 @@ def replace_security_groups(connection: Connection, vm_id: int, group_ids: Seque
 
 
 def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
-    """The networks that the VM has nics in, the default one first."""
+    """Return the networks that the VM has nics in, the default one first."""
     return list(
         connection.execute(
             text("SELECT network_id FROM nics WHERE vm_id = :vm AND removed IS NULL ORDER BY device_id"),
@@ -84,7 +84,7 @@ def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
 
 
 def user_data_of(connection: Connection, vm_id: int) -> str | None:
-    """The VM's user data, its own or its deployment's, base64."""
+    """Return the VM's user data, its own or its deployment's, base64."""
     found: str | None = connection.execute(
         text(
             "SELECT coalesce(v.user_data, d.config ->> 'user_data') FROM virtual_machines v"
@@ -96,7 +96,7 @@ def user_data_of(connection: Connection, vm_id: int) -> str | None:
 
 
 def root_is_local(connection: Connection, offering_id: int) -> bool:
-    """Whether VMs of a service offering have their root disks on the host itself."""
+    """Return whether VMs of a service offering have their root disks on the host itself."""
     storage_type = connection.execute(
         text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
     ).scalar_one()
@@ -146,7 +146,7 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
 
 
 def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
-    """The VM's root volume where it has a place, and so may exist there."""
+    """Return the VM's root volume where it has a place, and so may exist there."""
     return connection.execute(
         text(
             "SELECT uuid FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
@@ -188,14 +188,14 @@ def template_kinds(connection: Connection, template_ids: Collection[int]) -> dic
 
 
 def drive_of(connection: Connection, vm_id: int) -> int | None:
-    """The VM's own word on its drive: an ISO's id; 0: none; None: what it was made from."""
+    """Return the VM's own word on its drive: an ISO's id; 0: none; None: what it was made from."""
     query = text("SELECT iso_id FROM virtual_machines WHERE id = :vm")
     drive: int | None = connection.execute(query, {"vm": vm_id}).scalar_one()
     return drive
 
 
 def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
-    """The ISO in the VM's drive; None: there is none."""
+    """Return the ISO in the VM's drive; None: there is none."""
     query = (
         select(isos.c.id, isos.c.uuid, isos.c.name)
         .select_from(virtual_machines.join(templates, templates.c.id == virtual_machines.c.template_id))
@@ -207,6 +207,6 @@ def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
 
 
 def takes_passwords(connection: Connection, template_id: int) -> bool:
-    """Whether guests made from this template take a password from their hypervisor when they start."""
+    """Return whether guests made from this template take a password from their hypervisor when they start."""
     query = select(templates.c.password_enabled).where(templates.c.id == template_id)
     return bool(connection.execute(query).scalar_one())

@@ -65,7 +65,7 @@ Columns = tuple[ColumnElement[Any], ...]
 
 @lru_cache(64)
 def details_query(details: frozenset[Detail]) -> Select[Any]:
-    """Rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
+    """Return rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
 
     Built once per set of parts: building costs more than running it for one VM.
     """
@@ -77,7 +77,7 @@ def details_query(details: frozenset[Detail]) -> Select[Any]:
 
 
 def _tables() -> FromClause:
-    """Every table a part may read; PostgreSQL drops the joins that no part uses."""
+    """Return every table a part may read; PostgreSQL drops the joins that no part uses."""
     vm = virtual_machines.c
     return (
         with_owner(virtual_machines, vm.account_id)
@@ -161,12 +161,12 @@ def _control_state() -> ColumnElement[str]:
 
 
 def key_pairs_column() -> ColumnElement[Any]:
-    """The names of the VM's own key pairs, else of its deployment's, as a JSON array."""
+    """Return the names of the VM's own key pairs, else of its deployment's, as a JSON array."""
     return func.coalesce(func.to_jsonb(virtual_machines.c.key_pairs), _shared_key_pairs(), type_=JSONB())
 
 
 def _key_pair_names() -> ColumnElement[str]:
-    """The same, separated by commas; NULL: none."""
+    """Return the same, separated by commas; NULL: none."""
     own, shared = virtual_machines.c.key_pairs, _shared_key_pairs()
     names = func.jsonb_array_elements_text(shared).column_valued()
     joined = select(func.string_agg(names, literal_column("','"))).scalar_subquery()
@@ -194,7 +194,10 @@ def user_data_details_column() -> ColumnElement[Any]:
 
 
 def iso_in_drive(source: FromClause) -> ColumnElement[int]:
-    """The id of the ISO in the VM's drive, ``source`` being what the VM was made from: its own or that; 0: none."""
+    """Return the id of the ISO in the VM's drive, ``source`` being what the VM was made from: its own or that.
+
+    0: none.
+    """
     made_from = case((source.c.kind == TemplateKind.ISO, virtual_machines.c.template_id))
     return func.coalesce(virtual_machines.c.iso_id, made_from)
 

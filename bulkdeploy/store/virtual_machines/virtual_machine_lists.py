@@ -35,7 +35,7 @@ VM_INSTANCE_TYPE = "VirtualMachine"
 
 
 def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """The live nics of each VM in device order, as ``nic[]``."""
+    """Return the live nics of each VM in device order, as ``nic[]``."""
     lists = _grouped(connection, _nics_query(), vm_ids)
     for of_vm in lists.values():
         for row in of_vm:
@@ -52,12 +52,12 @@ def secondary_ips() -> ColumnElement[Any]:
 
 
 def security_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """The security groups of each VM by id, as ``securitygroup[]`` without rules."""
+    """Return the security groups of each VM by id, as ``securitygroup[]`` without rules."""
     return _grouped(connection, _security_groups_query(), vm_ids)
 
 
 def affinity_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """The affinity groups of each VM by id, as ``affinitygroup[]``."""
+    """Return the affinity groups of each VM by id, as ``affinitygroup[]``."""
     return _grouped(connection, _affinity_groups_query(), vm_ids)
 
 
@@ -86,7 +86,7 @@ def _any_vm() -> Any:
 
 
 def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) -> Lists:
-    """Rows of a query whose first column is ``vm_id``, by VM, in query order."""
+    """Return rows of a query whose first column is ``vm_id``, by VM, in query order."""
     result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
     names = tuple(map(str, result.keys()))[1:]
     lists: Lists = defaultdict(list)

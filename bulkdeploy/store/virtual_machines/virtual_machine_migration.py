@@ -173,7 +173,7 @@ def _release_both(connection: Connection, moves: Sequence[Row[Any]]) -> None:
 
 
 def _migrations_of(connection: Connection, vm_ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """The migrations under way of these VMs that hold a host; a VM has at most one."""
+    """Return the migrations under way of these VMs that hold a host; a VM has at most one."""
     return connection.execute(
         text(
             "SELECT j.uuid AS migration, v.id AS vm_id, v.uuid AS vm_uuid, x.host_id,"

@@ -98,7 +98,7 @@ def virtual_machine_rows(
     with_user_data: bool = False,
     with_jobs: bool = False,
 ) -> dict[int, dict[str, Any]]:
-    """The UserVm objects of these VMs by internal id, with the parts named by ``details``.
+    """Return the UserVm objects of these VMs by internal id, with the parts named by ``details``.
 
     Ids that name nothing are left out; removed VMs are not. ``with_jobs`` adds ``jobid`` and
     ``jobstatus`` where an unfinished job works on the VM.
@@ -142,7 +142,7 @@ def _add_lists(connection: Connection, rows: dict[int, dict[str, Any]], details:
 
 
 def _keyword(*, sees_instance_names: bool) -> Filter:
-    """The names of a VM; for who sees instance names these and the state, too.
+    """Return the names of a VM; for who sees instance names these and the state, too.
 
     Each text that is looked at costs 2 ms per 25,000 VMs: a display name that is the name is not looked at, nor are
     states, of which there are few.

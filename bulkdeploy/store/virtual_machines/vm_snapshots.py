@@ -34,7 +34,7 @@ def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments:
 
 
 def vm_snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The objects of these snapshots by internal id; removed ones are left out."""
+    """Return the objects of these snapshots by internal id; removed ones are left out."""
     if not snapshot_ids:
         return {}
     query = _query().where(id_in(vm_snapshots.c.id, snapshot_ids), vm_snapshots.c.removed.is_(None))
@@ -115,7 +115,7 @@ def snapshots_of_vms(connection: Connection, vm_ids: Collection[int]) -> Sequenc
 def snapshots_of_volumes(
     connection: Connection, vm_ids: Collection[int], volume_ids: Collection[int] | None = None
 ) -> Sequence[Row[Any]]:
-    """The live snapshots of single volumes of these VMs; ``volume_ids``: of these volumes."""
+    """Return the live snapshots of single volumes of these VMs; ``volume_ids``: of these volumes."""
     snapshot = vm_snapshots.c
     query = select(vm_snapshots).where(
         id_in(snapshot.vm_id, vm_ids), snapshot.volume_id.is_not(None), snapshot.removed.is_(None)
@@ -144,12 +144,12 @@ def snapshots_that_stay(
 
 
 def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
-    """A snapshot's row, of a removed one too."""
+    """Return a snapshot's row, of a removed one too."""
     return connection.execute(select(vm_snapshots).where(vm_snapshots.c.id == snapshot_id)).one()
 
 
 def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
-    """The one volume that a snapshot is of, also where its VM does not have it any more; None: of all."""
+    """Return the one volume that a snapshot is of, also where its VM does not have it any more; None: of all."""
     of_volume = select(volumes.c.uuid).join(vm_snapshots, vm_snapshots.c.volume_id == volumes.c.id)
     return connection.execute(of_volume.where(vm_snapshots.c.id == snapshot_id)).scalar_one_or_none()
 
@@ -160,7 +160,7 @@ def set_snapshot_state(connection: Connection, snapshot_id: int, state: Snapshot
 
 
 def has_unmade_volumes(connection: Connection, vm_id: int) -> bool:
-    """Whether a VM has volumes that do not exist on a pool yet."""
+    """Return whether a VM has volumes that do not exist on a pool yet."""
     volume = volumes.c
     query = select(volume.id).where(volume.vm_id == vm_id, volume.removed.is_(None), volume.state != "Ready")
     return connection.execute(query.limit(1)).first() is not None

@@ -47,7 +47,7 @@ def list_snapshots(connection: Connection, visibility: Visibility, arguments: Ar
 
 
 def snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The objects of these snapshots by internal id; removed ones are left out."""
+    """Return the objects of these snapshots by internal id; removed ones are left out."""
     if not snapshot_ids:
         return {}
     rows, _ = fetch_rows(connection, _query().where(id_in(vm_snapshots.c.id, snapshot_ids)), Paging(None))

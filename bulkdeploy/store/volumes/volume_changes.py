@@ -24,7 +24,7 @@ def insert_volume(connection: Connection, **values: Any) -> EntityRef:
 
 
 def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
-    """The live volume, which no other call here changes before the transaction ends.
+    """Return the live volume, which no other call here changes before the transaction ends.
 
     By an advisory lock: its row is locked after pools and VMs (ADR 5), and too late to choose a pool by it.
     """
@@ -33,17 +33,17 @@ def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
 
 
 def read_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
-    """The live volume, which others may change."""
+    """Return the live volume, which others may change."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id, volumes.c.removed.is_(None))).first()
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """A VM's row, not locked."""
+    """Return a VM's row, not locked."""
     return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()
 
 
 def known_volume(connection: Connection, volume_id: int) -> Row[Any]:
-    """A volume's row, not locked, of a removed one too."""
+    """Return a volume's row, not locked, of a removed one too."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id)).one()
 
 
@@ -59,7 +59,7 @@ def has_job_of_volume(connection: Connection, vm_id: int, volume_id: int) -> boo
 
 
 def volume_at(connection: Connection, vm_id: int, device_id: int) -> EntityRef | None:
-    """The VM's volume with this device number."""
+    """Return the VM's volume with this device number."""
     query = select(volumes.c.id, volumes.c.uuid, volumes.c.name).where(
         volumes.c.vm_id == vm_id, volumes.c.device_id == device_id, volumes.c.removed.is_(None)
     )
@@ -74,7 +74,7 @@ def devices_of(connection: Connection, vm_id: int) -> set[int]:
 
 
 def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageType, frozenset[str]]:
-    """The storage type and the tags that a disk offering asks of pools."""
+    """Return the storage type and the tags that a disk offering asks of pools."""
     offering = disk_offerings.c
     query = select(offering.storage_type, offering.storage_tags).where(offering.id == disk_offering_id)
     row = connection.execute(query).one()
@@ -82,7 +82,7 @@ def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageTy
 
 
 def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> bool:
-    """Whether a service offering says how large root disks are."""
+    """Return whether a service offering says how large root disks are."""
     offering = service_offerings.c
     query = select(offering.root_disk_gib).where(offering.id == service_offering_id)
     return connection.execute(query).scalar_one() is not None
@@ -131,12 +131,12 @@ def change_volume(
 
 
 def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> dict[str, Any]:
-    """Columns of a volume that a VM gets."""
+    """Return columns of a volume that a VM gets."""
     attached = func.now() if state == READY else None
     return {"vm_id": vm_id, "device_id": device_id, "pool_id": pool_id, "state": state, "attached": attached}
 
 
 def detached(volume: Row[Any]) -> dict[str, Any]:
-    """Columns of a volume that no VM has any more; one whose guest was to get it may be on its pool."""
+    """Return columns of a volume that no VM has any more; one whose guest was to get it may be on its pool."""
     state = READY if volume.state == ATTACHING else volume.state
     return {"vm_id": None, "device_id": None, "attached": None, "standalone": True, "state": state}

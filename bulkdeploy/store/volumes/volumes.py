@@ -37,7 +37,7 @@ def list_volumes(connection: Connection, visibility: Visibility, arguments: Argu
 
 
 def volume_rows(connection: Connection, volume_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The volume objects of these volumes by internal id; removed ones are left out."""
+    """Return the volume objects of these volumes by internal id; removed ones are left out."""
     if not volume_ids:
         return {}
     query = _query().where(id_in(volumes.c.id, volume_ids), volumes.c.removed.is_(None))
@@ -101,7 +101,7 @@ def _query() -> Select[Any]:
 
 
 def _tables() -> FromClause:
-    """Volumes with what they belong to and where their pool is; a zone-wide pool is in no pod or cluster."""
+    """Return volumes with what they belong to and where their pool is; a zone-wide pool is in no pod or cluster."""
     volume, vm, pool = volumes.c, virtual_machines.c, storage_pools.c
     return (
         with_owner(volumes, volume.account_id)
