@@ -29,7 +29,7 @@ the age are what the server answers from that state.
 
 
 class QueryType(IntEnum):
-    """What can be asked for; 7 (DRBD minors) and 11 (collectors) are Ganeti's alone."""
+    """A type of query; 7 (DRBD minors) and 11 (collectors) are Ganeti's alone."""
 
     PING = 0
     NODE_ROLE = 1
@@ -46,7 +46,7 @@ class QueryType(IntEnum):
 
 
 class Status(IntEnum):
-    """How a query went."""
+    """The status of an answer."""
 
     OK = 0
     ERROR = 1

@@ -20,7 +20,7 @@ Fault = Callable[[str], None]
 
 
 class Failpoint(StrEnum):
-    """What can be interrupted. Each has a ``before`` and an ``after``.
+    """A place where a process can be interrupted. Each has a ``before`` and an ``after``.
 
     Kinds of jobs have points of their own besides: each kind names all that are on its way in its file.
     """
@@ -120,7 +120,9 @@ def arm(fault: Fault | None) -> None:
 
 
 def kills_from(directory: Path) -> Fault:
-    """A fault for real processes: one that passes a place that a file in ``directory`` is named after is killed.
+    """Return a fault for real processes.
+
+    A process is killed at a place after which a file in ``directory`` is named.
 
     The file is removed first, so one file kills one process, whichever comes by first.
     """

@@ -42,7 +42,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class FetchRules(BaseModel):
-    """What may be fetched, from where, and how much of it: the table ``[fetch]`` of the settings."""
+    """The rules of fetching files: from which networks, and how much; the table ``[fetch]`` of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What every process counts and times, by the names under which Prometheus sees it.
+"""The counters and timers of every process, by their Prometheus names.
 
 One registry per process, as Prometheus wants it; docs/operations.md says what each figure means and when to act
 on it. What stands in rows or in Redis is not counted here but looked up at each scrape:
@@ -64,7 +64,7 @@ SWEEPS_FAILED = Counter("bulkdeploy_sweeps_failed", "Passes of the sweeper that 
 
 
 class Program(StrEnum):
-    """Who counts."""
+    """A program whose figures are counted."""
 
     API = "api"
     WORKER = "worker"
@@ -86,7 +86,7 @@ OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
 
 
 class OwnFigures(Collector):
-    """What one program counts, which release it is, and what the libraries say of its process."""
+    """The figures of one program: its counters, its release, and those that libraries collect about the process."""
 
     def __init__(self, program: Program, counted: Collector = REGISTRY) -> None:
         self._program, self._counted = program, counted
@@ -101,7 +101,7 @@ class OwnFigures(Collector):
 
 
 def build_info(program: Program) -> Metric:
-    """Which release of which program this is."""
+    """Return the metric that names the release of a program."""
     info = GaugeMetricFamily(f"{PREFIX}build_info", "The release that runs", labels=["program", "version"])
     info.add_metric([program, version("bulkdeploy")], 1)
     return info

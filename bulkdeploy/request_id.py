@@ -32,7 +32,7 @@ def accepted(given: str | None) -> str:
 
 @contextmanager
 def working_for(request_id: str | None, user_id: int | None = None) -> Iterator[None]:
-    """What is done meanwhile, in this thread, is for that request, and for that user if one is given."""
+    """Attribute the work of this thread inside the block to that request, and to that user if one is given."""
     token, user_token = _CURRENT.set(request_id), _USER.set(user_id)
     try:
         yield

@@ -21,16 +21,16 @@ LOOK_SECONDS = 0.25
 
 
 class ProgramNotRun(Exception):
-    """It could not be run at all."""
+    """The program could not be run at all."""
 
 
 class ProgramKilled(Exception):
-    """It took too long or printed too much; what it was to do may be done all the same."""
+    """The program took too long or printed too much, and was killed. It may have done its work all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended: its exit code, minus the signal that killed it, and what it wrote to either output."""
+    """The end of a program: its exit code, minus the signal that killed it, and its output on both streams."""
 
     code: int
     printed: str
@@ -38,7 +38,7 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """The end of the program in words."""
         return f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
 
 

@@ -18,7 +18,7 @@ Facts = Callable[[], Mapping[str, Value]]
 
 
 class SpanKind(Enum):
-    """What a span stands for; the names are OpenTelemetry's."""
+    """The kind of a span; the names are OpenTelemetry's."""
 
     SERVER = "a call that is answered"
     PRODUCER = "jobs that are sent"
@@ -32,7 +32,7 @@ class BegunAnew(Exception):
 
 
 class Span(Protocol):
-    """One span, while it lasts."""
+    """A span, while it lasts."""
 
     def set(self, name: str, value: Value) -> None:
         """Note a fact."""
@@ -42,19 +42,25 @@ class Span(Protocol):
 
 
 class Recorder(Protocol):
-    """Who records spans."""
+    """A recorder of spans."""
 
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> AbstractContextManager[Span]:
-        """A part of this thread's span, or of what ``continued`` named, or else the first of a trace of its own.
+        """Begin a part of this thread's span, or of what ``continued`` named, or else the first of a new trace.
 
         An error that passes is noted by its type alone: what it says may hold secrets. ``BegunAnew`` is none.
         """
 
     def continued(self, traceparent: str | None) -> AbstractContextManager[None]:
-        """What begins meanwhile, in this thread, is part of that span; None, or not one: of none."""
+        """Make spans that begin in this thread inside the block parts of that span.
+
+        None, or an invalid text: of none.
+        """
 
     def traceparent(self) -> str | None:
-        """This thread's span, as a text that ``continued`` takes, in any program; None: there is none."""
+        """Return this thread's span as a text that ``continued`` takes in any program.
+
+        Return None if there is none.
+        """
 
 
 class _NoSpan:

@@ -77,7 +77,7 @@ def create_app(
 
 
 def create_monitoring_app(system: System) -> Flask:
-    """What monitoring requests: ``/health/ready`` and ``/metrics``."""
+    """Create the application that answers monitoring requests: ``/health/ready`` and ``/metrics``."""
     app = Flask(__name__, static_folder=None)
     add_health(app, system)
     add_metrics(app, system)

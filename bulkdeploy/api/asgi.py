@@ -1,4 +1,4 @@
-"""From the event loop to threads: a call gets a thread when its request is whole, and not before.
+"""The bridge from the event loop to threads: a call gets a thread only when its request is whole.
 
 The application behind it is WSGI (Flask). Monitoring has threads of its own, and is told
 that it lives without any.
@@ -37,7 +37,7 @@ OF_THE_CONNECTION = frozenset({b"connection", b"content-length", b"expect", b"up
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """What a process serves: ``monitoring`` below the paths of MONITORING, ``calls`` everywhere else.
+    """The applications of a process: ``monitoring`` below the paths of MONITORING, ``calls`` everywhere else.
 
     Attributes:
         is_proxy: whether an address is known as that of a trusted proxy; asked by the event loop.
@@ -87,7 +87,7 @@ class ThreadedApplication:
         self._ending = False
 
     def end(self) -> None:
-        """From now on this process is not ready, and keeps no connection longer than for one more answer."""
+        """Report this process as not ready, and close each connection after one more answer."""
         self._ending = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

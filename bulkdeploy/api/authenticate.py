@@ -1,4 +1,4 @@
-"""Who calls: by signature or by session. Refusals never say what was wrong.
+"""The authentication of callers, by signature or by session. Refusals never say what was wrong.
 
 The order is CloudStack's (cloudstack-protocol.md 2.1): a caller with a valid key learns that a command is
 not available to him before the signature is compared. A request with a key and a signature is
@@ -30,7 +30,7 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls, and what is asked of the account's calls at the moment.
+    """An authenticated caller, and what the account's calls are currently asked for.
 
     ``due_token``: the token of the caller's session if that is to be prolonged. ``found``: see Call.
     """
@@ -77,7 +77,7 @@ def by_signature(
 def _holder(
     connection: Connection, request: WireRequest, command: Command, api_key: str
 ) -> tuple[KeyHolder | None, Mapping[str, Any]]:
-    """Who has an API key, and what the command finds together with that."""
+    """Return the holder of an API key, and what the command finds together with the holder."""
     found = None
     if command.find_with_caller is not None:
         found = command.find_with_caller(connection, api_key, request.in_any_case)
@@ -104,7 +104,10 @@ def by_session(connection: Connection, request: WireRequest) -> Identity:
 
 
 def _is_expired(request: WireRequest) -> bool:
-    """Only version 3 signatures expire; for others ``expires`` is a parameter like any other."""
+    """Return whether a signature has expired.
+
+    Only version 3 signatures expire; for others ``expires`` is a parameter like any other.
+    """
     if request.in_any_case("signatureversion") != "3":
         return False
     moment = _expiry(request)

@@ -1,4 +1,4 @@
-"""Whether a caller may use an API at all; what it may use it on is for the handlers."""
+"""The check whether a caller may use an API at all. Handlers check which objects the caller may use it on."""
 
 import json
 
@@ -20,7 +20,10 @@ def require_permission(caller: Caller, command: Command) -> None:
 
 
 def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAvailable:
-    """How a caller is told that there is no such API: others than root admins may not know which there are."""
+    """Return the error that tells a caller that an API does not exist.
+
+    Callers other than root admins may not learn which APIs exist.
+    """
     if caller.is_root_admin:
         return UnknownCommand(name)
     return CommandNotAvailable(name, _shown(caller.owner))

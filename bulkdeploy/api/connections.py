@@ -1,4 +1,4 @@
-"""Who is connected: bounds per client address and in all, and who goes when there is no room.
+"""Bounds of connections per client address and in all. At a bound, a waiting connection is closed for a new one.
 
 A connection either waits for a request (or for the rest of one), or its call is being answered. Who waits makes
 room for who comes: the newest connection is the one most likely to send a request now. So somebody who holds as
@@ -18,7 +18,7 @@ the first of them said. Who wants to be answered has sent its request by then, a
 
 
 class Connection(Hashable, Protocol):
-    """What is counted."""
+    """A connection that is counted."""
 
     def evict(self) -> None:
         """Hang up, without a word."""
@@ -41,7 +41,10 @@ class _Group:
         self.kept.pop(connection, None)
 
     def longest_waiting(self, before: float) -> Connection | None:
-        """Of those that have waited since before then; one that never had a whole request, where there is one."""
+        """Return the connection that has waited longest since before ``before``, or None.
+
+        Those without any whole request come first.
+        """
         for waiting in (self.new, self.kept):
             connection = next(iter(waiting), None)
             if connection is not None and waiting[connection] < before:
@@ -90,19 +93,22 @@ class Connections:
         self.waits(connection, kept=False)
 
     def waits(self, connection: Connection, *, kept: bool = True) -> None:
-        """It waits for a request from now on; ``kept``: it has had one."""
+        """Note that a connection waits for a request from now on; ``kept``: it has already had one."""
         for group in self._groups.get(connection, ()):
             group.add_waiting(connection, self._loop.time(), kept=kept)
 
     def works(self, connection: Connection) -> bool:
-        """Its request is whole; False: as many as there may be connections are being answered already."""
+        """Note that the request of a connection is whole.
+
+        Return False if as many connections as allowed are already being answered.
+        """
         groups = self._groups.get(connection, ())
         for group in groups:
             group.remove_waiting(connection)
         return all(group.working <= group.bound for group in groups)
 
     def closed(self, connection: Connection) -> None:
-        """It is over; told twice, it counts once."""
+        """Note that a connection is closed. A second note about the same connection changes nothing."""
         for group in self._groups.pop(connection, ()):
             group.remove_waiting(connection)
             group.count -= 1

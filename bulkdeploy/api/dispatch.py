@@ -69,7 +69,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a call has come, for its answer and its line in the log."""
+    """The state of a call for its answer and its line in the log."""
 
     request: WireRequest
     endpoint: Endpoint | None
@@ -145,7 +145,9 @@ class Dispatcher:
         return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
 
     def _endpoint(self, name: str) -> Endpoint | None:
-        """What a command needs, made at its first call: for all of them it would be half of a process's start.
+        """Return what a command needs, created at its first call.
+
+        Doing so for all commands would double a process's start.
 
         Two threads may make it at the same time; either is as good.
         """
@@ -189,7 +191,7 @@ class Dispatcher:
         return _rendered(endpoint, request, result, caller, warning=warning)
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
-        """What the handler returns, once the transaction that it runs in is committed."""
+        """Run the handler in a transaction, and return its result after the commit."""
         result = run_transaction(self._system.engine, lambda connection: whole(handler(connection)))
         if isinstance(result, BulkDeployError):
             raise result
@@ -236,7 +238,7 @@ class Dispatcher:
 
 
 def _facts(request: WireRequest) -> dict[str, Value]:
-    """What a call's span says of it; nothing of its parameters, which may be secrets."""
+    """Return the attributes of a call's span. They contain no parameters, which may be secrets."""
     return {
         "http.request.method": request.method,
         "url.path": "/client/api",
@@ -246,7 +248,7 @@ def _facts(request: WireRequest) -> dict[str, Value]:
 
 
 def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpoint) -> str | None:
-    """What is to be said of parameters that the command does not have; None: it has all of them (ADR 17).
+    """Return a warning about parameters that the command does not have, or None if it has all of them (ADR 17).
 
     Raises:
         UnknownParameters: the setting wants such calls refused.

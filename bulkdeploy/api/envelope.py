@@ -1,4 +1,4 @@
-"""From what a handler returns to what the client gets: only declared fields, each in its declared type.
+"""The rendering of handlers' results: only declared fields, each in its declared type.
 
 Rendering is planned once per object and role; a row then costs one pass over its declared fields.
 Values that are None are left out, as CloudStack does (cloudstack-protocol.md 1.3).
@@ -62,7 +62,9 @@ class Renderer:
     def content(
         self, result: Any, role: RoleType | None, *, json: bool = False, warning: str | None = None
     ) -> Content:
-        """What stands in the envelope for a handler's result; with ``json``, lists are JSON texts already.
+        """Return the content of the envelope for a handler's result.
+
+        With ``json``, lists are JSON texts already.
 
         ``warning`` stands in the object answered, in the first of a list: no client takes another key beside it.
         """
@@ -83,7 +85,10 @@ class Renderer:
                 return {**_job(result), **reported}
 
     def _list(self, page: Page, role: RoleType | None, reported: Content, *, json: bool) -> Content:
-        """Nothing found is an empty object; a page past the end has a count and no rows."""
+        """Return the content for a list.
+
+        An empty list is an empty object; a page past the end has a count and no rows.
+        """
         if page.count == 0:
             return {}
         if not page.rows:

@@ -30,7 +30,7 @@ NEUTRAL_TEXTS: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What an error is on the wire; ``cserrorcode`` None: the answer has none."""
+    """The numbers of an error on the wire; ``cserrorcode`` is None if the answer has none."""
 
     status: int
     cserrorcode: int | None = RAISED_BY_THE_API
@@ -89,7 +89,7 @@ def numbers_of(error: errors.BulkDeployError) -> Numbers:
 
 
 def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
-    """What the caller is told.
+    """Return the text of an error for the caller.
 
     A caller who is not a root admin reads a neutral text for capacity, unavailability and failures, unless the API
     layer raised the error itself. The text names no host, pool or number of the inside.

@@ -216,7 +216,7 @@ async def _out(reader: asyncio.StreamReader, send: ASGISendCallable) -> None:
 
 
 async def _messages(receive: ASGIReceiveCallable) -> AsyncIterator[bytes]:
-    """What the client sends, until it is gone."""
+    """Yield the messages that the client sends, until the client disconnects."""
     while (message := await receive())["type"] == "websocket.receive":
         data, text = message.get("bytes"), message.get("text")
         yield data if data is not None else (text or "").encode()

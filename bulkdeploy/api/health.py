@@ -1,4 +1,4 @@
-"""Whether the process can do its work, for load balancers; that it lives ``api.asgi`` says without a thread."""
+"""The readiness check of a process for load balancers; ``api.asgi`` answers the liveness check without a thread."""
 
 import orjson
 import structlog

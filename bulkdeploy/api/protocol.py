@@ -45,7 +45,7 @@ LEAST_TAKEN_BYTES = 64 * 1024
 
 
 class Reading(Enum):
-    """How much of a request is there."""
+    """The part of a request that was read so far."""
 
     NOTHING = "nothing"
     HEADERS = "headers"
@@ -55,7 +55,7 @@ class Reading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long clients are waited for, in seconds.
+    """The limits of the time that clients are waited for, in seconds.
 
     Attributes:
         headers: from the first byte, or from connecting, to the end of the headers.
@@ -69,7 +69,10 @@ class Patience:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection; made by uvicorn, through ``functools.partial`` with what comes before ``config``."""
+    """One connection.
+
+    Uvicorn creates it through ``functools.partial``, which binds the arguments before ``config``.
+    """
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_up(RequestLineTooLong(LONGEST_URL))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Count a header, and reject the request if its headers are too many or too large."""
         super().on_header(name, value)
         self._header_bytes += len(name) + len(value)
         if len(self.headers) > MOST_HEADERS or self._header_bytes > MOST_HEADER_BYTES:
@@ -187,7 +190,10 @@ class BoundedProtocol(HttpToolsProtocol):
         return bool(self.parser.should_upgrade()) and self._should_upgrade()
 
     def _should_upgrade_to_ws(self) -> bool:
-        """Only a console of a guest is a websocket; elsewhere such a wish is not heeded."""
+        """Return whether the URL is that of guests' consoles, the only websockets.
+
+        Other upgrade requests are ignored.
+        """
         return self.url.partition(b"?")[0] == CONSOLES.encode()
 
     def handle_websocket_upgrade(self) -> None:
@@ -206,7 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _answered(self) -> bool:
-        """Whether every call that came before what is being read has its answer."""
+        """Whether every earlier call on this connection has its answer."""
         if self._reading is Reading.BODY:  # the newest cycle is the one that is being read
             return not self.pipeline
         return self.cycle is None or bool(self.cycle.response_complete)
@@ -223,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread_timer = self.loop.call_later(self._patience.kept, self._look_at_unread, unread)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing came for long; an answer that is still being read is waited for elsewhere."""
+        """Close a connection that was idle too long, unless an answer is still being read."""
         if not self.transport.get_write_buffer_size():
             super().timeout_keep_alive_handler()
 

@@ -18,7 +18,10 @@ KNOWN_FOR_S = 1.0
 
 
 class TrustedProxies:
-    """Who passes calls on; for any number of threads, and for the event loop what they know."""
+    """The proxies that may name the address of a client.
+
+    Usable from any number of threads, and without database access from the event loop.
+    """
 
     def __init__(self, system: System) -> None:
         self._system = system

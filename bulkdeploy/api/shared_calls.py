@@ -37,7 +37,7 @@ class SharedCalls:
         return sharing is not None and sharing.by(call) is not None
 
     def answer(self, call: Call) -> Any:
-        """What the handler of a call that ``takes`` takes would return, once it is committed."""
+        """Run a call with those that share its transaction, and return the handler's result after the commit."""
         sharing = call.command.sharing
         if sharing is None:
             raise TypeError(f"calls of {call.command.name} share no transaction")
@@ -52,7 +52,7 @@ class SharedCalls:
         return sum(transaction.waiting for transaction in self._transactions.values())
 
     def _handle(self, connection: Connection, entries: Sequence[_SharingCall]) -> Sequence[Any]:
-        """What each of these calls answers.
+        """Return the answer of each of these calls.
 
         Raises:
             Apart: some of several are refused.

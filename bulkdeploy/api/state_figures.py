@@ -17,7 +17,7 @@ from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """What rows and the message broker say; of a service that does not answer there are no figures.
+    """Figures from the database and the message broker. A service that does not answer has no figures.
 
     Attributes:
         jobs: unfinished jobs by state.

@@ -12,7 +12,7 @@ MOST_PARAMETERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """One request.
+    """A request as it was received.
 
     Attributes:
         parameters: decoded values by name as sent, of query and form body together.
@@ -60,7 +60,7 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """One answer, ready to be sent.
+    """An answer that is ready to be sent.
 
     Attributes:
         etag: names the body, for clients that have it already; empty: nobody keeps such an answer.

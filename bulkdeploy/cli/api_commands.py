@@ -49,7 +49,7 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
 
 
 def _flags(context: CommandContext, api: Api) -> list[str]:
-    """What options say that stand for parameters.
+    """Return the parameters that options such as ``--dry-run`` stand for.
 
     Raises:
         UsageError: the API has no such parameter.

@@ -23,7 +23,7 @@ FILTER = "filter"
 
 @dataclass(slots=True)
 class Arguments:
-    """What a command line asks of an API: parameters by their declared names, and fields to show."""
+    """The parameters of a command line by their declared names, and the fields to show."""
 
     parameters: dict[str, str] = field(default_factory=dict)
     filter: tuple[str, ...] = ()

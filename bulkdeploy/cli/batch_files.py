@@ -37,7 +37,10 @@ HYPERVISORS = {"kvm": "KVM", "xen-pvm": "XenServer", "xen-hvm": "XenServer", "lx
 
 @dataclass(slots=True)
 class BatchFile:
-    """What a file says: ``shared`` beside the list, the entries, and ``remarks`` on what was left out of them."""
+    """The content of a batch file.
+
+    ``shared`` beside the list, the entries, and ``remarks`` on what was left out of them.
+    """
 
     shared: dict[str, Any]
     entries: list[dict[str, Any]]
@@ -195,6 +198,6 @@ def _mib(number: int, name: str, value: Any) -> int:
 
 
 def _share_start(batch: BatchFile, number: int, value: Any) -> None:
-    """Whether VMs are started is said once for all."""
+    """Set whether VMs are started, which must be the same for all entries."""
     if batch.shared.setdefault("startvm", bool(value)) != bool(value):
         raise UsageError(f"{_entry(number, 'start')} must be the same for all VMs of a batch")

@@ -53,7 +53,7 @@ def capacity(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _parts(found: Mapping[str, Any]) -> list[RenderableType]:
-    """What people see."""
+    """Return the parts of the report that people read."""
     verdict = Text(f"{found['count']} more VMs fit.", "green" if found["count"] else "red")
     if found.get("text"):
         named = found.get("losthostname")

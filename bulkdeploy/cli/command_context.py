@@ -1,4 +1,4 @@
-"""What one command works with: its options, its connection, its screen."""
+"""The options, the connection and the screen of one command."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class CommandContext:
-    """One command of one process; what it does not use is never made."""
+    """The context of one command. Its members are created at first use."""
 
     def __init__(self, workspace: Workspace, options: Options, screen: Screen) -> None:
         self.workspace, self.options, self.screen = workspace, options, screen
 
     @cached_property
     def preferences(self) -> Preferences:
-        """How the command behaves."""
+        """The preferences of the command."""
         return self.workspace.preferences(self.options)
 
     @cached_property
     def connection(self) -> Connection:
-        """Where it goes and who calls."""
+        """The connection to the API, with the caller's credentials."""
         return self.workspace.connection(self.options)
 
     @cached_property
@@ -43,7 +43,7 @@ class CommandContext:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What the API can do."""
+        """The commands of the API."""
         return self.workspace.catalogue(self.connection, self.screen.say)
 
     @property
@@ -60,7 +60,7 @@ class CommandContext:
 
     @property
     def program(self) -> str:
-        """How to call bulkmonkey so that it works with the same profile."""
+        """The command line that calls bulkmonkey with the same profile."""
         options = {"-c": self.options.config, "-p": self.options.profile}
         given = (word for name, value in options.items() if value for word in (name, shlex.quote(value)))
         return " ".join(("bulkmonkey", *given))
@@ -81,7 +81,10 @@ class CommandContext:
         return FollowedBatches(config_file.state_directory())
 
     def watch(self, job_ids: Sequence[str], deployment_id: str = "") -> "Watch":
-        """What watches a batch: as a deployment where the API has them, else by its job ids."""
+        """Return the object that watches a batch.
+
+        As a deployment if the API has deployments, else by its job ids.
+        """
         from bulkdeploy.cli.deployments.watching import (  # noqa: PLC0415 - only who waits needs it
             ONE_BY_ONE,
             Budget,

@@ -12,7 +12,7 @@ from bulkdeploy.cli.failures import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a command line says, beside the words of its command."""
+    """The options of a command line, and the words of its command."""
 
     words: tuple[str, ...] = ()
     output: str | None = None

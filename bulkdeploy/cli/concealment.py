@@ -1,4 +1,4 @@
-"""What is secret, and how it stays off the screen, out of history and out of process lists.
+"""The detection and masking of secrets on the screen, in history and in process lists.
 
 Standard library only and quick to import: the arguments are concealed before anything else is done.
 """
@@ -34,7 +34,10 @@ def is_secret(name: str) -> bool:
 
 
 def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Where in a typed line secrets stand, as (start, end); references such as ``@file`` are none."""
+    """Return the positions of secrets in a typed line as (start, end).
+
+    References such as ``@file`` are no secrets.
+    """
     spans = (match.span("secret") for match in SECRET_TEXT.finditer(text))
     return [(start, end) for start, end in spans if not _refers(text[start:end])]
 

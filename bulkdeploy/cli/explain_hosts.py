@@ -1,4 +1,4 @@
-"""Why hosts take no VM of a deployment or job: asked of the API host by host, for the zone as it is now."""
+"""The reasons why hosts take no VM of a deployment or job, asked from the API for the zone as it is now."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

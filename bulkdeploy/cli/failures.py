@@ -12,7 +12,7 @@ WORTH_REPEATING = frozenset({429, 502, 503, 504})
 
 
 class ExitStatus(IntEnum):
-    """What the shell sees when the command ends."""
+    """The exit code of a command."""
 
     SUCCESS = 0
     API_ERROR = 1
@@ -42,13 +42,13 @@ class CommandFailed(Exception):
 
 
 class UsageError(CommandFailed):
-    """What was typed cannot be right; nothing that changes anything was sent."""
+    """The command line is invalid. No request that changes anything was sent."""
 
     status = ExitStatus.USAGE
 
 
 class ConnectionFailed(CommandFailed):
-    """No answer of the API was had: no connection, a timeout, or something that is no CloudStack answer.
+    """The API did not answer: no connection, a timeout, or an answer that is not CloudStack's.
 
     ``http_status`` is that of an answer which was not the API's; None: there was none. ``passing``: it
     may be gone in a moment.
@@ -73,7 +73,7 @@ class ApiRefused(CommandFailed):
 
     @property
     def passing(self) -> bool:
-        """Whether it may be gone in a moment."""
+        """Whether the same request may succeed in a moment."""
         return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:

@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 @dataclass(frozen=True, slots=True)
 class OwnCommand:
-    """One command: how it is called, what it does."""
+    """A command of bulkmonkey itself: its usage and its function."""
 
     name: str
     usage: str

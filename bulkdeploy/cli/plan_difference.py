@@ -70,7 +70,7 @@ def _vms_by_host(plan: Mapping[str, Any]) -> Counter[str]:
 
 
 def _destinations(plan: Mapping[str, Any]) -> dict[str, str | None]:
-    """Where each VM goes that a plan starts or moves."""
+    """Return the destination of each VM that a plan starts or moves."""
     return {row["virtualmachinename"]: row.get("hostname") for row in plan.get("move") or ()}
 
 

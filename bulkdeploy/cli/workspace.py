@@ -1,4 +1,4 @@
-"""What lasts from one command to the next: configuration, connections, catalogues."""
+"""State that lasts from one command to the next: configuration, connections, catalogues."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -58,7 +58,7 @@ class Workspace:
         return options.profile or self.environment.get("BULKMONKEY_PROFILE") or self.config(options).current
 
     def preferences(self, options: Options) -> Preferences:
-        """How a command line behaves: the settings, and the options that win over them."""
+        """Return the preferences of a command line: the settings, overridden by its options."""
         chosen = preferences(self.config(options).shared)
         timeout = chosen.timeout if options.timeout is None else options.timeout or None
         return replace(
@@ -70,7 +70,7 @@ class Workspace:
         )
 
     def connection(self, options: Options) -> Connection:
-        """Where a command line goes and who calls: options, else environment, else profile."""
+        """Return the connection of a command line: from its options, else the environment, else the profile."""
         config = self.config(options)
         name = self.profile_name(options)
         section = dict(config.profile(name))

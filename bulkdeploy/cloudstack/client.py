@@ -78,7 +78,7 @@ class CallRefused(Exception):
 
 
 class NotAnswered(Exception):
-    """There was no answer, or none of a CloudStack.
+    """There was no answer, or the answer is not from a CloudStack.
 
     Attributes:
         command: the call.
@@ -92,7 +92,7 @@ class NotAnswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a CloudStack, and as whom.
+    """The address of a CloudStack's API, and the keys of a user.
 
     Attributes:
         url: of its API, such as ``https://cloud.example.org/client/api``.
@@ -109,7 +109,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a list call gave over all its pages, each row once.
+    """The rows of a list call over all its pages, each once.
 
     Attributes:
         rows: in the order in which they were first seen.
@@ -121,7 +121,7 @@ class Listed:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no row that was counted is missing."""
+        """Whether all rows that CloudStack counted are there."""
         return len(self.rows) >= self.count
 
 
@@ -165,7 +165,7 @@ class Client:
     def call(
         self, command: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> Row:
-        """What stands under the answer's one top-level key.
+        """Send a command, and return the object under the answer's one top-level key.
 
         Commands that only read are tried several times, with growing pauses. Any is sent again where CloudStack
         says that it took too many calls, or where it cannot have arrived.
@@ -245,7 +245,7 @@ class Client:
         return rows
 
     def job(self, job_id: str) -> Job:
-        """How an asynchronous job stands.
+        """Return the state of an asynchronous job.
 
         Raises:
             CallRefused: 431 where it is unknown, or kept no longer.
@@ -354,7 +354,10 @@ class Client:
 
 
 class _Turns:
-    """One request after the other begins, at least so far apart; everybody pauses when the server asks for it."""
+    """A rate limit.
+
+    Requests begin one after the other with a minimum distance, and all pause when the server asks for it.
+    """
 
     def __init__(self, per_second: float) -> None:
         self._apart = 1 / per_second
@@ -397,7 +400,10 @@ def _inner(content: bytes) -> dict[str, Any] | None:
 
 
 def _without_query(error: requests.RequestException) -> str:
-    """Its text without the query of a URL: texts go to logs, and a query has the key and the signature."""
+    """Return the error's text without the query of a URL.
+
+    Texts go to logs, and a query contains the key and the signature.
+    """
     return re.sub(r"\?[\w.~%&=*-]+", "", str(error))
 
 

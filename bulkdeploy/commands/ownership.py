@@ -1,4 +1,4 @@
-"""Whose things a call shows or makes, from its owner parameters."""
+"""The owner parameters of calls: whose objects a call shows or creates."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -33,12 +33,14 @@ def visible(call: Call, *, project_wins: bool = False) -> Visibility:
 
 
 def named_owner(call: Call) -> NamedOwner:
-    """Whom the call makes something for, unchecked: ``declare.owner_parameters``."""
+    """Return the owner that the call names, unchecked: ``declare.owner_parameters``."""
     return named_owner_of(call.arguments)
 
 
 def by_id_or_name(call: Call, entity: Entity, noun: str, by_id: str = "id", by_name: str = "name") -> EntityRef:
-    """What a call names by its id, or by its name among the owner's; ``noun`` names it in texts.
+    """Return the entity that a call names by its id, or by its name among the owner's.
+
+    ``noun`` names it in texts.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.owned_entities.named_entity``.

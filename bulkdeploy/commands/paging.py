@@ -1,4 +1,4 @@
-"""Which rows of a list a call wants: ``page`` and ``pagesize`` against the settings.
+"""The paging of lists: ``page`` and ``pagesize`` against the settings.
 
 Every list command's handler asks ``paging(call)`` and gives the answer to its store query.
 """

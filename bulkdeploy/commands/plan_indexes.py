@@ -1,4 +1,4 @@
-"""What a plan is known by: its fields in answers, and what tells calls that plan alike from others."""
+"""The indexes of plans: their fields in answers, and the fingerprints by which equal calls are recognized."""
 
 import hashlib
 from collections.abc import Mapping
@@ -45,13 +45,16 @@ def inventory_age(connection: Connection) -> int | None:
 
 
 def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
-    """What tells one call from another under a request token, and from others whose dry run showed a plan."""
+    """Return the fingerprints of a call.
+
+    Among calls with a request token, and among calls whose dry run showed a plan.
+    """
     plan = _fingerprint(arguments, NOT_PLANNED)
     return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}
 
 
 def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
-    """What tells one deploy call from another: every parameter but the token itself.
+    """Return the fingerprint of a deploy call: of all its parameters but the token itself.
 
     Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
     """

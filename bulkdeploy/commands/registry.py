@@ -32,7 +32,7 @@ class DuplicateCommand(Exception):
 
 
 def find_nouns() -> dict[str, Noun]:
-    """What zone files may describe, by section, each after those that it refers to."""
+    """Return the nouns of zone files by section, each after those that it refers to."""
     nouns = {noun.section: noun for module in _modules().values() for noun in getattr(module, "NOUNS", ())}
     by_entity = {noun.entity: noun.section for noun in nouns.values() if noun.entity is not None}
     before = {
@@ -98,7 +98,10 @@ def default_rights() -> Apis:
 
 
 def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
-    """What ``jobresult`` can hold: the object of any command that answers a job, or why there is none."""
+    """Return the fields that ``jobresult`` can have.
+
+    The object of any command that answers a job, or the reason of its failure.
+    """
     objects: dict[str, Field] = {}
     for command in commands:
         if command.shape is Shape.JOB and command.response is not None:

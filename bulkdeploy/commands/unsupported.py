@@ -1,4 +1,4 @@
-"""Why parameters that CloudStack has are refused here; several commands share these."""
+"""The reasons why parameters of CloudStack are refused here; several commands share them."""
 
 NO_IPV6 = "networks have IPv4 addresses only"
 NO_ACCESS_GROUPS = "hosts and pools are matched by tags, not by storage access groups"

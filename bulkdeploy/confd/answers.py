@@ -1,4 +1,4 @@
-"""What is answered to each type of query, from one state of the inventory; no I/O.
+"""The answers to each type of query, from one state of the inventory; no I/O.
 
 Hosts are nodes, VMs are instances, networks are links. Confd servers are the master candidates, the first of them
 is the master. Source of the answers' forms: Ganeti's Confd/Server.hs, version 3.0.
@@ -67,7 +67,7 @@ class Directory:
         return Status.OK, self._version
 
     def node_role(self, query: Any) -> Answer:
-        """What a host, or a confd server, is for."""
+        """Return the role of a host or a confd server."""
         if not isinstance(query, str):
             return _WRONG
         if query in self._servers:
@@ -132,7 +132,7 @@ class Directory:
         return _UNKNOWN if vm is None else (Status.OK, self._disks_of_vm.get(vm["id"], []))
 
     def configuration(self, query: Any) -> Answer:
-        """What a JSON pointer (RFC 6901) points to in the whole of the inventory."""
+        """Return the part of the inventory to which a JSON pointer (RFC 6901) points."""
         if not isinstance(query, str) or (query and not query.startswith("/")):
             return _WRONG
         value: Any = self._document
@@ -164,7 +164,7 @@ class Directory:
 
     @cached_property
     def _vm_by_address(self) -> dict[str | None, dict[str, int]]:
-        """By network (name or uuid; None: any), the VM of each address; None has those that only one VM has."""
+        """The VM of each address by network (name or uuid). The key None has addresses that only one VM has."""
         found: dict[str | None, dict[str, int]] = {}
         repeated = set()
         for row in self._found.addresses:
@@ -227,7 +227,7 @@ _ANSWERS: Mapping[QueryType, Callable[[Directory, Any], Answer]] = {
 
 
 def _unambiguous(pairs: Any) -> dict[str, Mapping[str, Any]]:
-    """What each key means; keys that mean several things are left out."""
+    """Return the row of each key. Keys that several rows have are left out."""
     found: dict[str, Mapping[str, Any]] = {}
     repeated = set()
     for key, row in pairs:

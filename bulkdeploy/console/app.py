@@ -98,7 +98,7 @@ def create_console(api: Wsgi) -> Flask:
 
 
 class _Front:
-    """What all pages have before them: the session, other sites kept out, and refusals made into pages."""
+    """The shared part of all pages: the session, the refusal of other sites, and error pages."""
 
     def __init__(self, api: Wsgi, pages: Pages, permissions: Permissions) -> None:
         self._api, self._pages, self._permissions = api, pages, permissions
@@ -197,7 +197,10 @@ class _Front:
         return Response(text, error.code, content_type="text/html; charset=UTF-8")
 
     def cannot_answer(self, refused: ApiRefused) -> Response:
-        """What the API says that can not even tell who asks: the database is away, or there are too many calls."""
+        """Return the page for a request that the API cannot answer.
+
+        The database is away, or there are too many calls.
+        """
         title = self._pages.texts.errors.cannot_answer
         text = self._pages.render("plain.html", theme=_theme(request), title=title, text=str(refused))
         return Response(text, _status(refused), content_type="text/html; charset=UTF-8")
@@ -206,7 +209,10 @@ class _Front:
         return open_visit(request, self._api, self._permissions, self._pages)
 
     def _to_sign_in(self) -> Response:
-        """To the form, and from there back here; a script is told so that the whole page goes there."""
+        """Redirect to the sign-in form, and from there back to this page.
+
+        A script is told to load the whole page.
+        """
         had = TOKEN_COOKIE in request.cookies
         where = request.headers.get("HX-Current-URL", request.full_path) if _is_fragment() else request.full_path
         where = where.rpartition("/console/")[2].rstrip("?")
@@ -245,7 +251,7 @@ def _theme(requested: Request) -> str:
 
 
 def _go(where: str) -> Response:
-    """To a page beside this one: the address stays relative, whatever a proxy put before it."""
+    """Redirect to a page beside this one. The address is relative, so that any proxy's prefix stays."""
     return Response(status=303, headers={"Location": where})
 
 

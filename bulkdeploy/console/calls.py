@@ -31,7 +31,7 @@ class ApiRefused(Exception):
 
 
 class SignedOut(Exception):
-    """There is no session, or it is over."""
+    """There is no session, or it has ended."""
 
 
 class ChangeByGet(Exception):
@@ -134,7 +134,7 @@ def call_api(
 
 
 def content_of(status: int, body: bytes) -> dict[str, Any]:
-    """What stands in the envelope of an answer.
+    """Return the object in the envelope of an answer.
 
     Raises:
         SignedOut: as ``Calls``.

@@ -1,4 +1,4 @@
-"""How values look: numbers, sizes, moments and shares; what templates use as filters."""
+"""The formats of values: numbers, sizes, moments and shares. Templates use them as filters."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -86,7 +86,7 @@ def duration(seconds: object) -> str:
 
 
 def share(part: object, whole: object) -> float:
-    """What per cent a part is of the whole, between 0 and 100; of nothing, 0."""
+    """Return a part of a whole in per cent, between 0 and 100; 0 if the whole is 0."""
     total = float(str(whole or 0))
     return 0.0 if total <= 0 else max(0.0, min(float(PER_CENT), float(str(part or 0)) * PER_CENT / total))
 
@@ -116,7 +116,7 @@ def seconds_between(begin: object, end: object) -> float | None:
 
 
 def joined(values: Iterable[Mapping[str, Any]], name: str) -> str:
-    """One field of some rows, separated by commas."""
+    """Return one field of some rows, separated by commas."""
     return ", ".join(str(value[name]) for value in values if value.get(name))
 
 

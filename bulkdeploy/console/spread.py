@@ -1,4 +1,4 @@
-"""How VMs are spread over pods and clusters, as a plan or a deployment tells it."""
+"""The spread of VMs over pods and clusters, from a plan or a deployment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ClusterSpread:
 
     @property
     def whole(self) -> int:
-        """All that the cluster could hold of them."""
+        """The number of such VMs that the cluster could hold."""
         return self.before + self.added + self.left
 
 

@@ -11,7 +11,7 @@ from bulkdeploy.console.formats import seconds_between
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """A column of a table.
 
     Attributes:
         kind: how a value looks; ``link``: the row's name, which leads to its own page.
@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What narrows a table: one parameter of its command.
+    """A filter of a table: one parameter of its command.
 
     Attributes:
         words: its values; without them it is a text to type, or the ids of what ``rows_of`` lists.

@@ -1,4 +1,4 @@
-"""One request of a browser: who asks, what the API says to that person, and the page that comes of it."""
+"""A request of a browser: its user, the calls in the user's name, and the resulting page."""
 
 import hashlib
 import time
@@ -66,7 +66,7 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a page is made from.
+    """The data from which a page is made.
 
     Attributes:
         given: the parameters of the URL.

@@ -67,7 +67,9 @@ class Binder:
         return bare.lower() in self._known
 
     def bind(self, given: Mapping[str, str], role: RoleType | None, lookup: Lookup) -> dict[str, Any]:
-        """The arguments of a call, by parameter name; what was not given, or counts as not given, is left out.
+        """Return the arguments of a call by parameter name.
+
+        Parameters that were not given, or count as not given, are left out.
 
         Names match in any case; of one name in two cases the first counts. Undeclared parameters are ignored
         (``unknown`` names them), and so are those that ``role`` may not set (None: a caller without credentials).
@@ -85,7 +87,9 @@ class Binder:
         return self._with_entities(arguments, lookup)
 
     def value_of(self, parameter: str, text: str | Mapping[str, str]) -> Any:
-        """What one text is bound to by its declaration, ids as texts; ``NOT_GIVEN`` where it counts as not given.
+        """Return the value of one text by the parameter's declaration, ids as texts.
+
+        An absent value is ``NOT_GIVEN``.
 
         ``text``: of a MAP its ``name[0].field`` pairs.
 
@@ -175,7 +179,7 @@ class Binder:
 
 
 def everything(entity: Entity) -> EntityRef:
-    """What -1 is bound to."""
+    """Return the reference to which -1 is bound: all entities of a kind."""
     return EntityRef(entity, EVERY_ID, UUID(int=0), "")
 
 

@@ -16,7 +16,7 @@ from bulkdeploy.domain.errors import BulkDeployError
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How calls that come while others are being committed are then handled in one transaction (ADR 62).
+    """The declaration that calls which arrive during a commit are then handled in one transaction (ADR 62).
 
     Attributes:
         by: takes a call; those of equal ``work`` and equal answers share. None: the call shares with none.
@@ -39,7 +39,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One API command.
+    """An API command.
 
     Attributes:
         name: as clients write it; matched case-sensitively.
@@ -122,7 +122,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class JobTicket:
-    """What an asynchronous command answers: the job's id and, where it created something, that id."""
+    """The answer of an asynchronous command: the job's id and, if the command created something, its id."""
 
     job_uuid: str
     entity_uuid: str | None = None
@@ -137,7 +137,7 @@ class SuccessText:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """One object of another kind than the command declares: ``{"<key>": {...}}`` (a dry run's plan)."""
+    """An object of another kind than the command declares: ``{"<key>": {...}}`` (a dry run's plan)."""
 
     response: Response
     row: Mapping[str, Any]

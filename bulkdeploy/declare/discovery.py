@@ -1,4 +1,4 @@
-"""What listApis says of a command, from its declaration (cloudstack-protocol.md 4)."""
+"""The description of a command in listApis, from its declaration (cloudstack-protocol.md 4)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -41,7 +41,7 @@ END_OF_DAY = time(23, 59, 59)
 
 
 class WireField(fields.Field[Any]):
-    """One declared parameter; subclasses say how its text is read."""
+    """A declared parameter; subclasses read its text."""
 
     def __init__(self, command: str, parameter: Parameter) -> None:
         super().__init__(required=False)

@@ -30,7 +30,7 @@ def _folded(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """One section of a zone file.
+    """A section of a zone file.
 
     Attributes:
         section: its key in the file; entries stand in a list.

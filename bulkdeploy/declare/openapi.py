@@ -123,7 +123,7 @@ def _query(name: str, schema: Schema, *, required: bool) -> Schema:
 
 
 def _texts(parameter: Parameter) -> dict[str, Schema]:
-    """What is sent for a parameter, by name: one text, or the entries of a map."""
+    """Return the schemas of the texts that are sent for a parameter, by name: one text, or the entries of a map."""
     meaning = {"description": parameter.description}
     if parameter.type is WireType.MAP:
         free = ("key", "value") if parameter.name == "tags" else ("key",)

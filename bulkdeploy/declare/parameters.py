@@ -1,4 +1,4 @@
-"""What a parameter of a command is: its name, wire type, bounds and what it refers to.
+"""The declaration of a command's parameter: its name, wire type, bounds and the entities that it refers to.
 
 ``declare.binding`` turns declarations into marshmallow schemas and binds requests with them;
 ``declare.discovery`` renders them for listApis.
@@ -32,7 +32,7 @@ class WireType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One declared parameter.
+    """A declared parameter.
 
     Attributes:
         name: as listApis shows it; matching ignores case.
@@ -83,7 +83,7 @@ class Parameter:
 
     @property
     def is_secret(self) -> bool:
-        """Whether no error, log, event or job result may repeat a value of the parameter: its name decides."""
+        """Whether no error, log, event or job result may repeat a value of the parameter. Its name decides."""
         return self.type is WireType.STRING and self.name in SECRET_PARAMETERS
 
 

@@ -1,4 +1,4 @@
-"""What a command answers: the fields of its objects, their JSON types, and the envelope's shape."""
+"""The declaration of a command's answer: the fields of its objects, their JSON types, and the envelope's shape."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an answer's object; ``fields`` are those of nested objects (LIST, SET, OBJECT).
+    """A field of an answer's object; ``fields`` are those of nested objects (LIST, SET, OBJECT).
 
     A LIST or SET without ``fields`` holds plain strings. ``roles`` says who sees it. ``value`` is answered for
     objects that say nothing of the field: what always holds here, where CloudStack's clients expect the field.
@@ -51,7 +51,7 @@ class Response:
 
 
 class Shape(StrEnum):
-    """How an answer's object or objects lie in the envelope (cloudstack-protocol.md 1.3)."""
+    """The position of an answer's objects in the envelope (cloudstack-protocol.md 1.3)."""
 
     LIST = "list"
     """``{"count": n, "<key>": [...]}``; nothing found: ``{}``."""

@@ -1,4 +1,4 @@
-"""What values must be: one vocabulary for parameters of calls, entries of zone files and settings."""
+"""The rules of values: one vocabulary for parameters of calls, entries of zone files and settings."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ValueRule:
-    """What a text must be.
+    """A rule that a text must follow.
 
     Attributes:
         must: the rule in words, ``must be an IPv4 address``.
@@ -206,6 +206,6 @@ def size_in(written: str, unit: int) -> int | None:
 
 
 def size_text(size_bytes: int) -> str:
-    """So many bytes in the largest unit that they are a whole number of: ``1536 GiB``."""
+    """Return a size in the largest unit of which it is a whole number: ``1536 GiB``."""
     unit = next(word for word, bytes_ in UNITS.items() if size_bytes % bytes_ == 0) if size_bytes else "B"
     return f"{size_bytes // UNITS[unit]} {unit}"

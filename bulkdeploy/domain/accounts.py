@@ -1,4 +1,4 @@
-"""Who calls and who owns: roles, account types, the caller of a request and the owner of a resource.
+"""Callers and owners: roles, account types, the caller of a request and the owner of a resource.
 
 Pure values. Looked up by ``store.accounts.accounts``; used by every layer above.
 """
@@ -83,7 +83,7 @@ Apis = Mapping[str, frozenset[RoleType]]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a role may do: its type, and its own rules in their order."""
+    """The permissions of a role: its type, and its own rules in their order."""
 
     role_type: RoleType
     rules: RoleRules = NO_RULES
@@ -152,7 +152,7 @@ class Caller:
 
     @property
     def rights(self) -> Rights:
-        """What the caller's role may."""
+        """The permissions of the caller's role."""
         return Rights(self.role_type, self.rules)
 
     def may_call(self, api: str, authorized: frozenset[RoleType]) -> bool:

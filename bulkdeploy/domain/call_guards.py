@@ -1,4 +1,4 @@
-"""What operators ask of every call beside good credentials (cloudstack-protocol.md 1.7)."""
+"""The conditions that operators set for every call, besides its credentials (cloudstack-protocol.md 1.7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MOST_NAMES, LONGEST_NAME = 20, 80
 
 @dataclass(frozen=True, slots=True)
 class CallGuards:
-    """What holds for the calls of one account at the moment.
+    """The conditions of the calls of one account.
 
     Attributes:
         throttled: they are counted.
@@ -37,7 +37,10 @@ class CallGuards:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "CallGuards":
-        """From values by scope and name, as ``Account api.allowed.source.cidr.list``; others have their default."""
+        """Create the conditions from values by scope and name, as ``Account api.allowed.source.cidr.list``.
+
+        Others have their default.
+        """
 
         def value(name: str) -> str:
             default = BY_NAME[name].default
@@ -56,14 +59,14 @@ class CallGuards:
 
 
 class ChangeByGet(BulkDeployError):
-    """Where ``enforce.post.requests.and.timestamps`` is true, nothing is changed by GET (405)."""
+    """A GET request would change something, and ``enforce.post.requests.and.timestamps`` is true (405)."""
 
     def __init__(self, command: str) -> None:
         super().__init__(f"{command} changes something: please use HTTP POST")
 
 
 class UnknownParameters(ParameterError):
-    """Where ``api.unknown.parameters.refused`` is true: parameters that the command does not have (431 / 9999)."""
+    """A command does not have these parameters, and ``api.unknown.parameters.refused`` is true (431 / 9999)."""
 
     def __init__(self, command: str, parameters: Sequence[str]) -> None:
         self.command, self.parameters = command, tuple(parameters)

@@ -15,7 +15,7 @@ class CapacityType(IntEnum):
 
 
 class CapacityLevel(IntEnum):
-    """What capacity is added up over."""
+    """The level over which capacity is added up."""
 
     ZONE = 0
     POD = 1

@@ -1,4 +1,4 @@
-"""Which CloudStack this service presents itself as."""
+"""The CloudStack release as which this service presents itself."""
 
 from uuid import UUID, uuid5
 

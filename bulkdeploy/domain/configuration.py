@@ -27,7 +27,7 @@ DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 class Scope(StrEnum):
-    """Where a setting may be overridden."""
+    """The kinds of places, and of owners, for which a setting may be overridden."""
 
     GLOBAL = "Global"
     ZONE = "Zone"
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 
 
 class ValueType(StrEnum):
-    """What a setting's text must read as."""
+    """The type of a setting's value."""
 
     STRING = "String"
     BOOLEAN = "Boolean"
@@ -50,7 +50,7 @@ class ValueType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One global setting; ``unit`` and bounds are part of what the description promises.
+    """A global setting; ``unit`` and bounds are part of its description.
 
     What is installed of planners and host algorithms is not known here: ``scheduling.catalog.settings`` has these
     settings with their choices.

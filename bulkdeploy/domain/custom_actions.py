@@ -41,7 +41,7 @@ class ValueType(StrEnum):
 
 
 class ValueFormat(StrEnum):
-    """What values must look like beyond their type: DECIMAL is of NUMBER, the others are of STRING."""
+    """The format of a value beyond its type: DECIMAL is of NUMBER, the others are of STRING."""
 
     NONE = "NONE"
     UUID = "UUID"

@@ -52,7 +52,7 @@ class NamedNic:
 
 @dataclass(frozen=True, slots=True)
 class NamedVm:
-    """What one of a request's VMs is to be called (None: generated), and its entry in the call's list.
+    """The name of one of a request's VMs (None: generated), and its entry in the call's list.
 
     ``uuid``, ``job_uuid``: the ids that it and the job that deploys it are to have; None: new ones.
     """
@@ -74,7 +74,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class DeployRequest:
-    """What a deploy call asks for ``count`` alike VMs, entity ids resolved.
+    """The request of a deploy call for ``count`` alike VMs, with resolved entity ids.
 
     ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
     that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
@@ -136,7 +136,7 @@ class DeployRequest:
 
     @property
     def has_given_names(self) -> bool:
-        """Whether the call says what its VMs are called."""
+        """Whether the call names its VMs."""
         return self.name_prefix is not None or any(vm.name is not None for vm in self.vms)
 
     @property
@@ -145,7 +145,7 @@ class DeployRequest:
         return "iptonetworklist" if any(nic.network_id for nic in self.nics) else "networkids"
 
     def nic_in(self, position: int, network_id: int) -> NamedNic:
-        """What is asked of the nic in a network, whose position among the VM's is given."""
+        """Return the requested properties of the nic in a network, whose position among the VM's nics is given."""
         for nic in self.nics:
             if nic.network_id == network_id or (nic.network_id is None and position == 0):
                 return nic
@@ -153,7 +153,7 @@ class DeployRequest:
 
     @classmethod
     def of_existing(cls, vm: Any, **more: Any) -> "DeployRequest":
-        """What a call gives an existing VM, by its row, in the form that deploy rules are checked in."""
+        """Create the request that describes an existing VM, by its row, so that deploy rules can be checked."""
         return cls(
             bulk=False,
             count=1,
@@ -170,7 +170,7 @@ class DeployRequest:
 
 
 class ScaleInPolicy(StrEnum):
-    """How a managed deployment chooses the VMs that it removes."""
+    """The order in which a managed deployment chooses VMs to remove."""
 
     BALANCED = "Balanced"
     """The VMs that stay are spread as evenly as possible over clusters and hosts; then the newest go first."""
@@ -200,7 +200,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class DeployCall:
-    """One deploy call: a request for each configuration, all of one owner in one zone.
+    """A deploy call: a request for each configuration, all of one owner in one zone.
 
     What all requests have in common (zone, owner, token, ``start_vm`` and so on) stands in each of them.
 
@@ -391,7 +391,7 @@ class AffinityFacts:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpec:
-    """One volume that each VM gets."""
+    """A volume that each VM gets."""
 
     volume_type: str
     size_bytes: int
@@ -426,7 +426,7 @@ class DeploySpec:
 
     @property
     def per_vm(self) -> ResourceAmounts:
-        """What one VM takes of the limited resources (cloudstack-protocol.md 0.4, limits)."""
+        """The limited resources that one VM takes (cloudstack-protocol.md 0.4, limits)."""
         return ResourceAmounts(
             user_vm=1,
             volume=len(self.disks),

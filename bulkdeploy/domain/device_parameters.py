@@ -11,7 +11,7 @@ VARIANTS = "variants"
 
 
 class Device(StrEnum):
-    """What a parameter is of."""
+    """The kind of device that a parameter is about."""
 
     DISK = "disk"
     NIC = "nic"

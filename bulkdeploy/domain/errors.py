@@ -259,7 +259,9 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 
 
 class InsufficientCapacity(BulkDeployError):
-    """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out.
+    """There is no capacity for the request (533).
+
+    The text says how many VMs fit, and which rules excluded hosts.
 
     Clients match the beginning of the text, and "No destination found for a deployment for VM instance".
     ``fits`` is None where allocator programs are to choose hosts and none did: what would fit was not looked for.

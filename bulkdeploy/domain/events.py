@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class EventType(StrEnum):
-    """What happened; ``listEventTypes`` answers these."""
+    """The type of an event; ``listEventTypes`` answers these."""
 
     VM_CREATE = "VM.CREATE"
     VM_START = "VM.START"
@@ -202,7 +202,7 @@ class EventType(StrEnum):
 
 
 class EventLevel(StrEnum):
-    """How bad it is."""
+    """The severity of an event."""
 
     INFO = "INFO"
     WARN = "WARN"
@@ -210,7 +210,7 @@ class EventLevel(StrEnum):
 
 
 class EventState(StrEnum):
-    """How far an action is."""
+    """The progress of the action that an event is about."""
 
     CREATED = "Created"
     SCHEDULED = "Scheduled"

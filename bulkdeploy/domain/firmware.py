@@ -1,4 +1,4 @@
-"""What VMs boot with, in CloudStack's words: ``boottype`` and ``bootmode``."""
+"""The firmware of VMs in CloudStack's terms: ``boottype`` and ``bootmode``."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,14 +15,14 @@ class BootType(StrEnum):
 
 
 class BootMode(StrEnum):
-    """How UEFI boots; SECURE: only what is signed. BIOS has LEGACY alone."""
+    """The mode of UEFI; SECURE boots signed programs only. BIOS has LEGACY alone."""
 
     LEGACY = "LEGACY"
     SECURE = "SECURE"
 
 
 def boot_mode_of(details: Mapping[str, str]) -> BootMode | None:
-    """How UEFI boots a VM that has these details; None: BIOS does.
+    """Return the UEFI mode of a VM that has these details, or None if BIOS boots it.
 
     VMs of earlier releases may have any text there, which meant nothing: what is no BootMode means BIOS.
     """

@@ -27,7 +27,7 @@ class GuestType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestedSubnet:
-    """What a call says of the addresses, as given; none of it checked."""
+    """The subnet that a call asks for, unchecked."""
 
     gateway: str | None = None
     netmask: str | None = None

@@ -86,7 +86,7 @@ TRANSITIONS: Mapping[tuple[HaState, HaEvent], HaState] = {
 
 @dataclass(frozen=True, slots=True)
 class HaSettings:
-    """When a host is checked, recovered and fenced (``kvm.ha.*`` of its cluster).
+    """The settings of host HA: when a host is checked, recovered and fenced (``kvm.ha.*`` of its cluster).
 
     Attributes:
         check_interval_s: seconds between two activity checks.
@@ -132,7 +132,7 @@ class HaSignals:
 
 @dataclass(frozen=True, slots=True)
 class HaRecord:
-    """How far high availability is with a host.
+    """The progress of high availability for a host.
 
     Attributes:
         state: the state.

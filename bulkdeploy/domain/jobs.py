@@ -16,7 +16,7 @@ class JobStatus(IntEnum):
 
 
 class JobPhase(StrEnum):
-    """What an unfinished job is doing; a finished one keeps ``DONE``.
+    """The phase of an unfinished job; a finished one keeps ``DONE``.
 
     A ``HELD`` job waits until so many other jobs of its bulk operation have ended that it may begin.
     """
@@ -37,7 +37,7 @@ class InstanceType(StrEnum):
 
     @property
     def noun(self) -> str:
-        """As CloudStack's descriptions of events call it."""
+        """The name of the type in CloudStack's descriptions of events."""
         return "Vm" if self is InstanceType.VIRTUAL_MACHINE else self.value.lower()
 
 

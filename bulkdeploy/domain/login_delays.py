@@ -1,4 +1,4 @@
-"""How long a caller waits after wrong passwords before the next one is checked.
+"""The delay after wrong passwords until the next password is checked.
 
 Wrong passwords count for the pair of user and address, and for the address. So wrong passwords from one address do
 not delay the user at another address, and no stranger can lock anybody out. Delays are for everybody, the default
@@ -22,7 +22,7 @@ FORGOTTEN_AFTER_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """After ``free`` failures each further one doubles the wait, from 1 s to ``most_s``."""
+    """A delay: after ``free`` failures each further failure doubles it, from 1 s to ``most_s``."""
 
     free: int
     most_s: int

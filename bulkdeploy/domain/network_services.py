@@ -1,4 +1,4 @@
-"""What networks can offer to VMs, and what offers it: names in CloudStack's words.
+"""The network services that VMs can get, and their providers, in CloudStack's terms.
 
 bulkdeploy gives VMs addresses and keeps security groups' rules; it runs no routers. Providers other than
 these are appliances that bulkdeploy does not control.
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class TrafficType(StrEnum):
-    """What a physical network carries."""
+    """The kind of traffic that a physical network carries."""
 
     PUBLIC = "Public"
     GUEST = "Guest"

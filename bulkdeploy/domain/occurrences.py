@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Schedule(Protocol):
-    """Anything that names times."""
+    """A schedule, which names points in time."""
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first time later than ``moment``, or None if there is none."""

@@ -18,7 +18,7 @@ MOST_PARSED = 256
 
 @dataclass(frozen=True, slots=True)
 class RoleRule:
-    """One rule of a role. ``pattern`` is the name of an API in any case; ``*`` matches any letters."""
+    """A rule of a role. ``pattern`` is the name of an API in any case; ``*`` matches any letters."""
 
     pattern: str
     allow: bool

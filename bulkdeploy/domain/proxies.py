@@ -1,4 +1,4 @@
-"""Whose calls a proxy passes on: the address of the client behind trusted proxies.
+"""The address of the client behind trusted proxies.
 
 Source: CloudStack's settings ``proxy.header.verify``, ``proxy.header.names`` and ``proxy.cidr``. CloudStack
 believes the first address of a header, which the client may have written itself; here the last one counts that is
@@ -16,7 +16,7 @@ VERIFY, NAMES, NETWORKS = "proxy.header.verify", "proxy.header.names", "proxy.ci
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """Which proxies are trusted, and what they say it by.
+    """The trusted proxies, and the headers in which they name clients.
 
     Attributes:
         names: of headers, in the order in which they are looked at.
@@ -65,7 +65,10 @@ class ProxySettings:
 
 
 def _address(text: str) -> str | None:
-    """An IP address as headers have it, with or without a port: ``192.0.2.1:4711``, ``[2001:db8::1]:4711``."""
+    """Return an IP address of a header, which may have a port: ``192.0.2.1:4711``, ``[2001:db8::1]:4711``.
+
+    None: it has none.
+    """
     bare = text[1:].partition("]")[0] if text.startswith("[") else text
     if bare.count(":") == 1:
         bare = bare.partition(":")[0]

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class ReplaceMethod(StrEnum):
-    """How VMs are replaced."""
+    """The method by which VMs are replaced."""
 
     RESTORE = "Restore"
     """The root disk of each VM is made anew; its id, name and addresses stay."""

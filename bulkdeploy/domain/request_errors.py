@@ -1,10 +1,13 @@
-"""Why a request is not read to its end: answered in the form of every other refusal, then the connection closes."""
+"""The errors of requests that are not read to their end.
+
+They are answered like all others, then the connection closes.
+"""
 
 from bulkdeploy.domain.errors import BulkDeployError
 
 
 class MalformedRequest(BulkDeployError):
-    """What came is not HTTP/1 (400)."""
+    """The request is not HTTP/1 (400)."""
 
     def __init__(self) -> None:
         super().__init__("The request is not valid HTTP/1.1")
@@ -37,7 +40,7 @@ class RequestTooSlow(BulkDeployError):
 
 
 class ServerBusy(BulkDeployError):
-    """All that this process may have in hand at once it has (503)."""
+    """This process already handles as many requests as it may (503)."""
 
     def __init__(self) -> None:
         super().__init__("The server has as many requests in hand as it may; try again later")

@@ -45,7 +45,7 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class ResourceAmounts:
-    """What one deployment, or one VM, takes of each limited resource.
+    """The limited resources that a deployment, or a VM, takes.
 
     Units: VMs, volumes (count), CPU cores, memory MiB, primary storage bytes.
     """
@@ -68,7 +68,7 @@ class ResourceAmounts:
         return {kind: amount for kind, amount in amounts.items() if amount}
 
     def plus(self, other: "ResourceAmounts") -> "ResourceAmounts":
-        """Both together."""
+        """Return the sum of both."""
         return ResourceAmounts(
             user_vm=self.user_vm + other.user_vm,
             volume=self.volume + other.volume,

@@ -11,7 +11,7 @@ HIGHEST_PORT, HIGHEST_ICMP_NUMBER, ANY_ICMP = 65535, 255, -1
 
 
 class Direction(StrEnum):
-    """Which traffic a rule is about."""
+    """The direction of the traffic that a rule is about."""
 
     INGRESS = "ingress"
     EGRESS = "egress"
@@ -28,7 +28,7 @@ class Protocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a rule lets through: ports of TCP and UDP, type and code of ICMP, or everything."""
+    """The traffic that a rule allows: ports of TCP and UDP, type and code of ICMP, or everything."""
 
     protocol: Protocol
     start_port: int | None = None

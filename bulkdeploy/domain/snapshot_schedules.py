@@ -1,4 +1,4 @@
-"""When snapshot policies take snapshots: schedules in CloudStack's form, and the next time that one names."""
+"""The schedules of snapshot policies in CloudStack's form, and the next time of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MOST_DAYS = 62
 
 
 class Interval(StrEnum):
-    """How often a policy takes a snapshot."""
+    """The interval at which a policy takes snapshots."""
 
     HOURLY = "HOURLY"
     DAILY = "DAILY"

@@ -1,4 +1,4 @@
-"""Where calls come from: networks as a text, CIDRs separated by commas, and what counts as one client."""
+"""Networks as a text, CIDRs separated by commas, and the grouping of addresses by client."""
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -25,7 +25,10 @@ def is_within(address: str, networks: str) -> bool:
 
 
 def source_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or an IPv6 network; what cannot be read, as it is."""
+    """Return the client that an address belongs to: an IPv4 address, or an IPv6 network.
+
+    A text that is no address is returned as it is.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -15,14 +15,14 @@ class NetworkType(StrEnum):
 
 
 class AllocationState(StrEnum):
-    """Whether a zone, pod or cluster takes new VMs."""
+    """The state of a zone, pod or cluster that decides whether new VMs may be placed there."""
 
     ENABLED = "Enabled"
     DISABLED = "Disabled"
 
 
 class AllocationPolicy(StrEnum):
-    """How readily a pod or cluster takes new VMs, from most to least: Ganeti's alloc_policy."""
+    """The preference of a pod or cluster for new VMs, from most to least: Ganeti's alloc_policy."""
 
     PREFERRED = "preferred"
     LAST_RESORT = "last_resort"
@@ -30,7 +30,7 @@ class AllocationPolicy(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place in that order, from 0; of a pod and its cluster the higher one holds."""
+        """The position in that order, from 0. Of a pod and its cluster the higher one applies."""
         return list(AllocationPolicy).index(self)
 
 
@@ -60,7 +60,7 @@ class HostResourceState(StrEnum):
 
 
 class PoolScope(StrEnum):
-    """What a primary storage pool can be reached from."""
+    """The part of a zone from which a primary storage pool can be reached."""
 
     ZONE = "ZONE"
     CLUSTER = "CLUSTER"

@@ -1,4 +1,4 @@
-"""What hosts and guests have used, as a hypervisor measured it."""
+"""The resource usage of hosts and guests, as a hypervisor measured it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from uuid import UUID
 
 
 class UsagePeriod(StrEnum):
-    """How far back a graph of what was used goes."""
+    """The time span of a usage graph."""
 
     HOUR = "hour"
     DAY = "day"
@@ -35,7 +35,7 @@ GUEST_INTERVAL_S, GUEST_INTERVALS_KEPT = 1800, timedelta(days=8)
 
 @dataclass(frozen=True, slots=True)
 class GuestUsage:
-    """What a running guest has used since it was started on its host.
+    """The resource usage of a running guest since its start on its host.
 
     Attributes:
         uuid: the guest.
@@ -61,7 +61,7 @@ class GuestUsage:
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
-    """What a host has used, with its guests.
+    """The resource usage of a host, with its guests.
 
     Attributes:
         uuid: the host.

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class SnapshotType(StrEnum):
-    """What a snapshot of a VM holds: its volumes, or its memory as well."""
+    """The content of a VM snapshot: its volumes, or its memory as well."""
 
     DISK = "Disk"
     DISK_AND_MEMORY = "DiskAndMemory"

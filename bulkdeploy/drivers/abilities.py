@@ -1,10 +1,10 @@
-"""What a hypervisor may be able to do beyond running, stopping and removing guests."""
+"""The optional abilities of hypervisors, beyond running, stopping and removing guests."""
 
 from enum import StrEnum
 
 
 class Ability(StrEnum):
-    """One thing that a driver declares in ``HypervisorDriver.abilities``.
+    """An ability that a driver declares in ``HypervisorDriver.abilities``.
 
     A call of the API that needs an absent one is refused before a job is made (``services.abilities``).
     """

@@ -16,7 +16,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 @dataclass(frozen=True, slots=True)
 class StartCall:
-    """One ``ensure_running``."""
+    """A call of ``ensure_running``."""
 
     host: HostAddress
     guest: GuestSpec
@@ -30,7 +30,7 @@ class StartCall:
 
 @dataclass(frozen=True, slots=True)
 class StopCall:
-    """One ``ensure_stopped``."""
+    """A call of ``ensure_stopped``."""
 
     host: HostAddress
     guest_uuid: UUID
@@ -40,7 +40,7 @@ class StopCall:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCall:
-    """One ``ensure_absent``."""
+    """A call of ``ensure_absent``."""
 
     host: HostAddress | None
     guest_uuid: UUID

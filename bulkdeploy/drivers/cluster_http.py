@@ -25,7 +25,7 @@ REASON_CHARACTERS = 200
 
 
 class NotAnswered(Exception):
-    """No server gave an answer; what was asked for may have been done all the same."""
+    """No server answered. The request may have been executed all the same."""
 
 
 class NobodyServes(NotAnswered):
@@ -94,7 +94,7 @@ class ClusterHttp:
     def send(
         self, method: str, path: str, *, timeout_s: float, is_repeatable: bool = True, **content: Any
     ) -> requests.Response:
-        """One request; the answer, whatever it says.
+        """Send one request, and return the answer, whatever its status.
 
         Args:
             method: HTTP's.
@@ -141,5 +141,5 @@ def _is_refused(error: Exception) -> bool:
 
 
 def shown(text: str) -> str:
-    """What a cluster said, as long as operators are shown it."""
+    """Return a cluster's text, cut to the length that operators are shown."""
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."

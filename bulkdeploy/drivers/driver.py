@@ -1,4 +1,4 @@
-"""What a hypervisor driver is: "make it so" calls, and a look at what is there (one file: one protocol, whole).
+"""The protocol of hypervisor drivers: idempotent calls, and queries (one file: one protocol, whole).
 
 Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
@@ -42,14 +42,14 @@ HOSTS_AT_ONCE = 16
 
 
 class PowerState(StrEnum):
-    """What a guest is doing, as the hypervisor says."""
+    """The power state of a guest, as its hypervisor reports it."""
 
     RUNNING = "Running"
     STOPPED = "Stopped"
 
 
 class ConsoleKind(StrEnum):
-    """What of a guest a person sees."""
+    """The kind of a guest's console."""
 
     VNC = "vnc"
     SERIAL = "serial"
@@ -183,7 +183,9 @@ class GuestNic:
 
 @dataclass(frozen=True, slots=True)
 class GuestDetails:
-    """What a guest was started with, beside what ``Guest`` says: volumes and nics in order, the root volume first.
+    """The details with which a guest was started, beyond ``Guest``.
+
+    Volumes and nics in order, the root volume first.
 
     ``template_uuid``: what its root volume started from; None: the hypervisor does not know.
     """
@@ -197,7 +199,7 @@ class GuestDetails:
 
 @dataclass(frozen=True, slots=True)
 class CustomAction:
-    """One run of a custom action: its name, the values of its parameters as JSON, and its details."""
+    """A run of a custom action: its name, the values of its parameters as JSON, and its details."""
 
     name: str
     parameters: Mapping[str, Any] = field(repr=False, hash=False)
@@ -283,7 +285,7 @@ class HostDrained(DriverError):
 
 
 class HypervisorDriver(ABC):
-    """One hypervisor type's way of doing things: a driver is a subclass. Objects are shared between threads.
+    """The driver of one hypervisor type; a driver is a subclass. Objects are shared between threads.
 
     Attributes:
         options_model: what ``from_options`` is given, declared.
@@ -346,7 +348,7 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
-        """The memory in MiB that guests of ours may have now of those of these hosts where that changes by itself.
+        """Return the MiB that the service's guests may have now on hosts where this changes by itself.
 
         As ``HostModel.memory_mib`` says it when a host is added; hosts whose memory stays, or is not known now, are
         left out.
@@ -437,7 +439,9 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
+        """Return the power state of a guest of this host.
+
+        None: it is absent, and no call with a lower fence brings it back.
 
         One that is not there may start on another host.
 
@@ -751,7 +755,7 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
-        """What a host keeps data on; nothing is changed by it. Ability.STORAGE_UNITS.
+        """Return the storage units of a host without changing anything. Ability.STORAGE_UNITS.
 
         Raises:
             DriverError: it does not answer.
@@ -833,7 +837,7 @@ class HypervisorDriver(ABC):
             unseen.update((pool.uuid, str(error)) for pool in self._records.directory.pools())
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """What these guests, as ``list_guests`` told of them, were started with.
+        """Return the details with which these guests, as ``list_guests`` reported them, were started.
 
         Those that are gone, or of which not all is known, are left out. Nothing but the hypervisor is asked: the
         database may know less than it does. Ability.GUEST_DETAILS.
@@ -849,7 +853,10 @@ class HypervisorDriver(ABC):
 
 
 def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:
-    """What came of a call for each of these, HOSTS_AT_ONCE at a time, in their order; who fails stops no other."""
+    """Return the result of a call for each of these hosts, HOSTS_AT_ONCE at a time, in their order.
+
+    A failure does not stop the others.
+    """
 
     def result(host: H) -> T | DriverError:
         try:

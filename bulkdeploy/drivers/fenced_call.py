@@ -13,7 +13,7 @@ LEAST_S = 0.1
 
 
 class FencedCall:
-    """What such a call is for: a guest, a host (None: wherever it is), a fence, and an end (``time.monotonic``)."""
+    """A fenced call for a guest on a host (None: on any), with a fence and an end (``time.monotonic``)."""
 
     def __init__(
         self, fences: Fences, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -23,7 +23,7 @@ class FencedCall:
 
     @property
     def host_name(self) -> str:
-        """As errors name it."""
+        """The host's name for errors."""
         return ANY_HOST if self.host is None else self.host.name
 
     @property
@@ -33,7 +33,7 @@ class FencedCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether its time is."""
+        """Whether the time of the call has run out."""
         return time.monotonic() > self.end
 
     def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
@@ -57,7 +57,7 @@ class FencedCall:
             raise self.stale(step) from error
 
     def fenced_here(self, step: str) -> FencedGuest:
-        """As ``raise_fence``.
+        """Raise the guest's fence as ``raise_fence``, and check that the guest is on the call's host.
 
         Raises:
             DriverError: the guest is on another host than the call's.

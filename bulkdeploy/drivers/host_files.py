@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What files are compared by: SHA-256 of the content, hexadecimal, and mode (permission bits)."""
+    """The state by which files are compared: SHA-256 of the content, hexadecimal, and mode (permission bits)."""
 
     checksum: str
     mode: int
@@ -22,7 +22,7 @@ class HostFile:
 
     @property
     def state(self) -> FileState:
-        """What it is compared by."""
+        """The state by which the file is compared."""
         return state_of(self.content, self.mode)
 
 

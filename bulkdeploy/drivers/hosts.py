@@ -8,7 +8,9 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Where to send a call: the host's uuid (its key), name, IP address, hypervisor type and the url of addHost.
+    """The address of a host for calls.
+
+    The host's uuid (its key), name, IP address, hypervisor type and the url of addHost.
 
     ``url`` None: an inventory brought the host without one. It names secrets (users, key files), and never is one.
     """
@@ -27,7 +29,7 @@ def address_of(host: Any) -> HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
-    """How to reach a machine that is to be a host: its url, and whom to log in as; the password is never kept."""
+    """The access to a machine that becomes a host: its url, and the login; the password is never kept."""
 
     url: str
     username: str | None = None
@@ -36,7 +38,7 @@ class HostAccess:
 
 @dataclass(frozen=True, slots=True)
 class HostPromise:
-    """How much of itself a host may promise to guests: times its CPU and its memory, and guests at most."""
+    """The limits of a host's promises to guests: factors of its CPU and its memory, and the number of guests."""
 
     cpu_overcommit: Decimal
     memory_overcommit: Decimal
@@ -59,7 +61,9 @@ class NewHost:
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none).
+    """The hardware that a host reports: physical cores, MHz of one, MiB.
+
+    Bytes of its own disks for volumes (0: none).
 
     ``guest_hardware``: what the hardware of its guests can be, in words that only its driver reads; None: any.
     """

@@ -49,7 +49,7 @@ POSIX_MAGIC, GNU_MAGIC = b"ustar\x0000", b"ustar  \0"
 
 @dataclass(slots=True)
 class _Member:
-    """One member: its kind as tar has it, its name, what a link leads to, and its size in bytes."""
+    """A member of an archive: its kind in tar's code, its name, the target of a link, and its size in bytes."""
 
     kind: bytes
     name: bytes
@@ -76,7 +76,7 @@ def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: boo
 
 
 class _Unpacked:
-    """What a stream unpacks to, never more at once than is read."""
+    """The unpacked content of a stream, never more at once than is read."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed

@@ -1,4 +1,4 @@
-"""What the first bytes of an image say about it, and what no image may say.
+"""The description of an image in its first bytes, and the references that no image may have.
 
 A hypervisor that opens an image follows the references in its header: to a backing file, to an external data file,
 to a key. An image of a user must have no such reference, or its guest reads files of the host. The parser knows the

@@ -1,11 +1,11 @@
-"""What must be so before a hypervisor can be used, as ``bulkdeploy check`` reports it."""
+"""The requirements of a hypervisor, as ``bulkdeploy check`` reports them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One thing that is needed: what was found, and how it is mended where it failed (``remedy``)."""
+    """A requirement: what was found, and how to mend it if it failed (``remedy``)."""
 
     name: str
     found: str

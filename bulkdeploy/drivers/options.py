@@ -29,7 +29,7 @@ class WrongDriverOptions(DriverSettingError):
 
 
 class DriverOptions(BaseModel):
-    """What a driver needs to know; subclass it and declare one field per option.
+    """The options of a driver: a subclass declares one field per option.
 
     Secrets are fields of type ``SecretStr``. Unknown options are refused. In the environment lists and tables are
     written as JSON.

@@ -1,4 +1,4 @@
-"""What the service remembers for drivers: hosts, pools, fences, templates, ids (one file: one protocol a subject).
+"""The memory of the service for drivers: hosts, pools, fences and more (one file: one protocol a subject).
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
 transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
@@ -38,7 +38,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TemplateImage:
-    """Where a template's image is: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes.
+    """The image of a template: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes.
 
     ``is_of_root_admin``: a root admin's account owns it.
     """
@@ -53,7 +53,7 @@ class TemplateImage:
 
     @property
     def key(self) -> str:
-        """What copies of the image are called: the template's uuid, and a digest of its checksum if it has one."""
+        """The name of copies of the image: the template's uuid, and a digest of its checksum if it has one."""
         if not self.checksum:
             return str(self.uuid)
         return f"{self.uuid}-{hashlib.sha256(self.checksum.lower().encode()).hexdigest()[:12]}"
@@ -122,7 +122,10 @@ class HostDeclaredOffError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FencedGuest:
-    """Where a guest is, or may be: its host, and where it moves, if it does; and what its driver kept of it."""
+    """The place of a guest.
+
+    It consists of its host, the destination of its move, and the details that its driver keeps.
+    """
 
     host_uuid: UUID | None = None
     destination_uuid: UUID | None = None
@@ -150,7 +153,7 @@ class Fences(Protocol):
     def claim(
         self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
     ) -> tuple[FencedGuest, frozenset[UUID]]:
-        """As ``raise_fence``; then a guest that is on no host is on this one, with these volumes.
+        """Raise the fence, and claim this host and these volumes for a guest that is on no host.
 
         Returns:
             Where the guest is now, and those volumes that other guests hold: then nothing was claimed.
@@ -190,11 +193,14 @@ class Fences(Protocol):
         """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""
 
     def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
-        """Those of these volumes that guests hold, with their guests; within the context no guest takes others."""
+        """Yield those of these volumes that guests hold, with their guests.
+
+        Within the context no guest takes others.
+        """
 
 
 class CopyState(StrEnum):
-    """What is to be done for a template in a pool."""
+    """The state of a template's copy in a pool."""
 
     READY = "ready"
     TO_MAKE = "to make"
@@ -215,7 +221,9 @@ class TemplateCopy:
 
 
 class TemplateCopies(Protocol):
-    """Which templates pools have. One caller at a time makes a copy; who is silent for a minute has died.
+    """The copies of templates in pools.
+
+    One caller at a time makes a copy; a caller that is silent for a minute counts as dead.
 
     A copy is one of the template and the checksum that it had: with another checksum it is another image.
     """
@@ -242,7 +250,7 @@ class TemplateCopies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GuestOrder:
-    """What a VM was ordered as, by uuids: for a cloud that is driven through its own API and knows the same ids.
+    """The order of a VM by uuids, for a cloud that is driven through its own API and knows the same ids.
 
     Attributes:
         custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
@@ -272,21 +280,21 @@ class GuestOrder:
 
 
 class Orders(Protocol):
-    """What VMs were ordered as, and which VMs and volumes there are or were; read-only."""
+    """The orders of VMs, and the VMs and volumes that exist or existed; read-only."""
 
     def order(self, guest_uuid: UUID) -> GuestOrder | None:
-        """What a VM was ordered as; None: there is no such VM."""
+        """Return the order of a VM, or None if there is no such VM."""
 
     def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:
-        """Those of these uuids that are VMs of ours, or were."""
+        """Return the uuids that are, or were, VMs of the service."""
 
     def known_volumes(self, volume_uuids: Collection[UUID]) -> frozenset[UUID]:
-        """Those of these uuids that are volumes of ours, or were."""
+        """Return the uuids that are, or were, volumes of the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What a cloud was told to make for a VM or a volume of ours, and under which attempt's id.
+    """The note of an order to a cloud for a VM or a volume, and the attempt whose id the cloud was given.
 
     ``root_uuid``: a VM's root volume, whose id there is the cloud's own choice; None: the cloud was not told of the
     VM under this attempt's id.
@@ -300,7 +308,7 @@ class Counterparts(Protocol):
     """VMs and volumes that a cloud makes under ids that are given once for ever (docs/adr/0036)."""
 
     def find(self, uuid: UUID) -> Counterpart | None:
-        """What was noted; None: nothing ever."""
+        """Return the note, or None if there never was one."""
 
     def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
         """The cloud is about to be told of it: note that before."""
@@ -322,7 +330,7 @@ class Counterparts(Protocol):
 
 
 class ClusterTurns(Protocol):
-    """One caller at a time, over all processes, decides something about a hypervisor's cluster."""
+    """Locks of hypervisors' clusters: over all processes one caller at a time decides about a cluster."""
 
     def turn(self, cluster: str, *, timeout_s: float) -> AbstractContextManager[None]:
         """Wait for the others; within the context no other one is in a turn of the same cluster.
@@ -342,7 +350,7 @@ class SecurityRules(Protocol):
     """The rules of VMs' security groups, as rows have them now; read-only."""
 
     def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
-        """The rules of those of these VMs that are in security groups; groups at the other end by their addresses.
+        """Return the rules of those of these VMs that are in security groups, with the addresses of peer groups.
 
         What comes in is refused unless a rule lets it through; what goes out is refused where there are egress
         rules and none lets it through. Answers to what was let through are.
@@ -351,7 +359,7 @@ class SecurityRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All that is remembered for one driver."""
+    """Everything that is remembered for one driver."""
 
     directory: Directory
     fences: Fences

@@ -1,4 +1,4 @@
-"""Which driver speaks to which hypervisor type.
+"""The drivers by hypervisor type.
 
 A driver of the tree is a package beside this module, by its name; its ``driver.py`` has the class as ``DRIVER``,
 its ``options.py`` the options as ``OPTIONS``. One from outside the tree joins by an entry point in the group
@@ -88,7 +88,7 @@ class Drivers:
         return self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
 
     def configured_for(self, hypervisor: str) -> ConfiguredDriver:
-        """As ``find``.
+        """Return the configured driver of a hypervisor.
 
         Raises:
             NoDriverFor: the settings name none.
@@ -138,7 +138,7 @@ def configure_drivers(
     options: Mapping[str, Mapping[str, Any]],
     make_records: MakeRecords | None = None,
 ) -> Drivers:
-    """The drivers that ``names`` (hypervisor type, or DEFAULT, to driver) mentions, with ``options`` by driver.
+    """Return the drivers that ``names`` mentions (hypervisor type, or DEFAULT, to driver), with their options.
 
     Nothing is connected to yet: what can be wrong with settings is found here, the rest when a driver is made.
 
@@ -166,7 +166,7 @@ def in_tree_drivers() -> list[str]:
 
 
 def in_tree_options(name: str) -> type[DriverOptions]:
-    """The options of a driver that comes with the product, also where the driver itself can not be imported."""
+    """Return the options of a driver that is part of the product, even if the driver itself cannot be imported."""
     options: type[DriverOptions] = importlib.import_module(f"{__package__}.{name}.options").OPTIONS
     return options
 

@@ -9,7 +9,9 @@ from bulkdeploy.drivers.driver import DriverError
 
 
 class Turns:
-    """Of the calls for one guest in this process one runs at a time.
+    """A lock per guest: of the calls for one guest in this process one runs at a time.
+
+    Fences separate the calls of other processes.
 
     Calls of other processes are kept apart by the fences.
     """

@@ -15,7 +15,7 @@ GuestWithoutRow = tuple[Guest, GuestDetails | None]
 def guests_without_rows(
     driver: HypervisorDriver, unknown: Callable[[Sequence[UUID]], Collection[UUID]]
 ) -> Iterator[GuestWithoutRow]:
-    """The guests of a driver that ``unknown`` answers of those it is asked about, and what their hypervisor tells.
+    """Yield the guests of a driver that ``unknown`` returns, with the descriptions of their hypervisor.
 
     Raises:
         DriverError: not all can be listed.

@@ -14,7 +14,7 @@ PASSWORD_LETTERS = 8
 
 
 class VncRefused(Exception):
-    """What answers is no VNC server of version 3.8, or does not take the password."""
+    """The server is no VNC server of version 3.8, or does not accept the password."""
 
 
 def new_password() -> str:
@@ -57,7 +57,10 @@ def _prove(connected: socket.socket, password: str) -> None:
 
 
 def response(password: str, challenge: bytes) -> bytes:
-    """The answer to a challenge: it, encrypted with the password, whose bytes are read from their lowest bit."""
+    """Return the challenge, encrypted with the password.
+
+    The bits of each byte of the key are reversed, as VNC demands.
+    """
     padded = password.encode("ascii")[:PASSWORD_LETTERS].ljust(PASSWORD_LETTERS, b"\0")
     key = bytes(int(f"{byte:08b}"[::-1], 2) for byte in padded)
     encryptor = Cipher(TripleDES(key * 3), modes.ECB()).encryptor()  # noqa: S305 - the protocol's own

@@ -1,4 +1,4 @@
-"""One starter per data directory."""
+"""The lock of a data directory: one process at a time uses it."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class DataDirectoryInUse(Exception):
-    """Another process works on this data directory."""
+    """Another process uses this data directory."""
 
     def __init__(self, data_dir: Path, holder: str) -> None:
         self.data_dir, self.holder = data_dir, holder

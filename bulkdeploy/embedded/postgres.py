@@ -86,7 +86,7 @@ class PostgresServer:
 
     @property
     def socket_dir(self) -> Path:
-        """Where the socket lies: in the data directory, or a short path where that is too long."""
+        """The directory of the socket: the data directory, or a short path if that is too long."""
         if len(os.fsencode(self.data_dir / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_PATH:
             return self.data_dir
         name = hashlib.sha256(os.fsencode(self.data_dir.resolve())).hexdigest()[:16]

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the protocol calls ``result``, and a line of information."""
+    """An answer: the protocol's ``result``, and a line of information."""
 
     result: Any
     info: str
@@ -28,7 +28,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What requests are answered with; ``pairs``: failed instances of a bulk request are listed with the reason."""
+    """The objects that answer requests.
+
+    ``pairs``: failed instances of a bulk request are listed with the reason.
+    """
 
     cluster: GanetiCluster
     placing: Placing
@@ -205,7 +208,7 @@ def _bulk_answer(
 
 
 def relocate(work: Work, request: Members) -> Answer:
-    """Another secondary for a mirrored instance, or another primary for one on shared storage.
+    """Return another secondary for a mirrored instance, or another primary for one on shared storage.
 
     Raises:
         MalformedDocument: the request lacks a member, or does not fit the instance.

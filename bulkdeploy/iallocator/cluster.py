@@ -70,17 +70,17 @@ class GanetiCluster:
 
     @property
     def free_memory(self) -> Ints:
-        """What is free on each node; placement leaves 1 MiB of it."""
+        """The free memory of each node, of which placement leaves 1 MiB."""
         return self._hosts.memory_limit + 1 - self._hosts.memory_used
 
     @property
     def vcpus_used(self) -> Ints:
-        """What nodes reserve, and what their primaries have."""
+        """The CPUs that nodes reserve, and those of their primaries."""
         return self._hosts.cpu_used
 
     @property
     def vms_used(self) -> Ints:
-        """How many primaries each node has."""
+        """The number of primaries of each node."""
         return self._hosts.vms_used
 
     def desired_locations(self, instance: Instance) -> frozenset[str]:
@@ -110,7 +110,7 @@ class GanetiCluster:
 
     @property
     def free_vcpus(self) -> Ints:
-        """How many more virtual CPUs the ratio of each node's group allows."""
+        """The number of further virtual CPUs that the ratio of each node's group allows."""
         return self._hosts.cpu_limit - self._hosts.cpu_used
 
     def snapshot(self, *, with_reserve: bool) -> ZoneSnapshot:
@@ -121,7 +121,9 @@ class GanetiCluster:
         return self._snapshot(hosts)
 
     def snapshot_without(self, primary: int) -> ZoneSnapshot:
-        """The cluster for a secondary: as if this primary had failed, and its instances ran on their secondaries.
+        """Return the cluster for a secondary, as if this primary had failed.
+
+        Its instances then run on their secondaries.
 
         As CPU in use all secondaries count, so that they are spread, too.
         """
@@ -138,7 +140,7 @@ class GanetiCluster:
         self._use(instance, nodes, -1)
 
     def nodes_of(self, instance: Instance) -> list[int]:
-        """Where the document has a placed instance."""
+        """Return the nodes of a placed instance in the document."""
         return self._positions(instance.nodes)
 
     def _use(self, instance: Instance, nodes: Sequence[int], sign: int) -> None:

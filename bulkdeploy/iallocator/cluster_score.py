@@ -76,7 +76,7 @@ class GroupScore:
         )
 
     def _cost_of_tags(self) -> float:
-        """What exclusion tags, locations and desired locations cost as the group is."""
+        """Return the current cost of exclusion tags, locations and desired locations in the group."""
         tagged = [primaries[self.nodes] for primaries in self._cluster.tagged.values()]
         in_locations = [
             primaries[self._at(location)].sum()
@@ -90,7 +90,10 @@ class GroupScore:
         )
 
     def _columns(self) -> list[tuple[int, Floats]]:
-        """What is spread, with its weight: memory, disk, CPUs, spindles, primaries, instances."""
+        """Return the values that are to be spread, each with its weight.
+
+        Memory, disk, CPUs, spindles, primaries, instances.
+        """
         cluster, nodes = self._cluster, self.nodes
         free_disk = np.where(
             self._exclusive, cluster.free_spindles[nodes] / self._spindles, cluster.free_disk[nodes] / self._disk
@@ -106,7 +109,7 @@ class GroupScore:
         ]
 
     def _added(self, instance: Instance) -> list[tuple[Floats, Floats]]:
-        """What an instance adds to each column on its primary and on its secondary."""
+        """Return the amounts that an instance adds to each column on its primary and on its secondary."""
         one, nothing = np.ones(len(self.nodes)), np.zeros(len(self.nodes))
         taken = np.where(self._exclusive, -instance.spindles / self._spindles, -instance.disk_space / self._disk)
         disk = np.where(self._has_disk, taken, 0.0)
@@ -128,7 +131,7 @@ class GroupScore:
         reserve = self._cluster.reserve[self.nodes]
 
         def spread(weight: int, values: Floats, first: Floats, second: Floats) -> Floats:
-            """The weighted deviation with ``first`` more on the primary and ``second`` more on the secondary."""
+            """Return the weighted deviation with ``first`` added on the primary and ``second`` on the secondary."""
             at, of = first[primaries], values[primaries]
             total, squares = values.sum() + at, (values**2).sum() + at * (2 * of + at)
             if pair:
@@ -174,7 +177,7 @@ class GroupScore:
         return both
 
     def _of_primary(self, instance: Instance) -> Floats:
-        """What exclusion tags and desired locations cost on each node."""
+        """Return the cost of exclusion tags and desired locations on each node."""
         cluster = self._cluster
         cost = np.zeros(len(self.nodes))
         for tag in instance.tags:

@@ -31,7 +31,10 @@ class MalformedDocument(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstancePolicy:
-    """What a group takes: each instance within one of the pairs of bounds, and with an allowed template."""
+    """The policy of a group.
+
+    Each instance must be within one of the pairs of bounds, and have an allowed template.
+    """
 
     bounds: tuple[tuple[Mapping[str, int], Mapping[str, int]], ...]
     templates: frozenset[str]
@@ -97,22 +100,22 @@ class Instance:
 
     @property
     def mirrored(self) -> bool:
-        """Whether it has a secondary node."""
+        """Whether the instance has a secondary node."""
         return self.template == "drbd"
 
     @property
     def is_local(self) -> bool:
-        """Whether its disks take room of nodes."""
+        """Whether the instance's disks take space of nodes."""
         return self.template in ON_NODES
 
     @property
     def movable(self) -> bool:
-        """Whether another node can run it with its disks."""
+        """Whether another node can run the instance with its disks."""
         return self.template not in ("plain", "file")
 
     @property
     def uses_memory(self) -> bool:
-        """Whether memory is kept for it: all but those that are marked offline."""
+        """Whether memory is reserved for the instance, which holds unless it is marked offline."""
         return self.admin_state != "offline"
 
 

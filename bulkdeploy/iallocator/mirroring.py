@@ -41,12 +41,12 @@ class Mirroring:
         return [found[at] for at in range(len(wanted))]
 
     def moves_to(self, name: str, node: str) -> Refusal | None:
-        """Why a node can not become the secondary of a placed mirrored instance; None: it can."""
+        """Return why a node cannot become the secondary of a placed mirrored instance, or None if it can."""
         found = self._secondary(name, only=node)
         return found if isinstance(found, Refusal) else None
 
     def new_secondary(self, name: str) -> str | Refusal | None:
-        """Where the secondary of a placed instance is to go; None: it is well where it is, or there is none."""
+        """Return the new secondary of a placed instance. None: its secondary is suitable, or it has none."""
         instance = self._cluster.document.instances.get(name)
         if instance is None or len(instance.nodes) < 2:
             return None

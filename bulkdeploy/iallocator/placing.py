@@ -46,7 +46,7 @@ LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What is checked beyond what never fits.
+    """The optional checks of a placement.
 
     Attributes:
         soft: N+1 of mirrored instances, CPU and spindle ratios, exclusion tags.
@@ -144,7 +144,7 @@ class Placing:
         return self._one(instance, scope, snapshot, self._secondary, leaving)
 
     def better(self, instance: Instance, scope: Scope, nodes: list[int], *, mirrored: bool) -> list[int]:
-        """Nodes of the same group with which the cluster scores less than with these; these if there are none.
+        """Return nodes of the same group that lower the cluster's score, or these if there are none.
 
         The instance is not placed while this is asked.
         """
@@ -273,7 +273,7 @@ class Placing:
         return usable
 
     def runs(self, instance: Instance, node: int) -> Refusal | None:
-        """Why a node cannot run an instance; None: it can."""
+        """Return why a node cannot run an instance, or None if it can."""
         scope = Scope(frozenset({int(self._cluster.group_of[node])}), frozenset({node}))
         found = self.primary(instance, scope, leaving=frozenset())
         return found if isinstance(found, Refusal) else None
@@ -288,7 +288,7 @@ class Placing:
         return [primary] if gap is None else Refusal(instance, gap)
 
     def _gap(self, instance: Instance, primary: int) -> str | None:
-        """What could not be restarted with the instance on this node; None: all could, or it is not checked."""
+        """Return what could not be restarted with the instance on this node, or None."""
         if not self._checks.capacity or not instance.uses_memory:
             return None
         return restart_gap(self._cluster, instance, primary)

@@ -1,4 +1,4 @@
-"""Why an instance was not placed, in words: which resource of which node lacks how much."""
+"""The reasons why an instance was not placed, in words: which resource of which node lacks how much."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ def explain(
     request: PlacementRequest,
     catalog: PlacementCatalog,
 ) -> str:
-    """What excludes each node, by reason; of amounts the node that lacks least, of a policy the bound."""
+    """Return the reasons that exclude nodes.
+
+    Of amounts it is the smallest lack of a node, of a policy the bound.
+    """
     nodes_by_reason: defaultdict[str, list[int]] = defaultdict(list)
     for answer in HostAnswers(snapshot, request, catalog).of(range(len(cluster.nodes))):
         if answer.reason is not None:

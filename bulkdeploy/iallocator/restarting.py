@@ -1,4 +1,4 @@
-"""Whether the instances of any one node could be restarted on the others of its group (Ganeti's global N+1).
+"""The check whether the instances of any one node could be restarted in its group (Ganeti's global N+1).
 
 It holds for instances without a secondary node; those with one have memory kept for them on it.
 """
@@ -11,7 +11,7 @@ from bulkdeploy.placement.model import Ints
 
 
 def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | None:
-    """What would find no memory if ``instance`` ran on ``node`` and a node of its group failed; None: nothing."""
+    """Return what would find no memory if ``instance`` ran on ``node`` and a node of its group failed, or None."""
     usable = [one.online and one.takes_instances for one in cluster.nodes]
     members = np.flatnonzero((cluster.group_of == cluster.group_of[node]) & usable)
     free = np.maximum(cluster.free_memory - cluster.reserve - 1, 0)
@@ -30,7 +30,7 @@ def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | 
 
 
 def _doubtful(cluster: GanetiCluster, instance: Instance, node: int, members: Ints, free: Ints) -> list[int]:
-    """The nodes whose instances might not all fit elsewhere: were each as large as the largest, they would not."""
+    """Return the nodes whose instances might not all fit elsewhere if each were as large as the largest one."""
     most = max(instance.memory, cluster.largest_memory, 1)
     places = free // most
     instances = np.array([len(each) for each in cluster.primaries], dtype=np.int64)

@@ -19,7 +19,7 @@ from bulkdeploy.placement.rules import avoided, cpu, host_not_enabled, host_not_
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where an instance may go.
+    """The nodes and groups to which an instance may go.
 
     Attributes:
         groups: by position; None: all whose policy is not unallocable.
@@ -39,7 +39,7 @@ class InstanceRules:
         self.scope = Scope()
 
     def primary(self, *, soft: bool) -> list[Rule]:
-        """Those of a primary node."""
+        """Return the rules of a primary node."""
         rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
         if soft:
             tags = self._rule("tags", 155, excludes_hosts=self._tags)
@@ -47,7 +47,7 @@ class InstanceRules:
         return [*rules, memory.RULE]
 
     def secondary(self, *, soft: bool, with_memory: bool = True) -> list[Rule]:
-        """Those of a secondary node; its memory is soft, and depends on the primary."""
+        """Return the rules of a secondary node. The rule about memory is soft, and depends on the primary."""
         rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
         if soft:
             rules.append(self._rule("spindle_ratio", 165, excludes_hosts=self._spindle_ratio))

@@ -78,7 +78,7 @@ def host_of(result: object, nodes: Mapping[str, int]) -> int:
 
 
 def evacuated(result: object, names: Sequence[str], nodes: Mapping[str, int]) -> dict[str, int]:
-    """Of an evacuation of instances with one node each: the host of each that moves.
+    """Return the host of each instance that an evacuation moves; the instances have one node each.
 
     Raises:
         NoAnswer: the answer has another form, or leaves instances out.

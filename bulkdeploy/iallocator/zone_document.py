@@ -23,7 +23,10 @@ APART = "apart"
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstance:
-    """Who has a claim on a host: a VM, or a migration, by uuid. MHz, MiB, and MiB of disks on the host itself."""
+    """A claim on a host of a VM, or of a migration, by uuid.
+
+    Units: MHz, MiB, and MiB of disks on the host itself.
+    """
 
     name: str
     host_id: int
@@ -34,7 +37,7 @@ class PlacedInstance:
 
 @dataclass(frozen=True, slots=True)
 class NamedZone:
-    """What a snapshot does not say of a zone: names, and who has claims.
+    """The parts of a zone that a snapshot does not contain: names, and the holders of claims.
 
     Attributes:
         hosts: names of nodes by the ids of hosts; no two alike.
@@ -92,7 +95,7 @@ def zone_document(zone: NamedZone, snapshot: ZoneSnapshot, usable: Flags | None 
 
 
 def new_instance(name: str, request: PlacementRequest) -> dict[str, Any]:
-    """One of a request's VMs, as the protocol's allocation requests have it."""
+    """Return one VM of a request in the form of the protocol's allocation requests."""
     local = sum(_mib(disk.size_bytes) for disk in request.disks if disk.storage_type is StorageType.LOCAL)
     template = "plain" if local else "ext" if request.disks else "diskless"
     return {

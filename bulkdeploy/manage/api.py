@@ -41,7 +41,7 @@ LOCK = "lock"
 
 
 class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
-    """What gunicorn has to say goes where all log lines go, and looks like them."""
+    """The logger of gunicorn, whose lines look like all others and go to the same place."""
 
     def setup(self, cfg: object) -> None:
         """Undo gunicorn's own way of writing."""
@@ -97,7 +97,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
 
 
 def forget_gauges(server: object, worker: Any) -> None:
-    """What a process counted stays counted; what it had in hand is no more."""
+    """Remove the gauges of a process that ended. Its counters remain."""
     del server
     from prometheus_client.multiprocess import mark_process_dead
 

@@ -1,4 +1,4 @@
-"""One process of the HTTP API: uvicorn's event loop under gunicorn's supervision.
+"""A process of the HTTP API: uvicorn's event loop under gunicorn's supervision.
 
 Gunicorn loads the application once, forks, replaces what dies and passes signals on. Its own workers give a thread
 to every connection that has begun to send, however slowly; here the loop reads, and threads get whole requests.
@@ -98,7 +98,7 @@ def server_config(
     is_proxy: Callable[[str], bool],
     notify: Callable[[], Awaitable[None]] | None = None,
 ) -> Config:
-    """How uvicorn serves the application; made in its event loop."""
+    """Return uvicorn's configuration for the application. It must be called in the event loop."""
     patience = Patience(settings.request_header_seconds, settings.request_body_seconds, settings.keepalive_seconds)
     loop = asyncio.get_running_loop()
     connections = Connections(connection_limit(), settings.connections_per_address, is_proxy, loop)

@@ -100,7 +100,7 @@ def explain(settings: Settings, host: str, *, as_json: bool) -> None:
 
 
 def check(settings: Settings) -> "list[Finding]":
-    """Every invariant, checked on the configured database and its hypervisors; getHealth tells what was found.
+    """Check every invariant on the configured database and its hypervisors. getHealth shows the findings.
 
     Raises:
         DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run can not be seen.

@@ -77,7 +77,9 @@ def restored(settings: Settings, file: Path) -> Iterator[Settings]:
 
 @contextmanager
 def _server(settings: Settings, *, must_be_idle: bool = False) -> Iterator[Settings]:
-    """The settings with a database that answers: a configured one, or the embedded one, which is started if needed.
+    """Yield the settings of a database that answers.
+
+    A configured one, or the embedded one, which is started if needed.
 
     Raises:
         click.ClickException: ``must_be_idle`` and ``up`` runs here; or there is no database; or it does not start.
@@ -157,7 +159,7 @@ def _program(name: str, server_major: int) -> Path:
 
 
 def _places(name: str) -> Iterator[Path]:
-    """Where the program is, on PATH and beside the embedded server."""
+    """Yield the paths of the program, on PATH and beside the embedded server."""
     if (on_path := shutil.which(name)) is not None:
         yield Path(on_path)
     try:

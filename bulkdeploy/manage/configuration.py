@@ -1,4 +1,4 @@
-"""How subcommands get their settings, and how they fail: one line and exit code 1, no traceback."""
+"""The settings of subcommands, and their failures: one line and exit code 1, no traceback."""
 
 from typing import Any
 

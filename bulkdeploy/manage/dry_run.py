@@ -19,7 +19,7 @@ class _NothingKept(Exception):
 def run_or_try(
     engine: Engine, work: Callable[[Connection], T], *, dry_run: bool, at: str = Failpoint.CALL_COMMIT
 ) -> T:
-    """What ``work`` answers, as ``run_transaction`` has it; nothing is kept of a dry run.
+    """Return the result of ``work``, run as ``run_transaction`` does. A dry run is rolled back.
 
     Raises:
         ConflictRetriesExhausted, OutcomeUnknown: see ``run_transaction``.

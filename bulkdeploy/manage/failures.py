@@ -1,4 +1,4 @@
-"""Which failures are the operator's to mend: a wrong setting, a service that does not answer."""
+"""The failures that operators can mend: a wrong setting, a service that does not answer."""
 
 import psycopg
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -45,5 +45,5 @@ def is_for_the_operator(error: Exception) -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """What such an error says, without the statement that it met."""
+    """Return the text of an error without its SQL statement."""
     return str(error.orig if isinstance(error, DBAPIError) else error).strip()

@@ -91,6 +91,6 @@ def cloudstack(
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """What is being written is given up: nothing of it is there, and it is done again."""
+    """Exit at once. A transaction that is being written is rolled back, and repeated later."""
     del number, frame
     sys.exit(0)

@@ -48,7 +48,7 @@ def default_toml() -> str:
 
 
 def _assignments(fields: Mapping[str, FieldInfo]) -> list[str]:
-    """Each field's meaning as a comment, and its default as a commented assignment."""
+    """Return the meaning of each field as a comment, and its default as a commented assignment."""
     parts = []
     for name, field in fields.items():
         meaning = f"{field.description}{_bounds(field)}"

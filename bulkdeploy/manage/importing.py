@@ -128,7 +128,7 @@ def report_lines(report: "ImportReport", *, dry_run: bool, each: bool = False) -
 
 
 def _grouped(left_out: Sequence[str]) -> Iterator[str]:
-    """What is left out: many of a section for the same reason in one line, in the order of the first of each."""
+    """Yield the texts about rows that were left out. Those of a section with the same reason share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for text in left_out:
         found = OF_ONE_THING.fullmatch(text)

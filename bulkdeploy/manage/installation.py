@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a program works with; ``timeout_s``: of one call to a hypervisor."""
+    """The settings, the database and the drivers of a program.
+
+    ``timeout_s`` applies to one call to a hypervisor.
+    """
 
     settings: Settings
     engine: "Engine"
@@ -30,7 +33,7 @@ class Installation:
 
     @property
     def timeout_s(self) -> float:
-        """How long a hypervisor may take to answer."""
+        """The timeout of one call to a hypervisor, in seconds."""
         return self.settings.driver_timeout_seconds
 
     @property

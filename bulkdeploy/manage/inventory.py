@@ -117,7 +117,7 @@ def demo_zone_file() -> Path:
 
 
 def describe(report: "LoadReport") -> str:
-    """What a load did, in a few lines."""
+    """Return the result of a load in a few lines."""
     lines = [
         f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"
         for title, counts in (("created", report.created), ("changed", report.changed))

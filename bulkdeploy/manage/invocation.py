@@ -1,4 +1,4 @@
-"""What was said before the subcommand's name."""
+"""The options before the subcommand's name."""
 
 from dataclasses import dataclass
 from pathlib import Path

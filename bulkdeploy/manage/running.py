@@ -1,4 +1,4 @@
-"""Where the services of a running ``up`` are: files in data_dir for other commands and for clients.
+"""The addresses of the services of a running ``up``: files in data_dir for other commands and for clients.
 
 They hold passwords and keys, so only their owner may read them.
 """

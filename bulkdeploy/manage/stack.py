@@ -81,7 +81,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where the API answers, for clients on this machine."""
+        """The URL of the API for clients on this machine."""
         return self.settings.url
 
     def start(self, prepare: Callable[[Settings], None]) -> None:

@@ -115,7 +115,7 @@ def remove(
 
 
 def find(installed: Installation) -> "Unmanaged":
-    """What no row knows.
+    """Return the guests and volumes that have no row.
 
     Raises:
         DriverError: a hypervisor can not be asked.
@@ -187,7 +187,7 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
 
 
 def lines_of(found: "Unmanaged") -> Iterator[str]:
-    """What no row knows, for people."""
+    """Yield the lines for people about guests and volumes that have no row."""
     for one in found.guests:
         host = str(one.guest.host_uuid) if one.host is None else one.host.name
         sizes = f"{one.guest.cpu_number} x {one.guest.cpu_mhz} MHz, {one.guest.memory_mib} MiB"
@@ -204,7 +204,7 @@ def lines_of(found: "Unmanaged") -> Iterator[str]:
 
 
 def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
-    """What no row knows, for scripts."""
+    """Return the guests and volumes that have no row, for scripts."""
     guests = [
         {
             "id": one.guest.uuid,

@@ -1,4 +1,4 @@
-"""What an affinity group's VMs on hosts mean for a batch that joins the group."""
+"""The effect of an affinity group's VMs on a batch that joins the group."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,10 @@ def vms_on_hosts(host_ids: Ints, vms_by_host: Mapping[int, int]) -> Ints:
 
 
 def needs_one_host(request: PlacementRequest) -> bool:
-    """Whether the batch is in a strict host affinity group without VMs: the first VM's host binds the rest."""
+    """Return whether the batch is in a strict host affinity group without VMs.
+
+    The first VM's host then binds the others.
+    """
     return any(
         affinity.kind is AffinityType.HOST_AFFINITY and not has_vms(affinity.vms_by_host)
         for affinity in request.affinities

@@ -70,7 +70,7 @@ class BalanceVms:
 
 
 class Score(NamedTuple):
-    """How far hosts are from balance, by what is compared; 0 is best."""
+    """The distance of hosts from balance, by criterion; 0 is best."""
 
     cpu: float
     memory: float
@@ -88,7 +88,7 @@ NO_VMS = Score(0.0, 0.0, 0.0, 0.0)
 
 
 class BalanceMove(NamedTuple):
-    """One VM, by its id, from one host to another, by theirs; and by how much it lowers the score."""
+    """A move of one VM from one host to another, all by id, and the amount by which it lowers the score."""
 
     vm_id: int
     from_host_id: int
@@ -106,7 +106,7 @@ class BalancePlan:
 
     @property
     def moves(self) -> int:
-        """How many there are."""
+        """The number of moves."""
         return sum(map(len, self.sets))
 
 
@@ -138,7 +138,7 @@ def plan_balance(
 
 
 def hosts_within_reach(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Flags:
-    """Which hosts a VM may be on by all that rules say of hosts and clusters, whatever room is left.
+    """Return the hosts that rules about hosts and clusters allow for a VM, regardless of free capacity.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -292,7 +292,7 @@ class _Zone:
         )
 
     def _leaving(self, movable: Ints) -> Floats:
-        """By how much the score falls as each of these leaves its host."""
+        """Return the amount by which the score falls when each of these VMs leaves its host."""
         cpu, memory = self._deviations()
         vms, host = self.vms, self.vms.host[movable]
         less_cpu = vms.cpu[movable] / self.cpu_limit[host]
@@ -304,7 +304,7 @@ class _Zone:
         return result
 
     def _destinations(self, classes: Ints) -> tuple[Ints, Floats]:
-        """For each of these classes its best destinations, and by how much the score rises there."""
+        """Return for each of these classes its best destinations, and the amount by which the score rises there."""
         hosts = len(self.hosts.id)
         kept = min(DESTINATIONS, hosts)
         order = np.zeros((len(self.class_cpu), kept), dtype=np.int64)
@@ -322,7 +322,10 @@ class _Zone:
         return order, cost
 
     def _prices(self, classes: Ints) -> Floats:
-        """By how much the score rises where a VM of each class comes to each host; infinite where it may not."""
+        """Return the amount by which the score rises when a VM of each class comes to each host.
+
+        Infinite where it may not.
+        """
         hosts = self.hosts
         cpu, memory = self._deviations()
         more_cpu = self.class_cpu[classes][:, np.newaxis] / self.cpu_limit
@@ -340,14 +343,14 @@ class _Zone:
         return not any(self.members.get((group, host)) for group in self.vms.apart.get(vm, ()))
 
     def _n1_hope(self, movable: Ints) -> Floats:
-        """By how much what their clusters lack for the loss of a host falls at most as each of these leaves."""
+        """Return the most by which each VM's leaving can reduce its cluster's shortage after a host's loss."""
         lacking = np.maximum(self.largest - self.free, 0)[self.hosts.cluster[self.vms.host[movable]]]
         largest = np.maximum(self.largest, 1)[self.hosts.cluster[self.vms.host[movable]]]
         result: Floats = np.minimum(lacking, self.vms.memory[movable]) / largest
         return result
 
     def _n1_gain(self, vm: int, destination: int) -> float:
-        """By how much what clusters lack for the loss of a host falls."""
+        """Return the amount by which the clusters' shortage after a host's loss falls."""
         left, entered = (int(self.hosts.cluster[host]) for host in (self.vms.host[vm], destination))
         if left == entered:
             return 0.0

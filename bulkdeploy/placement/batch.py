@@ -36,19 +36,21 @@ class BatchPlan:
 
     @property
     def placed(self) -> int:
-        """How many VMs got a host."""
+        """The number of VMs that got a host."""
         return sum(each.placed for each in self.plans)
 
     @property
     def refused(self) -> int:
-        """How many did not."""
+        """The number of VMs that got no host."""
         return sum(each.refused for each in self.plans)
 
 
 def plan_batch(
     snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest], catalog: PlacementCatalog
 ) -> BatchPlan:
-    """Where the VMs of all requests go, of one owner's in one zone: all of them, or as many as were found room for.
+    """Return the places of the VMs of all requests, which are one owner's in one zone.
+
+    Of all VMs, or of as many as fit.
 
     Raises:
         PlannerNotInstalled: a request names a planner that is not there.
@@ -115,7 +117,7 @@ def batch_orders(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -
 
 
 def _shares(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> list[tuple[float, ...]]:
-    """Of the zone's CPU, memory and storage, what one VM of each request takes."""
+    """Return the shares of the zone's CPU, memory and storage that one VM of each request takes."""
     use = snapshot.cluster_use
     cpu, memory = max(int(use.cpu_limit.sum()), 1), max(int(use.memory_limit.sum()), 1)
     storage = max(int(snapshot.pools.limit.sum()), 1)

@@ -1,4 +1,6 @@
-"""How many VMs each cluster takes: what its candidate hosts hold, capped by storage and by its own rules.
+"""The number of VMs that each cluster takes.
+
+The capacity of its candidate hosts, limited by storage and by its own rules.
 
 Capacity is never cut to the number of VMs asked for: that keeps the order among clusters the same however a
 number of VMs is split over calls.
@@ -39,7 +41,7 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the candidate hosts hold. Clusters are numbered in order of their ids, all of them.
+    """The capacity of the candidate hosts. All clusters are numbered in order of their ids.
 
     ``order``: their positions in the columns. ``clusters``: how many VMs each takes, with zone-wide storage
     taken as endless; ``alone``: with zone-wide storage as it is, were no other cluster to use it. Each VM in a
@@ -95,7 +97,7 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
 
 
 class HostAnswers:
-    """What the rules say of every host of a zone: how many of a request's VMs it takes, or why none.
+    """The answers of the rules for every host of a zone: how many of a request's VMs it takes, or why none.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -108,7 +110,7 @@ class HostAnswers:
         self._capacity[found.candidates.at] = found.of_candidates()
 
     def of(self, host_ids: Sequence[int]) -> list[HostAnswer]:
-        """One answer for each of these hosts; those of other zones are out of scope."""
+        """Return one answer for each of these hosts. Hosts of other zones are out of scope."""
         found = {
             int(self._ids[at]): HostAnswer(int(self._ids[at]), int(self._capacity[at]), self._filter.reason(at))
             for at in np.flatnonzero(np.isin(self._ids, np.array(host_ids, dtype=np.int64))).tolist()
@@ -188,7 +190,9 @@ def _store_locally(
 
 
 def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
-    """Only the host with most capacity, counting what its cluster takes; last resorts where no other has any.
+    """Return the capacity of the host with most capacity alone, within its cluster's.
+
+    A last resort only if no other has any.
 
     Ties: the cluster with fewest of the owner's VMs, then the lower ids. The choice does not look at the
     number of VMs asked for, so that a batch in two calls ends on the same host as in one.

@@ -75,7 +75,7 @@ def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> 
 
 
 def _counted(snapshot: ZoneSnapshot, name: str, ids: Ints, wanted: Ints) -> Ints:
-    """How often each of ``ids`` is among ``wanted``, all of which are there."""
+    """Return how often each of ``ids`` occurs in ``wanted``, all of whose members are in ``ids``."""
     order = snapshot.once(name, lambda: ids.argsort(kind="stable"))
     at = order[ids.searchsorted(wanted, sorter=order)]
     return np.bincount(at, minlength=len(ids))

@@ -42,7 +42,7 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
 
 
 def _lowest(start: Ints, capacity: Ints) -> Ints:
-    """One VM to the first of the lowest members that have room."""
+    """Return a share with one VM for the first of the lowest members that have capacity."""
     added = np.zeros(len(start), dtype=np.int64)
     roomy = (capacity > 0).nonzero()[0]
     added[roomy[start[roomy].argmin()]] = 1
@@ -72,13 +72,13 @@ def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
 
 
 def _first_of_segments(segment: Ints, segments: int) -> Ints:
-    """Where each segment begins; for a segment without members, some member's position."""
+    """Return the position at which each segment begins; for a segment without members, some member's position."""
     first = segment.searchsorted(np.arange(segments, dtype=np.int64))
     return np.minimum(first, len(segment) - 1)
 
 
 def within(counts: Ints) -> Ints:
-    """For each member's VMs, one member after the other: 0, 1, 2, ... inside the member."""
+    """Return the numbers 0, 1, 2, ... of each member's VMs, one member after the other."""
     before = counts.cumsum() - counts
     return np.arange(int(counts.sum()), dtype=np.int64) - before.repeat(counts)
 

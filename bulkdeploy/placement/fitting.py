@@ -1,4 +1,4 @@
-"""How many alike things go into free room."""
+"""The number of equal objects that fit into free capacity."""
 
 import numpy as np
 

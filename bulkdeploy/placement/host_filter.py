@@ -1,4 +1,4 @@
-"""Which rule excluded each host, and how many hosts each rule excluded: computed on first use."""
+"""The rule that excluded each host, and the number of hosts that each rule excluded: computed on first use."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -38,7 +38,7 @@ class HostFilter:
 
     @cached_property
     def _excluded_by(self) -> Ints:
-        """Per host the number of the first rule that excluded it; 0: none did."""
+        """The number of the first rule that excluded each host; 0: none did."""
         numbers = {rule.reason: number for number, rule in enumerate(self._rules, start=1)}
         excluded_by = np.zeros(len(self._cluster), dtype=np.int64)
         for rule, marked, of_host in reversed(self._excluded):

@@ -1,4 +1,6 @@
-"""Whether any one host of a zone may be lost: would its VMs find room on the other hosts of its cluster?
+"""The check whether any one host of a zone may be lost.
+
+Would its VMs find capacity on the other hosts of its cluster? (N+1).
 
 This is what is called N+1. A lost host's VMs are looked at by their sizes and host tags alone, and in their own
 cluster alone, as their volumes may not be reached from another; they are started like any others, so thresholds of
@@ -20,7 +22,10 @@ from bulkdeploy.placement.model import COUNT_DISPERSING, HostColumns, Ints, Plac
 
 @dataclass(frozen=True, slots=True)
 class HeldVms:
-    """What hosts hold: ``count`` VMs of a kind on a host (by id), an entry each. ``kinds``: one VM of each kind."""
+    """The VMs that hosts hold: ``count`` VMs of a kind on a host (by id), an entry each.
+
+    ``kinds``: one VM of each kind.
+    """
 
     kinds: tuple[PlacementRequest, ...]
     host_id: Ints
@@ -28,7 +33,7 @@ class HeldVms:
     count: Ints
 
     def plus(self, request: PlacementRequest, made: Plan) -> "HeldVms":
-        """These, and the VMs of a plan."""
+        """Return these VMs and those of a plan."""
         host_ids, vms = np.unique(made.host_ids, return_counts=True)
         return HeldVms(
             (*self.kinds, request),
@@ -65,7 +70,7 @@ def _by_cluster(cluster: Ints) -> Iterator[Ints]:
 
 
 def _unlike(hosts: HostColumns, vms: Ints, at: Ints) -> Iterator[int]:
-    """These hosts, those with most VMs first; of hosts that are alike in everything, one."""
+    """Yield these hosts, those with most VMs first; only one of several equal hosts."""
     seen = set()
     columns = [getattr(hosts, field.name)[at].tolist() for field in fields(hosts) if field.name != "id"]
     alike = list(zip(*columns, map(tuple, vms[at].tolist()), strict=True))

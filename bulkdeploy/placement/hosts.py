@@ -1,4 +1,4 @@
-"""Which hosts inside a cluster take the cluster's VMs (``vm.allocation.algorithm``, cloudstack-protocol.md 6.2).
+"""The choice of hosts inside a cluster (``vm.allocation.algorithm``, cloudstack-protocol.md 6.2).
 
 ``random``: any host with room, all equally likely. ``firstfit``: hosts by id, each filled.
 ``userdispersing``: the host with the fewest of the owner's VMs. ``firstfitleastconsumed``: the host with
@@ -42,7 +42,10 @@ class CandidateHosts:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What an algorithm works on; ``wanted``: VMs per cluster, at most what the cluster's candidates hold."""
+    """The input of an algorithm; ``wanted``.
+
+    VMs per cluster, at most as many as the cluster's candidates can hold.
+    """
 
     hosts: HostColumns
     request: PlacementRequest
@@ -55,17 +58,17 @@ class _Task:
         return np.random.Generator(np.random.PCG64(self.request.seed))  # as default_rng makes it, but sooner
 
     def cpu_shares(self) -> Ints:
-        """Each candidate's CPU in use, in SHARES."""
+        """Return each candidate's CPU in use, in SHARES."""
         at = self.candidates.at
         return self.hosts.cpu_used[at] * SHARES // np.maximum(self.hosts.cpu_limit[at], 1)
 
     def memory_shares(self) -> Ints:
-        """Each candidate's memory in use, in SHARES."""
+        """Return each candidate's memory in use, in SHARES."""
         at = self.candidates.at
         return self.hosts.memory_used[at] * SHARES // np.maximum(self.hosts.memory_limit[at], 1)
 
     def levelled(self, start: Ints, step: Ints | int) -> Ints:
-        """Each VM to the candidate of the lowest level, which it raises by ``step``."""
+        """Return the shares if each VM goes to the candidate of the lowest level, which it raises by ``step``."""
         return fill_levels(start, step, self.candidates.capacity, self.candidates.cluster, self.wanted)
 
 
@@ -74,7 +77,7 @@ _Choice: TypeAlias = Callable[[_Task], Ints]
 
 @dataclass(frozen=True, slots=True)
 class HostAlgorithm:
-    """One of ``vm.allocation.algorithm``.
+    """An algorithm of ``vm.allocation.algorithm``.
 
     Attributes:
         share: how many VMs each candidate gets.

@@ -1,4 +1,4 @@
-"""What placement reads and what it answers: a zone as columns, a request, a plan (one file: one model).
+"""The input and the output of placement: a zone as columns, a request, a plan (one file: one model).
 
 All arrays are numpy; hosts refer to clusters, and pools to clusters and hosts, by POSITION in the
 columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledger.snapshot`` fills a
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterColumns:
-    """One entry per cluster of the zone that is not removed, ordered by id.
+    """The clusters of the zone that are not removed, an entry each, ordered by id.
 
     ``enabled``/``pod_enabled``: allocation states (the zone's is checked before). ``policy``:
     rank of the less ready one of the cluster's and its pod's ``AllocationPolicy``. ``cpu_threshold``,
@@ -48,7 +48,7 @@ class ClusterColumns:
 
 @dataclass(frozen=True, slots=True)
 class HostColumns:
-    """One entry per host that is not removed, ordered by id.
+    """The hosts that are not removed, an entry each, ordered by id. Limits are after over-commit.
 
     Limits are after over-commit. ``tag_set`` indexes ``ZoneSnapshot.tag_sets``. ``foreign`` marks hosts
     dedicated (by host, cluster, pod or zone) to another owner, ``own`` those dedicated
@@ -75,7 +75,7 @@ class HostColumns:
 
 @dataclass(frozen=True, slots=True)
 class PoolColumns:
-    """One entry per primary storage pool that is not removed, ordered by id.
+    """The primary storage pools that are not removed, an entry each, ordered by id.
 
     A pool of ZONE scope has cluster -1 and host -1; of CLUSTER scope host -1; of HOST scope (local
     storage) both. ``limit``: bytes that may be allocated (size x over-provisioning x threshold).
@@ -94,7 +94,9 @@ class PoolColumns:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """Per cluster, limit and use of CPU (MHz) and memory (MiB) over the hosts that are up and enabled.
+    """The limit and the use of CPU (MHz) and memory (MiB) of each cluster.
+
+    Only hosts that are up and enabled count.
 
     Other hosts do not count on either side: what cannot run a VM is no headroom.
     """
@@ -118,7 +120,7 @@ class NewVms:
 
 @dataclass(frozen=True)
 class ZoneSnapshot:
-    """One zone at one moment, as one owner's request sees it.
+    """A zone at one moment, as one owner's request sees it.
 
     ``lasting``: what was worked out of it and no VM changes; snapshots that follow from placing VMs have it, too.
     """
@@ -130,7 +132,10 @@ class ZoneSnapshot:
     lasting: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: Hashable, work_out: Callable[[], T]) -> T:
-        """What ``work_out`` gives, worked out at the first asking; it must not depend on the VMs that there are."""
+        """Return the result of ``work_out``, computed at the first call.
+
+        It must not depend on the VMs in the zone.
+        """
         if name not in self.lasting:
             self.lasting[name] = work_out()
         found: T = self.lasting[name]
@@ -231,7 +236,7 @@ COUNT_DISPERSING = "UserDispersingPlanner"
 
 
 class Purpose(Enum):
-    """What a place is looked for; a rule says for which of these it holds."""
+    """The purpose of a placement; a rule declares for which purposes it applies."""
 
     START = "a VM that starts, new or stopped"
     MOVE = "a running VM that moves"
@@ -273,7 +278,7 @@ class PlacementRequest:
 
 
 class ClusterSpread(NamedTuple):
-    """What a plan does to one eligible cluster: the owner's VMs before, how many more fit, how many it gets."""
+    """The effect of a plan on one eligible cluster: the owner's VMs before, how many more fit, how many it gets."""
 
     cluster_id: int
     pod_id: int
@@ -284,7 +289,7 @@ class ClusterSpread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What a plan does to all eligible clusters, a column per fact; one by one: ``ClusterSpread``."""
+    """The effect of a plan on all eligible clusters, a column per fact; iteration yields ``ClusterSpread``."""
 
     cluster_id: Ints
     pod_id: Ints
@@ -298,7 +303,7 @@ class Spread:
 
 
 class HostAnswer(NamedTuple):
-    """Whether a host takes VMs of a request: how many (0: none), and the reason of the rule that excludes it."""
+    """The number of a request's VMs that a host takes (0: none), and the reason of the rule that excludes it."""
 
     host_id: int
     capacity: int
@@ -307,7 +312,7 @@ class HostAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each VM goes, in job order; clusters are interleaved so that load arrives evenly.
+    """The places of VMs in job order. Clusters are interleaved, so that load arrives evenly.
 
     ``host_ids``, ``cluster_ids``, ``pod_ids`` have one entry per placed VM; ``pool_ids`` has a row per
     placed VM and a column per disk. ``capacity`` is how many such VMs the candidate hosts hold in all.
@@ -377,10 +382,10 @@ class Plan:
 
     @property
     def placed(self) -> int:
-        """How many VMs got a host."""
+        """The number of VMs that got a host."""
         return len(self.host_ids)
 
     @property
     def refused(self) -> int:
-        """How many did not."""
+        """The number of VMs that got no host."""
         return self.requested - self.placed

@@ -1,4 +1,4 @@
-"""How many VMs' disks go into the pools of each row, first fit, for all rows at once.
+"""The number of VMs whose disks fit into the pools of each row, first fit, for all rows at once.
 
 The rule, as if VMs came one at a time: each disk in its order goes to the first pool of the row, in
 the table's order, that may take it and has room. Since the VMs are alike, a whole run of them uses the
@@ -34,7 +34,7 @@ class Packing:
         return self._per_row(self.count)
 
     def kept(self) -> Ints:
-        """Per row and disk, how many VMs have that disk in the row's own pools.
+        """Return the number of VMs per row and disk that have this disk in the row's own pools.
 
         Pools only get fuller, so these are always the row's first VMs.
         """
@@ -52,7 +52,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class OneDiskPacking:
-    """The same where a VM has one disk: each pool has one run, and what ``spills`` has the last.
+    """The packing of VMs with one disk: each pool has one run, and disks that ``spills`` have the last.
 
     ``fitting``: how many disks each pool of each row takes. ``most``: as many VMs as a row is given at most.
     """
@@ -66,7 +66,7 @@ class OneDiskPacking:
         return self.most if self.spills else self._in_own_pools()
 
     def kept(self) -> Ints:
-        """Per row, how many VMs have their disk in the row's own pools."""
+        """Return the number of VMs per row that have their disk in the row's own pools."""
         return self._in_own_pools()[:, np.newaxis]
 
     def columns(self, vms: Ints) -> Ints:
@@ -113,7 +113,7 @@ def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> P
 
 
 def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tuple[Ints, Ints, Flags]:
-    """For each row: the columns that one VM's disks go to, the room left then, and whether all found one."""
+    """Return for each row the columns of one VM's disks, the space left then, and whether all disks fit."""
     rows, width = free.shape
     column = np.full((rows, len(sizes)), -1, dtype=np.int64)
     stored = np.ones(rows, dtype=bool)
@@ -130,7 +130,7 @@ def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tup
 
 
 def _runs(free: Ints, load: Ints) -> Ints:
-    """Per row, how many VMs with this load fit; very many where they load nothing."""
+    """Return the number of VMs with this load that fit per row; a very large number if they load nothing."""
     endless = np.iinfo(np.int64).max
     if free.shape[1] == 0:
         return np.full(len(free), endless, dtype=np.int64)

@@ -24,7 +24,7 @@ from bulkdeploy.placement.zone_storage import Grant, share_zone
 
 
 def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Plan:
-    """Where the request's VMs go: as many as fit, placed + refused = asked.
+    """Return the places of the request's VMs: as many as fit, placed + refused = asked.
 
     The same snapshot, request and seed give the same plan. With the count-dispersing and the pod-
     concentrating strategy, planning a + b VMs gives each cluster what planning a, and then b on what that
@@ -80,7 +80,7 @@ def _excluded_after(
 def _share(
     filling: Filling, clusters: OpenClusters, found: Capacity, opened: Ints, count: int
 ) -> tuple[int, Ints, Sequence[Grant]]:
-    """What the open clusters hold in all, how many VMs each gets, and the zone-wide pools they use."""
+    """Return the capacity of the open clusters, each cluster's share of the VMs, and its zone-wide pools."""
     zone = found.shared.zone_storage(opened, clusters.capacity) if found.shared else None
     if zone is None or not zone.spills:
         return (

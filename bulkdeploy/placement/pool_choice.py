@@ -1,4 +1,4 @@
-"""Which pool each placed VM's disks go to, once it is known how many VMs each cluster gets.
+"""The choice of a pool for each placed VM's disks, once it is known how many VMs each cluster gets.
 
 How many fit was counted first fit. Where the disks of a VM may lie in the same pools and a cluster (or the
 zone) has pools that hold all its VMs whole, the VMs are shared evenly instead: each goes, with all these
@@ -53,7 +53,9 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
 
 
 def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: str) -> int | None:
-    """The id of the roomiest pool that a host reaches and that holds the disk; of equals the lowest. None: none.
+    """Return the id of the pool with most free space that a host reaches and that fits the disk.
+
+    None: there is none.
 
     For a volume by itself, which another VM may get later: no pool of the cluster comes before one of the zone.
     """

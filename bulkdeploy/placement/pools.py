@@ -1,4 +1,4 @@
-"""Which primary storage pools each disk of a VM may lie in (cloudstack-protocol.md 6.3).
+"""The primary storage pools that may hold each disk of a VM (cloudstack-protocol.md 6.3).
 
 A pool serves a disk when it is up, of the right scope, and carries all tags of the disk; a zone-wide pool
 must also be for the VM's hypervisor or for any. Disks of storage type ``local`` lie in pools of the VM's
@@ -30,12 +30,12 @@ class PoolTable:
 
     @property
     def width(self) -> int:
-        """How many pools the row with most of them has."""
+        """The number of pools of the row with most pools."""
         return int(self.pool.shape[1])
 
     @property
     def serves(self) -> Flags:
-        """Per disk, whether any pool of any row may take it."""
+        """Whether any pool of any row may hold each disk."""
         return np.array([fits.any() for fits in self.fits], dtype=bool)
 
 
@@ -78,7 +78,7 @@ def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
 
 
 def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> PoolTable:
-    """One row with the zone-wide pools for a hypervisor."""
+    """Return one row with the zone-wide pools for a hypervisor."""
     pools = snapshot.pools
 
     def rows() -> tuple[Ints, int]:

@@ -1,4 +1,6 @@
-"""How many more VMs fit, where they go, and what ends it: by the planner itself, which would place just these.
+"""The number of further VMs that fit, their places, and what limits them.
+
+By the planner itself, which would place just these.
 
 There is no other count of what fits than the planner's own: as many are planned as it says it has room for.
 """
@@ -106,7 +108,7 @@ def smaller(
 
 
 def _most_memory(filled: Filled, catalog: PlacementCatalog, least_mib: int) -> int | None:
-    """The most memory, below the request's, with which one VM more leaves room for the loss of any one host."""
+    """Return the most memory below the request's with which one VM more keeps N+1."""
     request, held = filled.following, filled.held
     sizes = range(least_mib, request.memory_mib, MEMORY_STEP_MIB)
 
@@ -125,7 +127,7 @@ def _ended_by(
     following: PlacementRequest,
     catalog: PlacementCatalog,
 ) -> dict[str, int]:
-    """Why hosts that had room take no more; where none had any, why none had."""
+    """Return why hosts that had capacity take no more VMs; if none had any, why none had."""
     found = measure_capacity(before, request, catalog)
     open_before = found.candidates.at[found.of_candidates() > 0]
     now = measure_capacity(left, following, catalog).hosts

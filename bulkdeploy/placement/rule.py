@@ -1,4 +1,4 @@
-"""What a placement rule is: which hosts, or clusters, it excludes or how many VMs it lets them take, and why.
+"""The form of placement rules: which hosts or clusters a rule excludes, how many VMs it allows them, and why.
 
 A rule is one file in ``placement/rules`` with its ``RULE``; nothing else names it. A strategy may bring rules
 of its own.
@@ -21,7 +21,9 @@ PLACING = frozenset({Purpose.START, Purpose.MOVE})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """One rule. Of the four functions it has those that say what it does; none: the planner itself applies it.
+    """A placement rule, with those of the four functions that it needs.
+
+    Without any, the planner itself applies it.
 
     Attributes:
         reason: its code, in plans and answers.

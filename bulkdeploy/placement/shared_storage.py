@@ -26,7 +26,7 @@ class SharedStorage:
     alone: Ints
 
     def zone_storage(self, clusters: Ints, capacity: Ints) -> ZoneStorage | None:
-        """What the given clusters share; None where no zone-wide pool serves any disk."""
+        """Return the storage that the given clusters share, or None if no zone-wide pool serves any disk."""
         if not self.zone.width:
             return None
         return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], capacity)

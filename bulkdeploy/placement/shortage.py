@@ -1,4 +1,4 @@
-"""What a VM that fits nowhere lacks on the host that comes closest to taking it."""
+"""The shortage of a VM that fits nowhere, on the host that comes closest to taking it."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Shortage:
 
 
 def shortage(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Shortage | None:
-    """The smallest shortage among hosts that only lack room; None: no host is kept from taking it by room alone.
+    """Return the smallest shortage among hosts that only lack capacity, or None if there are no such hosts.
 
     Hosts compare by the share of the VM's CPU and memory that they lack; of equals the lowest id is named.
     """

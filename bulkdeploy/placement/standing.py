@@ -1,4 +1,4 @@
-"""Whether a plan that was made before still stands: by the same rules, on the zone as it is now."""
+"""The check whether an earlier plan is still valid: by the same rules, on the current zone."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What a strategy is: it decides how many VMs of a batch each cluster gets.
+"""The form of strategies, which decide how many VMs of a batch each cluster gets.
 
 A strategy is one file in ``placement/strategies`` with its ``STRATEGY``, or an object of another distribution in
 the entry point group ``bulkdeploy.strategies``; nothing else names it.
@@ -40,7 +40,7 @@ class OpenClusters:
 
     @cached_property
     def all_vms(self) -> Ints:
-        """Everybody's VMs in each."""
+        """The VMs of all owners in each cluster."""
         return self.zone.clusters.all_vms[self.at]
 
     @cached_property
@@ -61,7 +61,7 @@ class OpenClusters:
 
     @cached_property
     def pod_all_vms(self) -> Ints:
-        """Everybody's VMs in each pod."""
+        """The VMs of all owners in each pod."""
         return self._of_pods(self.zone.clusters.all_vms)
 
     @cached_property
@@ -81,7 +81,7 @@ class OpenClusters:
 
 
 class Filling(Protocol):
-    """How a strategy goes on from any point of a batch."""
+    """The continuation of a strategy from any point of a batch."""
 
     def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
         """Return how many of the next ``count`` VMs each open cluster gets: as many as fit, within its room.
@@ -95,12 +95,15 @@ class MakesFilling(Protocol):
     """Begins a batch."""
 
     def __call__(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
-        """How these clusters are filled; ``pods_first``: pods are chosen first, then clusters inside them."""
+        """Return the filling of these clusters.
+
+        ``pods_first``: pods are chosen first, then clusters inside them.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """One strategy.
+    """A strategy.
 
     Attributes:
         planners: the names by which offerings, calls and settings choose it, as CloudStack has them.

@@ -69,7 +69,7 @@ class ZoneStorage:
         return cls(table, sizes, tuple(spills))
 
     def columns(self, disks: Sequence[int], free: Ints) -> tuple[int, ...] | None:
-        """Where one VM that spills these disks puts them, first fit; None: some disk finds no room."""
+        """Return the pools of one VM that spills these disks, first fit, or None if some disk does not fit."""
         after = free.copy()
         chosen = []
         for disk in disks:
@@ -96,7 +96,7 @@ class ZoneStorage:
 
 
 def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
-    """How many of ``count`` VMs each open cluster gets, and which zone-wide pools their spilled disks get."""
+    """Return each open cluster's share of ``count`` VMs, and the zone-wide pools of their spilled disks."""
     taken = np.zeros(len(capacity), dtype=np.int64)
     capacity = capacity.copy()
     free = zone.table.free[0].copy()
@@ -126,7 +126,7 @@ class _Stretch:
         self._columns = [zone.columns(spill.disks, free) for spill in zone.spills]
 
     def longest(self, most: int) -> Ints:
-        """What each cluster gets in the longest stretch of at most ``most`` VMs that fits."""
+        """Return each cluster's VMs in the longest stretch of at most ``most`` VMs that fits."""
         shortest, fitting = 0, np.zeros(len(self._taken), dtype=np.int64)
         longest, middle = most, most
         while shortest < longest:
@@ -151,7 +151,7 @@ class _Stretch:
         return load
 
     def grants(self, added: Ints) -> list[Grant]:
-        """Which pools these VMs' spilled disks get."""
+        """Return the pools of these VMs' spilled disks."""
         return [
             Grant(spill.disks, columns, vms)
             for spill, columns in zip(self._zone.spills, self._columns, strict=True)

@@ -1,4 +1,4 @@
-"""Which power drivers there are, and calls to them within their time.
+"""The power drivers, and calls to them with timeouts.
 
 Drivers of the tree are named here. Others join by an entry point in the group ``bulkdeploy.power_drivers``: its
 name is the driver's, its object the class.

@@ -1,4 +1,4 @@
-"""What a leased job works with: an assignment has all that the driver calls of a VM's job need."""
+"""The input of a leased job: an assignment has all that the driver calls of a VM's job need."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ class Work(Protocol):
 
     @property
     def names(self) -> dict[str, str]:
-        """What log lines about this job name, by their uuids."""
+        """The uuids that log lines about this job contain, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceWork:
-    """One job of a host or a zone."""
+    """A job of a host or a zone."""
 
     job: LeasedJob
     name: str
@@ -63,7 +63,7 @@ class PlaceWork:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One job, one VM, as read when the lease was taken (or the VM got another place).
+    """A job and its VM, as read when the lease was taken (or the VM got another place).
 
     ``host`` is None for a VM that holds none. ``off_hosts`` are the uuids of those of its hosts that were declared
     off: no guest runs on such a host, and it cannot be asked. ``guest.volumes`` are those that have a pool. Of
@@ -127,7 +127,7 @@ class WorkReader:
         self._shared: OrderedDict[int, SharedConfig] = OrderedDict()
 
     def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Work]:
-        """By job id; jobs whose instance is gone are left out."""
+        """Return the work of these jobs by job id. Jobs whose instance is gone are left out."""
         of_hosts = [job for job in jobs if job.instance_type == InstanceType.HOST]
         of_zones = [job for job in jobs if job.instance_type == InstanceType.ZONE]
         of_vms = [job for job in jobs if job.instance_type == InstanceType.VIRTUAL_MACHINE]
@@ -140,7 +140,7 @@ class WorkReader:
         return works
 
     def read_assignments(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:
-        """By job id, of jobs of VMs; jobs whose VM is gone are left out."""
+        """Return the assignments of jobs of VMs by job id. Jobs whose VM is gone are left out."""
         guests = read_guests(connection, [job.instance_id for job in jobs])
         self._remember(connection, {rows.vm.deployment_id for rows in guests.values()})
         return {
@@ -160,7 +160,7 @@ class WorkReader:
 
 
 def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
-    """One job's assignment as it is now."""
+    """Return the current assignment of one job."""
     return WorkReader().read_assignments(connection, [job])[job.id]
 
 

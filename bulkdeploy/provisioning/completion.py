@@ -64,7 +64,7 @@ class Finished:
 
     @property
     def final(self) -> FinalState:
-        """What is left of the instance; a job that is not over leaves everything as it is."""
+        """The final state of the instance; a job that has not ended leaves everything as it is."""
         return UNCHANGED if isinstance(self.outcome, Paused | Requeued) else self.outcome.final
 
     @property
@@ -85,7 +85,7 @@ class StaleLeases(Exception):
         super().__init__(f"leases lost: {sorted(self.leases)}")
 
     def rest(self, finished: Sequence[Finished]) -> list[Finished]:
-        """Those whose leases were not lost: always fewer, so that repeating comes to an end.
+        """Return the entries whose leases were not lost: always fewer, so that repeating comes to an end.
 
         Raises:
             ValueError: none of these leases is among the lost ones.
@@ -128,7 +128,7 @@ def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMe
 
 
 def _refuse_earlier_tries(finished: Sequence[Finished]) -> None:
-    """Of several tries of one job only the one with the newest lease can hold it.
+    """Reject earlier tries: of several tries of one job only the one with the newest lease can hold it.
 
     Raises:
         StaleLeases: there are earlier ones.

@@ -81,7 +81,7 @@ REFUSALS: Mapping[type[BulkDeployError], int] = {
 
 
 class DeviceChange(VmSteps):
-    """What kinds that give devices and kinds that take them share."""
+    """The shared steps of kinds that attach and detach devices."""
 
     def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Ask for the change, unless an earlier try is only to be undone."""
@@ -92,7 +92,10 @@ class DeviceChange(VmSteps):
         return self.tools.calls.devices(work, wanted)
 
     def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
-        """The change failed, and was not undone: later perhaps, while there is time and it was not refused."""
+        """Return the outcome of a change that failed and was not undone.
+
+        It is tried again while there is time and it was not refused.
+        """
         if is_tried_again(work, left):
             return pause(work, failure)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
@@ -186,7 +189,7 @@ class TakeDevice(DeviceChange):
 
     @abstractmethod
     def check(self, connection: Connection, work: Assignment) -> None:
-        """Whether the VM has it and may lose it.
+        """Check that the VM has the device and may lose it.
 
         Raises:
             BulkDeployError: one of REFUSALS.

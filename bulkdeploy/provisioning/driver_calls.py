@@ -112,7 +112,10 @@ class DriverCalls:
         return self._unless_gone(work, host, failure)
 
     def _unless_gone(self, work: Assignment, host: HostAddress, failure: DriverError) -> DriverError | None:
-        """None where the guest, whose stop was refused, is not there; unanswered where that can not be seen."""
+        """Return None if the guest, whose stop was refused, is absent.
+
+        Return an unanswered error if that cannot be seen.
+        """
         seen = self.look(work, host)
         if isinstance(seen, DriverError):
             reason = f"{failure.reason}; whether it still runs could not be seen: {seen.reason}"
@@ -120,7 +123,7 @@ class DriverCalls:
         return None if seen is None else failure
 
     def look(self, work: Assignment, host: HostAddress) -> PowerState | DriverError | None:
-        """What the guest is doing on this host; None: it is not there; an error: that can not be seen.
+        """Return the power state of the guest on this host. None: it is absent. An error: it cannot be seen.
 
         Raises:
             LeaseLost: see ``run``.
@@ -140,7 +143,7 @@ class DriverCalls:
         return self._call(work, "look", lambda driver: seen.extend(driver.find_guest(work.guest.uuid))) or seen
 
     def volumes_there(self, work: Assignment) -> frozenset[UUID] | DriverError:
-        """Those of the guest's volumes that their pools have; an error: that can not be seen."""
+        """Return those of the guest's volumes that exist on their pools, or an error if that cannot be seen."""
         wanted = {volume.uuid for volume in work.guest.volumes}
         there: set[UUID] = set()
         failure = self._call(
@@ -293,7 +296,7 @@ class DriverCalls:
         driver.ensure_resized(host, work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s)
 
     def size_of(self, work: Assignment, volume: VolumeSpec) -> int | DriverError | None:
-        """The size in bytes that a volume of the guest has; None: it is not there; an error: that can not be seen.
+        """Return the size in bytes of a volume of the guest. None: it is absent. An error: it cannot be seen.
 
         Raises:
             LeaseLost: see ``run``.
@@ -464,7 +467,7 @@ def _timed(step: str, hypervisor: str, host: HostAddress | None) -> Iterator[Spa
 
 
 def _without(secrets: Sequence[str], reported: str) -> str:
-    """What a driver says ends up in logs and in results of jobs."""
+    """Return a driver's text without these secrets: it ends up in logs and in results of jobs."""
     for secret in secrets:
         reported = reported.replace(secret, "...")
     return reported

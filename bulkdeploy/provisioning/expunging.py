@@ -1,4 +1,4 @@
-"""What kinds that expunge a VM share: guest and volumes go, then all that the VM holds is given back.
+"""The shared steps of kinds that expunge a VM: guest and volumes are removed, then all claims are released.
 
 Expunging insists: a hypervisor that does not answer is asked again until ``job.cancel.threshold.minutes`` are
 over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.

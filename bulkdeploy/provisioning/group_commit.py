@@ -66,7 +66,10 @@ class GroupCommit(Generic[T]):
                 self._write(batch)
 
     def _next_batch(self, due: float) -> tuple[list[T], bool]:
-        """At least one entry, once ``due`` is reached or enough are waiting; True: the last batch."""
+        """Wait for a batch, and return it and whether it is the last.
+
+        It begins when ``due`` is reached or enough entries wait.
+        """
         batch: list[T] = []
         entry = self._entries.get()
         while not self._closing and 1 + self._entries.qsize() < self._enough and time.monotonic() < due:

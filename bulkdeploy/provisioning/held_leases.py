@@ -21,7 +21,7 @@ RENEWALS_PER_LEASE = 3
 
 
 def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
-    """Before anything is undone: a worker that lost the lease meanwhile must not undo what its successor made.
+    """Renew the lease before anything is undone: a worker that lost it must not undo what its successor made.
 
     Hypervisors that compare fences refuse it as well; not all do.
 

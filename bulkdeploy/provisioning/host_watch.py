@@ -108,7 +108,7 @@ class Seen:
 
     @property
     def answers(self) -> bool:
-        """Whether it answered."""
+        """Whether the host answered."""
         return self.silence is None
 
 
@@ -199,7 +199,10 @@ class HostWatch:
         return found
 
     def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
-        """What each host of a type answers; empty where the driver can ask none: then hosts are not to blame."""
+        """Return the answers of all hosts of a type.
+
+        Empty if the driver can ask none: then hosts are not to blame.
+        """
         of_kind = [host for host in hosts if host.hypervisor == kind]
         if not of_kind:
             return []
@@ -262,7 +265,10 @@ class HostWatch:
         failpoints.after(Failpoint.DRIVER_LEFTOVERS)
 
     def _lasted(self, one: Seen, now: float) -> float:
-        """For how many seconds it has answered, or not; of silence no more than this process has seen itself."""
+        """Return the seconds for which a host has answered or been silent.
+
+        Silence counts only as far as this process saw it.
+        """
         if one.answers != one.host.answers:
             return 0.0
         lasted_s = float(one.host.lasted_s)
@@ -346,7 +352,7 @@ def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
 
 
 def _is_well(one: Seen) -> bool:
-    """It is Up, answers, and has not been silent of late."""
+    """Return whether a host is Up, answers, and has not been silent recently."""
     return one.answers and one.host.answers is None and one.host.state == HostState.UP
 
 

@@ -1,4 +1,4 @@
-"""What kinds of jobs about ISOs share: a drive changes in the VM's rows, then in its guest (``device_changes``)."""
+"""The shared steps of jobs about ISOs: a drive changes in the VM's rows, then in its guest (``device_changes``)."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What one kind of job is declared with: all that is true of it, and its steps.
+"""The declaration of a kind of job: all its properties, and its steps.
 
 A kind is one file in ``provisioning/kinds``. Workers, sweepers, services and the events of jobs read what they need
 of it there, and nowhere else is any of it written again.
@@ -33,7 +33,7 @@ once, nor take all its database connections for it."""
 
 
 class JobResult(StrEnum):
-    """What ``jobresult`` shows of a job that succeeded, by the key it has there.
+    """The content of ``jobresult`` of a job that succeeded, by the key it has there.
 
     VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE are those that the job's params name: ``volume_id``, ``snapshot_id``,
     ``template_id``. What is gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has
@@ -63,7 +63,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class StepTools:
-    """What steps work with.
+    """The objects that steps work with.
 
     Attributes:
         engine: the database; transactions of steps are short.
@@ -81,7 +81,7 @@ class StepTools:
 
 
 class JobSteps(ABC, Generic[W]):
-    """What jobs of one kind do. Holds no state of a job and is shared by all threads.
+    """The steps of jobs of one kind. Holds no state of a job and is shared by all threads.
 
     Args:
         kind: the kind.
@@ -180,7 +180,7 @@ class JobKind:
         return self.states if self.move is None else (self.states - self.move.sources) | {self.move.state}
 
     def describe(self, name: str) -> str:
-        """What a job of it does, for descriptions of events: ``stopping Vm v-1``."""
+        """Return the description of a job for events: ``stopping Vm v-1``."""
         return f"{self.action} {self.instance_type.noun} {name}"
 
     def cmd(self, *, is_root_admin: bool) -> str:

@@ -64,7 +64,7 @@ ERRORS_PACE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """How one process runs jobs.
+    """The options of a process that runs jobs.
 
     Attributes:
         threads: driver calls at once that ``accept`` makes room for.
@@ -182,7 +182,7 @@ class JobRunner:
         self._held.close()
 
     def trouble(self) -> str | None:
-        """Why this process must be ended and started anew; None: it works."""
+        """Return why this process must be restarted, or None if it works."""
         if not self._commits.is_alive():
             return "the thread that commits is gone"
         if not all(thread.is_alive() for thread in self._threads):
@@ -216,7 +216,10 @@ class JobRunner:
         self._count_ended([entry.job.id for entry in finished])
 
     def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
-        """They are reported, not acted on: those that can not be written now are in the log and the metrics."""
+        """Write errors of drivers, which are reported, not acted on.
+
+        Errors that cannot be written are in the log and the metrics.
+        """
         try:
             with self._engine.begin() as connection:
                 add_driver_errors(connection, errors)
@@ -246,7 +249,7 @@ class JobRunner:
         self._count_ended([work.job.id])
 
     def _outcome(self, work: Work) -> Outcome | None:
-        """How the driver's part ended; None: another worker has the job now."""
+        """Run the driver's part of a job and return its outcome, or None if another worker has the job now."""
         if self._draining:
             return Requeued()
         steps = self._steps[work.job.kind]
@@ -303,12 +306,12 @@ class JobRunner:
 
 
 def worker_name() -> str:
-    """This process's name in leases: unique over machines and restarts."""
+    """Return this process's name in leases, which is unique over machines and restarts."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
 def _facts(work: Work) -> dict[str, Value]:
-    """What a job's span says of it: what its lines in the log say."""
+    """Return the attributes of a job's span, which are those of its log lines."""
     facts: dict[str, Value] = {f"bulkdeploy.{name}": value for name, value in work.names.items()}
     return {**facts, "bulkdeploy.attempt": work.job.attempts, "bulkdeploy.request": work.job.request_id or ""}
 

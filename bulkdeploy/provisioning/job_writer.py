@@ -40,13 +40,13 @@ Entry = int | Finished
 
 
 class Listener(Protocol):
-    """Who is told what became of entries, after the commit."""
+    """The recipient of results after the commit."""
 
     def on_acquired(self, acquired: Acquired) -> None:
         """Leases were acquired, and some requests refused."""
 
     def on_completed(self, finished: Sequence[Finished]) -> None:
-        """These jobs were completed, or their leases were lost: nothing more is to be done for them."""
+        """Note that these jobs were completed, or their leases lost. Nothing more is to be done for them."""
 
 
 class JobWriter:
@@ -92,7 +92,10 @@ class JobWriter:
             self._write_batch([], finished)
 
     def _write_batch(self, requests: list[int], finished: list[Finished]) -> None:
-        """One transaction; on a defect one per entry, so that one bad row stops only itself."""
+        """Write a batch in one transaction.
+
+        After a defect each entry gets its own, so that one bad row stops only itself.
+        """
         if not requests and not finished:
             return
         try:
@@ -113,7 +116,7 @@ class JobWriter:
         self._moved_on = time.monotonic()
 
     def _held(self, finished: list[Finished], error: Exception) -> list[Finished]:
-        """Those whose leases still hold. A job that another worker went on with may break any rule: no defect."""
+        """Return the jobs whose leases are still valid. Jobs that another worker has taken over are not checked."""
         leases = [entry.job.lease for entry in finished]
         held = self._insist(lambda: self._read_held(leases)) if leases else set()
         lost = [entry for entry in finished if entry.job.lease not in held]
@@ -151,7 +154,7 @@ class JobWriter:
         return acquired, messages
 
     def _insist(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns, however long the database is away.
+        """Return the result of ``attempt``, repeated as long as the database is unreachable.
 
         Raises:
             ConflictRetriesExhausted: MOST_CONFLICTS times in all.
@@ -212,7 +215,7 @@ def _count(completed: Sequence[Finished]) -> None:
 
 
 def _point(finished: Sequence[Finished]) -> Failpoint:
-    """What a batch that completes these is called among the failpoints."""
+    """Return the failpoint of a batch that completes these jobs."""
     if not finished:
         return Failpoint.LEASE_COMMIT
     return Failpoint.COMPLETION_COMMIT if finished[0].final.release is None else Failpoint.RELEASE_COMMIT

@@ -32,7 +32,9 @@ CANCELLED_BEFORE = "it was cancelled before it began"
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """What came of asking for leases: work for threads, jobs that rows alone decided, and ids that got no lease.
+    """The result of requesting leases.
+
+    Work for threads, jobs that rows alone decided, and ids that got no lease.
 
     An id that was asked for twice is refused once.
     """

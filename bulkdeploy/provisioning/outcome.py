@@ -1,4 +1,4 @@
-"""How a try of a job ends, as a value: what becomes of the job, and what is left of its instance."""
+"""The outcome of a try of a job: the job's result, and the state of its instance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ NOTHING_EXCLUDED: Mapping[str, int] = {}
 
 
 class LeaseLost(Exception):
-    """Another process holds the job now; whatever this one still does for it is refused."""
+    """Another process holds the job now. Whatever this process still does for it is refused."""
 
 
 Release = Callable[[Connection, Sequence[int]], None]
@@ -30,7 +30,7 @@ Release = Callable[[Connection, Sequence[int]], None]
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """What a job that is over writes about its VM, or its host.
+    """The changes that a finished job writes about its VM, or its host.
 
     Attributes:
         state: the VM's state from now on; None: it stays what it is.

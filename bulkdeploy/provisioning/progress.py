@@ -1,4 +1,4 @@
-"""What a job notes for its later tries: pauses, the failure it cleans up after, and why it must end."""
+"""The notes of a job for its later tries: pauses, the failure it cleans up after, and why it must end."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,7 +49,7 @@ def pause(work: Work, failure: DriverError | None) -> Paused:
 
 
 def why_overdue(progress: Mapping[str, Any]) -> str:
-    """Why a job whose progress has OVERDUE must end; the release before this one noted only that it must."""
+    """Return why a job with OVERDUE must end. The release before this one noted only that it must."""
     why = progress[OVERDUE]
     return why if isinstance(why, str) else TOO_LATE
 
@@ -80,7 +80,7 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
 
 
 def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:
-    """Why the hypervisor is not asked for a step any more: an earlier try failed at it, or time is up."""
+    """Return why the hypervisor is asked for a step no more: an earlier try failed at it, or time is up."""
     failure = earlier_failure(work.job.progress)
     if failure is None and OVERDUE in work.job.progress:
         name = "no host" if host is None else host.name

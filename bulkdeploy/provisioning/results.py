@@ -58,7 +58,7 @@ NAMED = {
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
-    """By job id, what the job's kind says that its result shows; a bare success for what is gone."""
+    """Return the result that the kind of each job declares, by job id; a bare success if its object is gone."""
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
         result = job_kinds()[job.kind].result

@@ -1,4 +1,7 @@
-"""What kinds that stop a guest share: which VMs may run, and how a job goes on whose guest was not stopped."""
+"""The shared steps of kinds that stop a guest.
+
+Which VMs may run, and how a job continues whose guest was not stopped.
+"""
 
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
@@ -19,7 +22,9 @@ STOP_FAILPOINTS = frozenset({Failpoint.DRIVER_STOP, Failpoint.DRIVER_LOOK})
 
 
 def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:
-    """How the job goes on. One that was not answered may have been done: it is asked for again while there is time.
+    """Return how a job continues whose guest was not stopped.
+
+    An unanswered stop is repeated while there is time.
 
     A stop that failed permanently leaves the claim in any case: a host whose guest may still run has no room for
     another.

@@ -1,4 +1,4 @@
-"""What kinds of jobs about snapshots share: which snapshot it is, and of what."""
+"""The shared steps of jobs about snapshots: which snapshot a job is about, and its VM or volume."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -36,5 +36,5 @@ class SnapshotSteps(VmSteps):
         """Take the snapshot, revert to it, or remove it: of a VM that has the volumes."""
 
     def without_volume(self, work: Assignment) -> Outcome:
-        """What becomes of a job whose volume is on no pool any more, or not the VM's."""
+        """Return the outcome of a job whose volume is on no pool any more, or not the VM's."""
         return self.failed(work, INTERNAL_ERROR, "it does not have the volume any more", self.kind.if_never_begun)

@@ -31,7 +31,7 @@ def bulk_queue(vms: int) -> str:
 
 
 class JobMessage(NamedTuple):
-    """One job to run: its internal id, its kind (the task's name) and the queue it goes to.
+    """A message about one job: its internal id, its kind (the task's name) and its queue.
 
     The kind need not be one that this release knows.
     """

@@ -1,4 +1,4 @@
-"""Where Redis is: one server, or the primary that Sentinels name.
+"""The addresses of Redis: one server, or the primary that Sentinels name.
 
 ``redis://:password@host:6379/0`` (``rediss://`` with TLS) is one server.
 ``sentinel://:password@one:26379,two:26379/0?master=mymaster`` are Sentinels, whose ports may be left out; the
@@ -30,7 +30,7 @@ class _Sentinels:
 
     @property
     def own_options(self) -> dict[str, Any]:
-        """What connections to the Sentinels themselves need."""
+        """The options of connections to the Sentinels themselves."""
         return {"password": self.password} if self.share_the_password else {}
 
 

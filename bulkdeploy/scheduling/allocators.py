@@ -1,4 +1,4 @@
-"""Who chooses hosts: the planner itself, or allocator programs that operators name (docs/allocators.md).
+"""The choice of hosts: by the planner itself, or by allocator programs that operators name (docs/allocators.md).
 
 A program chooses, the planner places: it plans on the hosts that were chosen and on no others, by all rules, and
 what is planned is claimed as always. So the worst that a wrong or an old answer can do is to be refused.
@@ -70,7 +70,7 @@ def allocate(
     account_id: int,
     vm_uuid: UUID | None = None,
 ) -> Allocation:
-    """Where the VMs of an account's requests go, by the first allocator of the zone's setting that places them.
+    """Return the places of an account's VMs by the first allocator of the zone's setting that places them.
 
     ``vm_uuid``: the one VM's, where it exists already. Programs are not asked about VMs that are pinned to a host,
     nor about none.
@@ -110,7 +110,7 @@ def allocate(
 def evacuate(
     connection: Connection, zone_id: int, host_id: int, vms: Mapping[int, str]
 ) -> Iterator[Mapping[int, int] | str | None]:
-    """Hosts for VMs that leave a host, by VM, as the allocators of the zone's setting choose them, one by one.
+    """Yield hosts for VMs that leave a host, by VM, as the zone's allocators choose them, one by one.
 
     None: it is the planner's turn. A text: why an allocator did not answer. Who takes an answer that does not stand
     goes on to the next: a program is asked once more, then it is another's turn. ``vms``: uuids by id.
@@ -159,7 +159,7 @@ TIMEOUT = "placement.allocators.timeout"
 
 
 def allocators(configuration: Configuration, task: str, zone_id: int) -> list[str]:
-    """Who is asked for a task, in this order."""
+    """Return the allocators that are asked for a task, in order."""
     return configuration.text(f"placement.allocators.{task}", Scope.ZONE, zone_id).split(",")
 
 
@@ -211,7 +211,7 @@ def answered(program: Path | None, name: str, document: Mapping[str, Any], timeo
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """All that is needed to ask a program, read before: it is asked while no transaction is open.
+    """The data for a question to a program. The program is asked while no transaction is open.
 
     ``moving``: the VM that moves, where the one request is for a move.
     """
@@ -226,7 +226,7 @@ class _Question:
     moving: str | None
 
     def answer(self) -> list[Mapping[int, int]] | str:
-        """For each request how many of its VMs each host gets; or why the program did not place them."""
+        """Return for each request how many of its VMs each host gets, or why the program did not place them."""
         try:
             chosen = list(self._of_each_request())
         except NoAnswer as error:
@@ -236,7 +236,7 @@ class _Question:
         return chosen
 
     def _of_each_request(self) -> Iterator[Mapping[int, int]]:
-        """One after the other, each on what those before it leave."""
+        """Yield the places of each request, one after the other, each on what those before it leave."""
         snapshot, placed = self.snapshot, list(self.zone.instances)
         members: dict[int, Mapping[int, int]] = {}
         for number, given in enumerate(self.requests):

@@ -36,7 +36,7 @@ TOGETHER = frozenset({AffinityType.HOST_AFFINITY, AffinityType.NON_STRICT_HOST_A
 
 @dataclass(frozen=True, slots=True)
 class BalanceScope:
-    """What is to be balanced: a zone, or a part of it, and the hypervisors that can move running VMs."""
+    """The scope of balancing: a zone, or a part of it, and the hypervisors that can move running VMs."""
 
     zone_id: int
     hypervisors: frozenset[str]
@@ -138,7 +138,7 @@ def _hosts(snapshot: ZoneSnapshot, at: Ints) -> BalanceHosts:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Of each VM, by position: its line in the table of reach, and its groups; ``bound``: may not move."""
+    """The kinds of VMs, by position: the line in the table of reach, and the groups; ``bound``: may not move."""
 
     line: list[int]
     apart: Mapping[int, tuple[int, ...]]
@@ -152,7 +152,7 @@ def _reach(
     members: Sequence[Row[Any]],
     at: Ints,
 ) -> tuple[Flags, _Kinds]:
-    """Which hosts each kind of VM may be on, whatever room they have, and of which kind each VM is."""
+    """Return the hosts that each kind of VM may be on regardless of free capacity, and the kind of each VM."""
     catalog = placement_catalog()
     groups: dict[int, list[Row[Any]]] = {}
     for member in members:

@@ -1,4 +1,7 @@
-"""Why hosts do, or do not, take VMs like those of a deployment, as the zone is now. Locks and claims nothing."""
+"""The reasons why hosts do, or do not, take VMs like those of a deployment, in the current zone.
+
+Locks and claims nothing.
+"""
 
 from collections.abc import Sequence
 
@@ -13,7 +16,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 
 
 def explain_deployment(connection: Connection, deployment_id: int, host_ids: Sequence[int]) -> list[HostAnswer]:
-    """What the rules say of each of these hosts, were the deployment to make one more VM now.
+    """Return the rules' answer for each of these hosts, were the deployment to make one more VM now.
 
     Raises:
         PlannerNotInstalled: its planner is not there any more.

@@ -1,4 +1,4 @@
-"""What the hosts of a zone hold, as ``placement.host_loss`` looks at it."""
+"""The VMs that the hosts of a zone hold, in the form of ``placement.host_loss``."""
 
 import numpy as np
 from sqlalchemy import Connection

@@ -1,4 +1,4 @@
-"""Where a running VM may move, and the claim that moves it: destination and source held at once."""
+"""The destinations of a running VM, and the claim that moves it: destination and source are held at once."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -18,7 +18,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_migration import take_ove
 def find_destination(
     connection: Connection, vm_id: int, *, host_id: int | None, avoid_host_ids: frozenset[int]
 ) -> Place | NoPlace:
-    """Another host for a running VM, or why there is none; nothing is claimed.
+    """Return another host for a running VM, or the reason why there is none; nothing is claimed.
 
     ``avoid_host_ids`` has the host it runs on. All rules of placement hold but the clusters' thresholds.
     """
@@ -59,7 +59,10 @@ class Destinations:
 
 
 def find_destinations(connection: Connection, vm_id: int, avoid_host_id: int) -> Destinations | None:
-    """Where a running VM may move now; None where what it has binds it to where it is. Only reads."""
+    """Return the hosts to which a running VM may move now, or None if its devices bind it to its host.
+
+    Only reads.
+    """
     configuration = read_configuration(connection)
     vm = movable(connection, configuration, vm_id)
     if vm is None:

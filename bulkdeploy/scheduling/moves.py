@@ -48,7 +48,7 @@ class VmMove:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How VMs get to their hosts, as the params of their jobs say it.
+    """The way in which VMs get to their hosts, as the params of their jobs record it.
 
     Running VMs that move hold what they leave until their turn is over. VMs that start and hold a host have lost
     it: all of them give it back first.
@@ -133,7 +133,7 @@ Change = Callable[[ZoneSnapshot], ZoneSnapshot]
 
 
 class _Rows:
-    """What planning reads of VMs and of their zones; each is read once."""
+    """The rows of VMs and of their zones that planning reads, each once."""
 
     def __init__(self, connection: Connection, configuration: Configuration) -> None:
         self._connection, self._configuration = connection, configuration
@@ -268,7 +268,7 @@ class _Zone:
 
 
 def _without_counts(changed: ZoneSnapshot, before: ZoneSnapshot) -> ZoneSnapshot:
-    """What another owner's VM changes: not the owner's counts."""
+    """Return the zone changed by another owner's VM, with the owner's own counts unchanged."""
     return replace(
         changed,
         clusters=replace(changed.clusters, owner_vms=before.clusters.owner_vms),

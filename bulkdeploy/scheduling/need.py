@@ -1,4 +1,4 @@
-"""What a deployment, a start or a retry needs of a place, and how that becomes a placement request."""
+"""The needs of a deployment, a start or a retry, and the placement request that follows from them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ APART = frozenset({AffinityType.HOST_ANTI_AFFINITY, AffinityType.NON_STRICT_HOST
 
 @dataclass(frozen=True, slots=True)
 class PlacementNeed:
-    """What each VM needs and where it may go; the same for all VMs of a batch.
+    """The need of each VM of a batch, and the places to which it may go. Units: MHz a core, MiB.
 
     Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name; what the one of the service offering,
     ``offering_planner``, excludes is excluded anyway. Pins hold together. ``vm_id`` is the one VM where it exists
@@ -79,7 +79,9 @@ def placement_request(
     lock: bool = True,
     members: "AffinityMembers | None" = None,
 ) -> PlacementRequest:
-    """The request for ``count`` VMs, with affinity groups as they stand now; with ``lock`` their rows stay locked.
+    """Return the request for ``count`` VMs with the current members of affinity groups.
+
+    With ``lock`` their rows stay locked.
 
     ``members``: the groups, if they were read for many VMs together.
 
@@ -123,7 +125,7 @@ def read_affinities(
     without_vm_id: int | None = None,
     lock: bool = True,
 ) -> tuple[tuple[Affinity, ...], bool]:
-    """Each group with its VMs per host, and whether one of them is an ExplicitDedication group.
+    """Return each group with its VMs per host, and whether one of them is an ExplicitDedication group.
 
     A stopped VM still counts on its last host for ``capacity.skipcounting.hours`` seconds, one that migrates
     on both hosts.

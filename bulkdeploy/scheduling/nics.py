@@ -109,7 +109,7 @@ def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> 
 
 
 def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
-    """One of a VM's nics.
+    """Return a nic of a VM.
 
     Raises:
         InvalidParameter: the VM has no such nic.

@@ -55,7 +55,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class NoPlace:
-    """Why a VM can go nowhere; ``excluded``: hosts by the reason of the rule that excluded them."""
+    """The reason why there is no place for a VM.
+
+    ``excluded``: hosts by the reason of the rule that excluded them.
+    """
 
     why: str
     excluded: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +69,7 @@ BOUND = NoPlace("its volumes or its address bind it to where it is")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one VM is to go, by its need (the VM's own, or narrowed by the call)."""
+    """The place of one VM by its need (the VM's own, or narrowed by the call)."""
 
     vm: VmToPlace
     need: PlacementNeed
@@ -84,7 +87,7 @@ def plan_in_zone(
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> Planned:
-    """Where ``count`` alike VMs would go now; nothing is claimed. ``vm_uuid``: that of a VM that exists.
+    """Return where ``count`` equal VMs would go now; nothing is claimed. ``vm_uuid``: that of an existing VM.
 
     Raises:
         PlannerNotInstalled: the need names a planner that is not there.
@@ -111,7 +114,7 @@ def plan_kinds_in_zone(
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> list[Planned]:
-    """Where so many VMs of each kind, all in one zone, would go now together; nothing is claimed.
+    """Return where VMs of several kinds, all in one zone, would go together now; nothing is claimed.
 
     Those of several owners are planned owner by owner, each on what those before it leave. If ``seed`` is None, the
     state of the zone gives it: a call then places its VMs where remaining capacity planned them.
@@ -253,7 +256,9 @@ def zone_as_seen_by(
     known: ZoneSnapshot | None = None,
     members: AffinityMembers | None = None,
 ) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
-    """The zone and a request for each kind of one owner's; groups of several kinds are locked in one order first.
+    """Return the zone and a request for each kind of one owner's.
+
+    Groups of several kinds are locked in one order first.
 
     ``beside``: the needs of other owners that are planned in the same transaction; ``known``: the zone as it was
     read for one of them; ``members``: the affinity groups, if they were read for all of them.
@@ -311,7 +316,7 @@ def plan_stopped_vm(
     first_host_id: int | None = None,
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> Place | NoPlace:
-    """Where a VM that holds no host would go now, or why nowhere. Nothing is claimed.
+    """Return where a VM that holds no host would go now, or why it can go nowhere. Nothing is claimed.
 
     Volumes that exist bind the VM to where their pools can be reached; the caller's pins narrow it.
     ``planner`` is used instead of the VM's own. ``first_host_id``, or with ``last_host_first`` the host that the VM
@@ -345,7 +350,10 @@ def find_place(
     need: PlacementNeed,
     avoid_host_ids: frozenset[int],
 ) -> Place | NoPlace:
-    """Where an existing VM would go now by a need of its, or why nowhere. Nothing is claimed."""
+    """Return where an existing VM would go now by one of its needs, or why it can go nowhere.
+
+    Nothing is claimed.
+    """
     keep_zone_rules(connection, need.zone_id)
     try:
         planned = plan_in_zone(
@@ -366,7 +374,7 @@ def find_place(
 
 
 def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:
-    """Why a plan places nothing; ``said``: why allocators did not."""
+    """Return why a plan places nothing; ``said``: the reasons of allocators."""
     words = ("no host has room for it", *said, in_words(plan.excluded))
     return NoPlace("; ".join(word for word in words if word), plan.excluded)
 

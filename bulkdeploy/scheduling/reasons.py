@@ -1,4 +1,4 @@
-"""Why hosts take no VMs, as answers tell it: codes with their texts and remedies, and whole sentences."""
+"""The reasons why hosts take no VMs, for answers: codes with their texts and remedies, and whole sentences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ def reason_fields(reason: str | None) -> dict[str, Any]:
 
 
 def excluded_rows(excluded: Mapping[str, int]) -> list[dict[str, Any]]:
-    """One row per reason, with how many hosts it excluded."""
+    """Return one row per reason, with the number of hosts that it excluded."""
     return [{**reason_fields(reason), "hosts": hosts} for reason, hosts in excluded.items()]
 
 
@@ -53,7 +53,7 @@ def describe_unfit_destination(connection: Connection, host_id: int | None, excl
 
 
 def why_not(reason: str) -> str:
-    """One reason in words: code, text and remedy."""
+    """Return a reason in words: code, text and remedy."""
     return _sentence(reason_fields(reason))
 
 

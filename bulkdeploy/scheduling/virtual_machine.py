@@ -81,7 +81,7 @@ def read_vms_to_place(
 
 
 def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
-    """What one more VM of a deployment would need: as one that it made, and by the call's pins."""
+    """Return the need of one more VM of a deployment: that of a VM that it made, with the call's pins."""
     row = read_vm(connection, vm_of_deployment(connection, deployment_id))
     pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
     volumes = read_vm_volumes(connection, [row.id])[row.id]

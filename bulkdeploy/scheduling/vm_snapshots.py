@@ -1,4 +1,4 @@
-"""What VMs and volumes with snapshots keep as it is: rules for calls and jobs."""
+"""The rules of calls and jobs for VMs and volumes with snapshots, which may not change in some ways."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

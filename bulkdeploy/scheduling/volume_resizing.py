@@ -34,12 +34,12 @@ class VolumeSize:
 
     @classmethod
     def of(cls, volume: Row[Any]) -> "VolumeSize":
-        """What a volume's row says."""
+        """Create the size from a volume's row."""
         return cls(volume.size_bytes, volume.disk_offering_id)
 
 
 def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> None:
-    """Whether a volume can get this size now; ``vm_state``: its VM's, None where no VM has it.
+    """Check that a volume can get this size now; ``vm_state``: its VM's state, None if no VM has it.
 
     Raises:
         InvalidParameter: it is about to be attached; or it would shrink, is on a pool, and no stopped VM has it.

@@ -1,4 +1,4 @@
-"""What hypervisors can do: calls that need more are refused before anything is written."""
+"""The abilities of hypervisors: calls that need more are refused before anything is written."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ CLOUDSTACK = "cloudstack"
 
 
 def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: object) -> ConfiguredDriver:
-    """The driver that the settings give a hypervisor; ``parameter`` and ``value`` are what chose the hypervisor.
+    """Return the driver that the settings give a hypervisor; ``parameter`` and ``value`` chose the hypervisor.
 
     Raises:
         InvalidParameter: they give it none; says which setting is missing.

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the rows say at one moment, and which VMs jobs work on then."""
+    """The expected guests and volumes of the rows at one moment, and the VMs that jobs worked on then."""
 
     guests: Mapping[UUID, ExpectedGuest]
     volumes: Mapping[UUID, ExpectedVolume]
@@ -52,7 +52,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between rows and hypervisors, by the uuid of VM or volume, in words; and what was seen.
+    """The differences between rows and hypervisors in words, by the uuid of VM or volume, and the seen guests.
 
     Args:
         guests, devices, volumes: breaches of the three promises, by uuid.
@@ -72,7 +72,7 @@ class Comparison:
     unknown_volumes: Mapping[UUID, str] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
-        """As the audit shows it."""
+        """Return the findings in the audit's form."""
         promises = (("guests", GUESTS_PROMISE), ("devices", DEVICES_PROMISE), ("pools", VOLUMES_PROMISE))
         breaches = (self.guests, self.devices, self.volumes)
         unknown: tuple[Mapping[UUID, str], ...] = (self.unknown_guests, {}, self.unknown_volumes)
@@ -105,7 +105,7 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
 
 @dataclass(slots=True)
 class _Look:
-    """What the first look found: how many there are, and those that do not look right.
+    """The result of the first pass: the number of guests, and those that are doubtful.
 
     ``volumes_let_go``: of guests that run without rows on purpose (unmanageVirtualMachine).
     """
@@ -172,7 +172,7 @@ def _look_again(
     volume_uuids: set[UUID],
     compared: tuple[int, int, int],
 ) -> Comparison:
-    """What is wrong with these, which may have been on their way when they were looked at."""
+    """Return the problems of these guests and volumes, which may have been changing during the first pass."""
     before = _expectation(engine, guest_uuids, volume_uuids)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
@@ -244,7 +244,10 @@ def _breaches(compared: Mapping[UUID, str | None]) -> dict[UUID, str]:
 
 
 def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]) -> Expectation:
-    """Of these. Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
+    """Return the expectation for these ids.
+
+    Jobs are read first, so that a VM whose job ends meanwhile is left out.
+    """
     with read_only(engine) as connection:
         return Expectation(
             unsettled=frozenset(unsettled_vms(connection)) | let_go_of(connection),
@@ -267,7 +270,10 @@ def _running(real: Sequence[Guest]) -> list[Guest]:
 
 
 def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
-    """What a running guest has too much or lacks, or None; a hypervisor need not know nics by their uuids."""
+    """Return the devices that a running guest has in excess or lacks, or None.
+
+    A hypervisor need not know nics by their uuids.
+    """
     reported = [("volume", expected.volume_uuids, guest.volume_uuids)]
     if guest.nic_uuids is not None:
         reported.append(("nic", expected.nic_uuids, guest.nic_uuids))
@@ -277,7 +283,7 @@ def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
 
 
 def _compare_guest(uuid: UUID, expected: ExpectedGuest | None, real: Sequence[Guest]) -> str | None:
-    """What is wrong with one VM, or None."""
+    """Return the problem of one VM, or None."""
     running = _running(real)
     if expected is None:
         if real:
@@ -306,7 +312,7 @@ def _stable_volumes(
 
 
 def _compare_volume(uuid: UUID, expected: ExpectedVolume | None, real: Sequence[RealVolume]) -> str | None:
-    """What is wrong with one volume, or None."""
+    """Return the problem of one volume, or None."""
     if expected is None:
         return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
     found = [(pool, size) for _, pool, size in real]

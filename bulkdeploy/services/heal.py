@@ -25,7 +25,7 @@ MOST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What healing is kept to: breaches of one VM or of one host (by id), at most ``batch`` in a transaction."""
+    """The limits of healing: breaches of one VM or of one host (by id), at most ``batch`` in a transaction."""
 
     batch: int = 50
     vm: UUID | None = None
@@ -33,13 +33,13 @@ class Healing:
 
     @property
     def invariants(self) -> list[Invariant]:
-        """Those that it can mend."""
+        """The invariants that this healing can mend."""
         kept = {"vm": self.vm is not None, "host": self.host_id is not None}
         return [invariant for invariant in read_invariants() if can_heal(invariant, **kept)]
 
 
 def heal_connection(connection: Connection, healing: Healing) -> dict[str, int]:
-    """All of it in one transaction of the caller's: how many breaches of each promise were mended, by its name."""
+    """Mend everything in one transaction of the caller's, and return the number of mended breaches by promise."""
     return in_rounds(healing, lambda one: mend(connection, one, healing))
 
 
@@ -63,7 +63,7 @@ def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[st
 
 
 def broken(connection: Connection) -> list[tuple[str, str]]:
-    """Each breach there is, with what helps."""
+    """Return each breach with its remedy."""
     helps = {invariant.name: _remedy(invariant) for invariant in read_invariants()}
     return [(breach, helps[found.name]) for found in check_connection(connection) for breach in found.breaches]
 

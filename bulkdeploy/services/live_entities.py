@@ -1,4 +1,4 @@
-"""What calls that change the infrastructure have in common: entities are held, and names are unique."""
+"""The shared part of calls that change the infrastructure: entities are held, and names are unique."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def hold_all(
 
 
 def given_refs(batch: Iterable[Mapping[str, Any]], parameter: str) -> list[EntityRef]:
-    """What entries of a batch name by a parameter, each once."""
+    """Return the references that entries of a batch name by a parameter, each once."""
     return list(dict.fromkeys(given[parameter] for given in batch if parameter in given))
 
 
@@ -71,7 +71,7 @@ def unique_name(parameter: str, name: object, what: str) -> Iterator[None]:
 
 
 def subject(kind: str, ref: EntityRef) -> Instance:
-    """What an event is about."""
+    """Return the object that an event is about."""
     return Instance(kind, ref.id, ref.uuid)
 
 
@@ -99,5 +99,5 @@ def deleted_events(
 
 
 def changed(values: Mapping[str, Any]) -> str:
-    """What an event says was changed: the columns, never their values."""
+    """Return the part of an event's text that names the changed columns, never their values."""
     return f": {', '.join(sorted(values))}" if values else ""

@@ -25,7 +25,7 @@ OF_ACCOUNT, OF_DOMAIN = "Account", "Domain"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Who has a network: an account, or a whole domain."""
+    """The owner of a network: an account, or a whole domain."""
 
     acl_type: str
     owner: Owner
@@ -140,7 +140,9 @@ def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: Ent
 def reaches_of(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
 ) -> list[Reach]:
-    """Who gets networks. Shared ones: the domain, unless an account is named; others: an account.
+    """Return the owners of new networks.
+
+    Shared ones belong to the domain unless an account is named; others to an account.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership``; ``acltype`` and what

@@ -15,7 +15,9 @@ from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entities
 def lock_own(
     connection: Connection, caller: Caller, ref: EntityRef, noun: str, parameter: str = "id"
 ) -> tuple[Row[Any], Owner]:
-    """The row behind an id, locked until the end of the transaction, and its owner; ``noun`` names it in texts.
+    """Return the row of an id, locked until the end of the transaction, and its owner.
+
+    ``noun`` names it in texts.
 
     Raises:
         InvalidParameter: it was deleted.

@@ -1,4 +1,4 @@
-"""Who may see, and act on, whose things (cloudstack-protocol.md 1.8, 5.3) (one file: calls ask it in one place).
+"""The permissions of callers on objects (cloudstack-protocol.md 1.8, 5.3) (one file: calls ask it in one place).
 
 Root admins may everything; domain and resource admins what belongs to their domain and the
 domains below; everybody what belongs to their own account and to projects they are members of.
@@ -34,7 +34,7 @@ class OwnerParameters:
 
 @dataclass(frozen=True, slots=True)
 class NamedOwner:
-    """Whom a call makes something for, as given; nothing given: the caller's own account. Ids are internal."""
+    """The owner that a call names; nothing given: the caller's own account. Ids are internal."""
 
     account: str | None = None
     domain_id: int | None = None
@@ -45,13 +45,13 @@ NO_OWNER = NamedOwner()
 
 
 def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
-    """Whom something is made for, from the parameters of ``declare.owner_parameters``."""
+    """Return the owner that the parameters of ``declare.owner_parameters`` name."""
     domain, project = given.get("domainid"), given.get("projectid")
     return NamedOwner(given.get("account"), domain and domain.id, project and project.id)
 
 
 def visibility(connection: Connection, caller: Caller, requested: OwnerParameters) -> Visibility:
-    """Whose things a list call shows.
+    """Return the owners whose objects a list call shows.
 
     Without owner parameters: the caller's own account's; with ``list_all``, or where things are named by
     id, all that an admin may see. Things of projects are shown by id and by ``project``: those of one project,
@@ -150,7 +150,7 @@ def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Own
 
 
 def lock_owners(connection: Connection, caller: Caller, batch: Iterable[Mapping[str, Any]]) -> list[Owner]:
-    """Whom each of many things is made for (``named_owner_of``), as by ``lock_owner``, and in order.
+    """Return the owner of each of many new objects (``named_owner_of``), locked as by ``lock_owner``, in order.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``lock_owner``.
@@ -172,7 +172,7 @@ def _lock_named(connection: Connection, caller: Caller, named: Sequence[NamedOwn
 
 
 def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
-    """What a list call that names things by id shows: for answers that show what was just changed."""
+    """Return the visibility of a list call by id, for answers that show what was just changed."""
     return visibility(connection, caller, OwnerParameters(by_id=True))
 
 

@@ -20,7 +20,9 @@ COLUMNS = ("vm_id", "from_host_id", "to_host_id", "turn")
 
 @dataclass(frozen=True, slots=True)
 class PlanWanted:
-    """What a call says of plans: ``dry_run`` shows one, ``index`` names the one to apply, or with both to judge.
+    """The use of plans by a call.
+
+    ``dry_run`` shows one, ``index`` names the one to apply, or with both to judge.
 
     ``fingerprint`` tells calls that plan alike from others.
     """
@@ -38,7 +40,7 @@ class MovePlan:
     moves: Sequence[VmMove]
 
     def hosts(self) -> list[tuple[int, int, int]]:
-        """For the job that makes the moves: VM, host and turn of those that have a host."""
+        """Return the VM, host and turn of each move that has a host, for the job that makes the moves."""
         return [(move.vm_id, move.to_host_id, move.turn) for move in self.moves if move.to_host_id is not None]
 
 
@@ -83,7 +85,9 @@ def plan_moves(
 def moves_off(
     connection: Connection, caller: Caller, host_id: int, way: Way, wanted: PlanWanted | None
 ) -> MovePlan | None:
-    """Where all VMs go that run on a host, by the plan that is wanted or by an allocator; None: as each job finds.
+    """Return the destinations of all VMs that run on a host, by the wanted plan or by an allocator.
+
+    None: each job finds its own.
 
     Raises:
         InvalidParameter, PlanStale: as ``plan_moves``.

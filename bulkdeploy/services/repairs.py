@@ -28,7 +28,7 @@ UNSEEN = "nothing is repaired before it can be seen: bring its host back, or dec
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """What was begun: jobs by the VM that they repair, and volumes that the sweeper removes."""
+    """The begun repairs: jobs by the VM that they repair, and volumes that the sweeper removes."""
 
     jobs: dict[UUID, UUID] = field(default_factory=dict)
     volumes: set[UUID] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Repairs:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What became of jobs: how many succeeded, why others did not, and which have not ended."""
+    """The results of repair jobs: how many succeeded, why others did not, and which have not ended."""
 
     succeeded: int
     failed: dict[UUID, str]
@@ -44,7 +44,7 @@ class Repaired:
 
 
 def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
-    """Each difference, with what helps."""
+    """Return each difference with its remedy."""
     vms = store.known_vms(connection, [*found.guests, *found.devices])
     volumes = store.known_volumes(connection, found.volumes)
     listed = [
@@ -93,7 +93,7 @@ def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -
 
 
 def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
-    """What became of the jobs so far."""
+    """Return the results of the jobs so far."""
     ends = store.ends_of_jobs(connection, repairs.jobs.values())
     return Repaired(
         succeeded=sum(end.status == JobStatus.SUCCEEDED for end in ends),
@@ -103,7 +103,7 @@ def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
 
 
 def report(begun: Repairs, ended: Repaired) -> Collection[str]:
-    """What was done, in lines."""
+    """Return the repairs in lines."""
     lines = []
     if ended.succeeded:
         lines.append(f"repaired  virtual machines: {ended.succeeded}")

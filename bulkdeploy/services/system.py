@@ -1,4 +1,4 @@
-"""What the synchronous half works with; built once per process by ``wiring``."""
+"""The objects that the synchronous half works with; built once per process by ``wiring``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -53,5 +53,5 @@ class System:
 
     @property
     def reading(self) -> Engine:
-        """For reading calls: ``reader``, or ``engine`` where there is none."""
+        """The engine of reading calls: ``reader``, or ``engine`` if there is none."""
         return self.engine if self.reader is None else self.reader

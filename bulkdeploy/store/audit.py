@@ -20,7 +20,7 @@ from bulkdeploy.store.tables.health import last_audit
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One promise: its name, what is compared with what, how to count it, and how to find breaches.
+    """A promise: its name, the comparison it makes, how to count it, and how to find breaches.
 
     ``heal``: the statement that mends breaches, None where none can; ``by_hand``: what people do about those that
     it leaves.
@@ -36,7 +36,7 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check of one invariant found: how many things were compared, what was wrong, and what is unknown."""
+    """The result of checking one invariant: the number of compared objects, the breaches, and what is unknown."""
 
     name: str
     promise: str
@@ -83,7 +83,7 @@ FIRST_BREACHES = 5
 
 @dataclass(frozen=True, slots=True)
 class LastAudit:
-    """When an audit ended last, and what it found; ``broken``: promise, breaches, the first of these."""
+    """The last audit: when it ended, and its result; ``broken``: promise, breaches, the first of these."""
 
     ended: datetime
     compared: int
@@ -114,7 +114,7 @@ def record_audit(connection: Connection, findings: Sequence[Finding]) -> None:
 
 
 def read_last_audit(connection: Connection) -> LastAudit | None:
-    """What the audit that ended last found; None: there was none."""
+    """Return the last audit, or None if there was none."""
     row = connection.execute(
         select(last_audit.c.ended, last_audit.c.compared, last_audit.c.breaches, last_audit.c.broken)
     ).one_or_none()
@@ -189,7 +189,7 @@ _EXPECTED_GUESTS = text(
 
 
 def expected_guests(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedGuest]:
-    """Those of these VMs that are Running, each with its host and what it has."""
+    """Yield those of these VMs that are Running, each with its host and devices."""
     for row in connection.execute(_EXPECTED_GUESTS, {"uuids": list(uuids)}):
         sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
         devices = frozenset(row.volume_uuids or ()), frozenset(row.nic_uuids or ())
@@ -229,7 +229,7 @@ def _in_pages(connection: Connection, query: TextClause) -> Iterator[Row[Any]]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """VMs of which it is unknown what the hypervisor has: a job works on them, or will have to remove them."""
+    """Return the VMs whose state on the hypervisor is unknown: a job works on them, or will have to remove them."""
     return set(
         connection.execute(
             text(
@@ -266,6 +266,6 @@ _EXPECTED_VOLUMES = text(
 
 
 def expected_volumes(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedVolume]:
-    """Those of these volumes that are not removed, or still are to be removed from their pools."""
+    """Yield those of these volumes that are not removed, or still are to be removed from their pools."""
     for row in connection.execute(_EXPECTED_VOLUMES, {"uuids": list(uuids)}):
         yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

@@ -52,7 +52,10 @@ Kinds: TypeAlias = tuple[Entity, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where entities of one kind are: their table, the column that names them, and which rows are theirs."""
+    """The source of entities of one kind.
+
+    Their table, the column that names them, and the condition for their rows.
+    """
 
     table: Table
     name: str = "name"
@@ -137,7 +140,7 @@ def resolve(
 def resolve_known(
     connection: Connection, caller: Caller | None, wanted: Mapping[Kinds, Sequence[str]]
 ) -> dict[Kinds, dict[str, EntityRef]]:
-    """What each id names, by the id as written; ids that name nothing the caller may know of are left out.
+    """Return the entity of each id as written. Ids that name nothing the caller may know of are left out.
 
     An id is a uuid or, for root admins, a positive internal number: who could count numbers up would learn what
     there is. Where several kinds are given, the first that has it wins. Without a caller (who logs in names a

@@ -92,7 +92,10 @@ def same_text(column: ColumnElement[Any]) -> Filter:
 
 
 def always(value: object) -> Filter:
-    """What every row has alike: its value, a text in any case, finds all of them, and another none."""
+    """Return the filter of a value that all rows have.
+
+    The same text in any case finds all rows, another text none.
+    """
 
     def condition(wanted: object) -> Condition:
         return true() if str(wanted).lower() == str(value).lower() else false()

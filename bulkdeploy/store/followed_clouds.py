@@ -1,4 +1,4 @@
-"""How far CloudStacks are followed, and which of several processes follows each."""
+"""The progress of following CloudStacks, and the process that follows each."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a caller may know of, as conditions on rows: what ids may name to callers who are no root admins.
+"""The visibility of entities to callers who are no root admins, as conditions on rows.
 
 To everybody else what is not his is not there. What accounts own is known to them, to members of the project that
 owns it, and to admins of a domain at or above the owner's; what is kept to domains, to its users. Places,
@@ -52,7 +52,7 @@ Known: TypeAlias = Callable[[bool], Condition]
 
 
 def parameters_of(caller: Caller) -> dict[str, Any]:
-    """Whom the conditions speak of."""
+    """Return the values of the caller for the conditions."""
     return {ACCOUNT.key: caller.owner.account_id, LINEAGE.key: caller.owner.lineage}
 
 
@@ -62,7 +62,7 @@ def is_admin(caller: Caller) -> bool:
 
 
 def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
-    """What rows of ``table`` must fulfil for an admin of a domain, or else a user, to know of them."""
+    """Return the condition under which an admin of a domain, or else a user, may know of rows of ``table``."""
     if kind in CONDITIONS:
         return CONDITIONS[kind](admin)
     if "account_id" in table.c:
@@ -109,7 +109,7 @@ def _domain(domain_id: ColumnElement[Any], admin: bool, *, above: Condition | No
 
 
 def _kept_to(domain_ids: ColumnElement[Any], admin: bool) -> Condition:
-    """Nobody's in particular, or for a domain at or above the caller's."""
+    """Return the condition that a row is for no particular domain, or for one at or above the caller's."""
     home = domains.alias()
     mine = [LINEAGE.startswith(home.c.lineage)]
     if admin:

@@ -1,4 +1,4 @@
-"""Which entities were learnt from another cloud: only these are removed here when they are gone there."""
+"""The entities that were learnt from another cloud: only these are removed here when they are gone there."""
 
 from collections.abc import Collection, Mapping
 from uuid import UUID
@@ -21,7 +21,7 @@ def learnt_before(connection: Connection, entity: Entity) -> set[UUID]:
 
 
 def learnt_among(connection: Connection, entity: Entity, uuids: Collection[UUID]) -> set[UUID]:
-    """Those of these entities that were learnt and not forgotten."""
+    """Return those of these entities that were learnt and not forgotten."""
     learnt = learnt_entities.c
     query = select(learnt.uuid).where(learnt.entity == entity.value, learnt.uuid.in_(uuids))
     return set(connection.execute(query).scalars())
@@ -46,6 +46,6 @@ def remember_learnt(connection: Connection, uuids: Mapping[Entity, Collection[UU
 
 
 def forget_learnt(connection: Connection, uuids: Collection[UUID]) -> None:
-    """These are gone there and here."""
+    """Forget entities that are gone there and here."""
     if uuids:
         connection.execute(delete(learnt_entities).where(learnt_entities.c.uuid.in_(uuids)))

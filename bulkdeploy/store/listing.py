@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which rows of a list are wanted: ``limit`` None means all, 0 none but their count."""
+    """The wanted rows of a list: ``limit`` None means all, 0 none but their count."""
 
     limit: int | None
     offset: int = 0
@@ -49,7 +49,7 @@ Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 
 
 def rows_of(ids: Sequence[int], read: Read[T]) -> Sequence[T]:
-    """The rows of these ids in their order, read each time they are walked through, ROWS_AT_ONCE at most at a time.
+    """Return the rows of these ids in their order, read at each iteration, at most ROWS_AT_ONCE at a time.
 
     So long lists are never in memory as a whole; the connection must be open until then.
     """
@@ -82,7 +82,7 @@ class _ReadInParts(Sequence[T]):
 
 
 def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
-    """The rows as ``extend`` completes them, which is given at most ROWS_AT_ONCE while they are walked through."""
+    """Return the rows completed by ``extend``, which gets at most ROWS_AT_ONCE at a time during iteration."""
     return _Extended(rows, extend)
 
 
@@ -122,14 +122,17 @@ def ordered(
 
 
 def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
-    """One page of rows that are all at hand."""
+    """Return one page of rows that are all in memory."""
     end = None if paging.limit is None else paging.offset + paging.limit
     return Page(rows[paging.offset : end], len(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where rows need not be counted one by one: a query of their number, and the column that alone orders them."""
+    """The means to avoid counting rows one by one.
+
+    A query of their number, and the column that alone orders them.
+    """
 
     count: Select[Any]
     order: ColumnElement[Any] | None
@@ -158,7 +161,7 @@ def _page_from_the_end(
     order: ColumnElement[Any],
     count: int,
 ) -> Page:
-    """A page of the second half: an offset walks over all that comes before, so it is counted from the nearer end.
+    """Return a page of the second half, counted from the end: an offset reads all rows before it.
 
     The statement counts again, for rows may have come since: the page is what it would be from the front.
     """

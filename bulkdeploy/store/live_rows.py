@@ -168,7 +168,7 @@ def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
 
 
 def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Collection[int]) -> set[int]:
-    """Which of these parents have live rows that hang on them by this column."""
+    """Return those of these parents that have live rows which refer to them by this column."""
     query = select(column).where(id_in(column, parent_ids)).distinct()
     if "removed" in column.table.c:
         query = query.where(column.table.c.removed.is_(None))
@@ -176,7 +176,7 @@ def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Coll
 
 
 def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collection[int]) -> dict[int, list[str]]:
-    """Which of these kinds of things, by their names, parents still have; parents without any are left out."""
+    """Return the kinds of objects, by their names, that parents still have. Parents without any are left out."""
     found: dict[int, list[str]] = {}
     for noun, column in children.items():
         for parent_id in parents_in_use(connection, column, parent_ids):
@@ -200,7 +200,7 @@ def _kept(value: Any, *, nullable: bool) -> Any:
 
 
 def _taken(error: IntegrityError) -> Exception:
-    """What a refused write means: a name that is taken, or the error itself."""
+    """Return the meaning of a refused write: a name that is taken, or the error itself."""
     return NameTaken() if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION else error
 
 

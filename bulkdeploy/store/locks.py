@@ -85,7 +85,7 @@ class Lock(Enum):
 
     @property
     def rank(self) -> int:
-        """Its place in the order."""
+        """The position in the order of locks."""
         return list(Lock).index(self)
 
 
@@ -142,7 +142,7 @@ FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
 
 
 def lock_timeout(connection: Connection) -> str:
-    """How long this transaction waits for a lock that others may hold for long, for ``lock_timeout`` of PostgreSQL.
+    """Return how long this transaction waits for a lock that others may hold for long, as ``lock_timeout``.
 
     Waiting with locks in hand makes those wait that need only these. So a transaction waits a short time, gives
     everything back and begins anew (``run_transaction``): 20 ms, twice as long at each try up to 5 s, give or take

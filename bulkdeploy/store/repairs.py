@@ -75,5 +75,5 @@ _ENDS = text(
 
 
 def ends_of_jobs(connection: Connection, job_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """What became of jobs: uuid, instance_uuid, status, reason of a failure."""
+    """Return the results of jobs: uuid, instance_uuid, status, reason of a failure."""
     return connection.execute(_ENDS, {"jobs": list(job_uuids)}).all()

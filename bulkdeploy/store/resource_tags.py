@@ -214,7 +214,7 @@ def delete_tags(
 
 
 def list_tags(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of tags by id, without those of what was removed."""
+    """Return one page of tags by id, without those of removed objects."""
     tag, resource = resource_tags.c, _resource_uuid()
     filters: Filters = {
         "key": equal(tag.key),

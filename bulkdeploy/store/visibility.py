@@ -1,4 +1,4 @@
-"""Whose things a list query shows, and the columns that name an owner.
+"""The visibility of owners' objects in list queries, and the columns that name an owner.
 
 ``services.ownership`` decides a ``Visibility`` from the caller and the owner parameters of a call;
 queries here and in the list modules turn it into conditions.
@@ -16,7 +16,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts
 
 
 class ProjectScope(Enum):
-    """What a list does with things that projects own."""
+    """The treatment of projects' objects in a list."""
 
     HIDDEN = "hidden"
     SHOWN = "shown"
@@ -25,7 +25,7 @@ class ProjectScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Whose things a list shows; nothing set: everybody's.
+    """The owners whose objects a list shows; nothing set: all owners.
 
     Attributes:
         account_id: only this account's things.
@@ -46,7 +46,7 @@ class Visibility:
     own: bool = False
 
     def condition(self) -> Condition:
-        """What ``accounts`` and ``domains``, joined as the owner's, must fulfil."""
+        """Return the condition on ``accounts`` and ``domains``, joined as the owner's."""
         base = and_(self._owner(), self._project())
         if self.member is None:
             return base
@@ -60,7 +60,7 @@ class Visibility:
         return or_(base, accounts.c.id.in_(joined))
 
     def of_account(self, account_id: ColumnElement[int]) -> Condition:
-        """What the column of an owner's id must fulfil, without a join of the owners to every row.
+        """Return the condition on the column of an owner's id, without a join of the owners to every row.
 
         The accounts are found once, before the rows; a join would look one up for each row that is counted.
         """
@@ -70,7 +70,7 @@ class Visibility:
         return account_id == func.any(func.array(shown.scalar_subquery()))
 
     def reaches(self, lineage: ColumnElement[str], subdomain_access: Condition) -> Condition:
-        """What a thing that is open to a whole domain must fulfil: those shown can use it.
+        """Return the condition under which the shown owners can use an object that is open to a whole domain.
 
         ``lineage`` is that of the domain; ``subdomain_access`` says whether the domains below may use it.
         """

@@ -1,4 +1,4 @@
-"""Which VM is on which host: the whole inventory at one moment, and a number that grows with every change of it."""
+"""The hosts of VMs: the whole inventory at one moment, and a number that grows with every change of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What drivers remember and look up, in the database (``drivers.records``) (one file: one class a protocol)."""
+"""The memory of drivers in the database (``drivers.records``) (one file: one class a protocol)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

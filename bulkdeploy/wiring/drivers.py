@@ -1,4 +1,4 @@
-"""From settings to drivers: which there are, with what options, and where the simulated ones keep their state."""
+"""The step from settings to drivers: their options, and the database of the simulated ones."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -46,7 +46,7 @@ def build_power_drivers(settings: Settings) -> PowerDrivers:
 
 
 def simulator_url(settings: Settings) -> str:
-    """Where simulated hypervisors keep their guests."""
+    """Return the URL of the database in which simulated hypervisors keep their guests."""
     given = settings.driver.get(SIMULATOR, {}).get(URL)
     return str(given) if given else derived_url(settings.require_database_url())
 

@@ -1,4 +1,4 @@
-"""How often a program looks for garbage: seldom, for nearly all that it makes stays, or goes by itself."""
+"""The frequency of garbage collection: low, because nearly all objects stay, or are freed without it."""
 
 import gc
 
@@ -8,5 +8,5 @@ looking for it. Of a program's start, which makes as many, it was an eighth."""
 
 
 def collect_seldom() -> None:
-    """From now on, in this process and those that it forks."""
+    """Reduce the frequency of garbage collection in this process and those that it forks."""
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)

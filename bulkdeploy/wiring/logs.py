@@ -1,4 +1,4 @@
-"""Where log lines go and what they look like: one setting for ours and for libraries'."""
+"""The destination and the form of log lines: one setting for the service's and for libraries'."""
 
 import logging
 import sys

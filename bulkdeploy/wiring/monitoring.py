@@ -1,4 +1,4 @@
-"""What workers and sweepers show to monitoring: metrics and health, over HTTP.
+"""The monitoring of workers and sweepers: metrics and health, over HTTP.
 
 API processes have the same at the same paths, on their own address.
 """

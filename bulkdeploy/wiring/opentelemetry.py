@@ -87,7 +87,7 @@ class OpenTelemetrySpan:
 
 
 def recorder_to(endpoint: str, service: str) -> OpenTelemetryRecorder:
-    """Who records spans and sends them to a receiver, such as ``http://collector:4318``, in a thread of its own.
+    """Return a recorder that sends spans to a receiver, such as ``http://collector:4318``, in its own thread.
 
     ``service`` is the name of this program, unless the environment has one (OTEL_SERVICE_NAME).
     """

@@ -35,7 +35,7 @@ FILE_SUFFIX = "_file"
 
 
 class Settings(BaseSettings):
-    """What a process needs to know before it can reach the database."""
+    """The settings that a process needs before it can reach the database."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -302,12 +302,12 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """Where the API answers, for clients on this machine."""
+        """The URL of the API for clients on this machine."""
         return _url(self.listen)
 
     @property
     def api_monitoring_url(self) -> str:
-        """Where an API process reports its health, for clients on this machine."""
+        """The URL under which an API process reports its health, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
 
     @property
@@ -341,7 +341,7 @@ class Settings(BaseSettings):
         return self.redis_url
 
     def environment(self) -> dict[str, str]:
-        """These settings as environment variables, for child processes."""
+        """Return these settings as environment variables, for child processes."""
         values = self.model_dump(mode="json", exclude_none=True)
         for name in ("secret_key", "admin_password"):
             secret: SecretStr | None = getattr(self, name)
@@ -350,7 +350,7 @@ class Settings(BaseSettings):
         return {f"{ENVIRONMENT_PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
 
     def with_simulator(self) -> "Settings":
-        """These settings; where they name no driver at all, every hypervisor is simulated."""
+        """Return these settings; if they name no driver at all, every hypervisor is simulated."""
         return self if self.drivers else self.model_copy(update={"drivers": {"default": "simulator"}})
 
 

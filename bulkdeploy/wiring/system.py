@@ -66,7 +66,7 @@ def arm_failpoints(settings: Settings) -> None:
 
 
 def build_system(settings: Settings) -> System:
-    """Everything the synchronous half works with.
+    """Build the objects that the synchronous half works with.
 
     A request holds a reading connection and may need one for a transaction; with one of each per thread
     nobody waits for one that nobody gives back.

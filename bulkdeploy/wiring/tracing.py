@@ -1,4 +1,4 @@
-"""Whether this process traces what it does, and where it sends that."""
+"""The tracing of this process: whether it is on, and its receiver."""
 
 from bulkdeploy.metrics import Program
 from bulkdeploy.tracing import record_with

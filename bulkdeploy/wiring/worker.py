@@ -28,7 +28,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker process's parts; ``close`` gives back what they hold."""
+    """The parts of one worker process; ``close`` gives back what they hold."""
 
     settings: Settings
     engine: Engine
@@ -74,7 +74,7 @@ class Worker:
         return PowerWatch(self.engine, PowerCalls(self.power, self.decrypt))
 
     def trouble(self) -> str | None:
-        """What keeps this process from working: a service that does not answer; None: nothing."""
+        """Return what prevents this process from working: a service that does not answer; None: nothing."""
         try:
             self.job_queue.waiting()
             with read_only(self.engine) as connection:
@@ -95,7 +95,7 @@ class Worker:
 
 
 def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """Everything the worker half works with; its drivers are made, too.
+    """Build the objects that the worker half works with, and create its drivers.
 
     Raises:
         SettingMissing: no database or no message broker is configured.

@@ -1,4 +1,4 @@
-"""Who calls: an API key's signature on each request, or a session that a login began.
+"""Authentication: an API key's signature on each request, or a session that a login began.
 
 Source: cloudstack-protocol.md 2.1 and 2.2.
 """
@@ -19,7 +19,7 @@ Send = Callable[[Mapping[str, str]], dict[str, Any]]
 
 
 class Credentials:
-    """What makes requests those of a profile's user."""
+    """The credentials of a profile, which sign requests or open a session."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -32,7 +32,7 @@ class Credentials:
 
     @property
     def given(self) -> bool:
-        """Whether the profile says who calls at all."""
+        """Whether the profile names any credentials."""
         return self.signs or bool(self.connection.username)
 
     def begin(self, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What an API can do, as its listApis says: commands, their parameters and the fields of their answers.
+"""The catalogue of an API from its listApis: commands, their parameters and the fields of their answers.
 
 Reading is tolerant: other servers leave fields out and add empty objects (cloudstack-protocol.md 4).
 """
@@ -42,13 +42,13 @@ class ApiParameter:
 
     @property
     def names_entities(self) -> bool:
-        """Whether its value is an id, or a list of ids."""
+        """Whether the parameter's value is an id, or a list of ids."""
         return self.type == "uuid" or (self.type == "list" and self.name.endswith("ids"))
 
 
 @dataclass(frozen=True)
 class Api:
-    """One API; ``verb`` and ``noun`` are CloudMonkey's two words for it."""
+    """An API; ``verb`` and ``noun`` are CloudMonkey's two words for it."""
 
     name: str
     description: str
@@ -70,7 +70,7 @@ class Api:
 
     @cached_property
     def only_reads(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the API changes nothing."""
         return self.verb in ("list", "get", "query", "find")
 
     def parameter(self, name: str) -> ApiParameter | None:
@@ -79,7 +79,9 @@ class Api:
         return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
 
     def value(self, name: str) -> ApiParameter | None:
-        """What stands at that name: a parameter, or a field of one that is a map.
+        """Return the parameter of that name, or the field of a parameter that is a map.
+
+        Return None if there is none.
 
         ``iptonetworklist[0].networkid`` is a uuid like any other: fields of lists of things are ids where
         their names say so. Fields of free text (``details``, ``tags``) are not.
@@ -131,7 +133,10 @@ class Catalogue:
         return dict(sorted(verbs.items()))
 
     def nouns_after(self, word: str) -> list[tuple[str, Api]]:
-        """What may follow a first word: the nouns of a verb, or the rest of names that begin with the word."""
+        """Return the words that may follow a first word.
+
+        The nouns of a verb, or the rest of names that begin with the word.
+        """
         lower = word.lower()
         if lower in self.verbs:
             return [(api.noun, api) for api in self.verbs[lower] if api.noun]

@@ -25,14 +25,14 @@ class CatalogueCache:
         self.directory = directory
 
     def path(self, connection: Connection) -> Path:
-        """Where a connection's catalogue is kept; the name gives no key away."""
+        """Return the path of a connection's cached catalogue; the name contains no key."""
         who = connection.apikey or f"{connection.domain} {connection.username}"
         mark = hashlib.sha256(f"{connection.url}\n{who}".encode()).hexdigest()[:16]
         safe = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in connection.profile)
         return self.directory / f"{safe}-{mark}.json"
 
     def load(self, connection: Connection) -> Catalogue | None:
-        """What was kept; None if there is nothing, or nothing that can be read."""
+        """Return the cached catalogue, or None if there is none that can be read."""
         try:
             kept = json.loads(self.path(connection).read_text(encoding="utf-8"))
             if not isinstance(kept, dict) or kept.get("form") != FORM:

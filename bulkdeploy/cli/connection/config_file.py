@@ -21,17 +21,17 @@ OTHERS = 0o077
 
 
 def default_path() -> Path:
-    """Where the file is unless the command line or the environment says otherwise."""
+    """Return the path of the configuration file unless the command line or the environment names another."""
     return Path(platformdirs.user_config_dir("bulkmonkey")) / "config"
 
 
 def cache_directory() -> Path:
-    """Where answers of listApis are kept."""
+    """Return the directory in which answers of listApis are cached."""
     return Path(platformdirs.user_cache_dir("bulkmonkey"))
 
 
 def state_directory() -> Path:
-    """Where the shell's history and the ids of followed jobs are kept."""
+    """Return the directory of the shell's history and of the ids of followed jobs."""
     return Path(platformdirs.user_state_dir("bulkmonkey"))
 
 

@@ -1,4 +1,4 @@
-"""What the values of a parameter may be, fetched from the server: ids with their names, or names.
+"""The possible values of a parameter, fetched from the server: ids with their names, or names.
 
 Which list API serves a parameter follows from the parameter's name, as CloudMonkey does it, and where
 that leads nowhere from what listApis relates to it.
@@ -48,7 +48,7 @@ class Caller(Protocol):
     """Calls the API."""
 
     def __call__(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """What is inside the answer."""
+        """Call a command, and return the object inside the answer."""
         ...
 
 
@@ -71,7 +71,7 @@ class Entity:
 
     @property
     def label(self) -> str:
-        """What to show beside the id."""
+        """The text to show beside the id."""
         described = (str(self.row[name]) for name in DESCRIBING_FIELDS if self.row.get(name))
         return self.names[0] if self.names else next(described, "")
 
@@ -79,7 +79,7 @@ class Entity:
 def source_of(
     catalogue: Catalogue, api: Api, parameter: ApiParameter, given: Mapping[str, str] | None = None
 ) -> Source | None:
-    """Where the values of a parameter come from; None if no list of this API is known to hold them."""
+    """Return the list that has the values of a parameter, or None if no list of this API is known to have them."""
     stem = parameter.name.lower().rpartition(".")[2]
     singular = stem.removesuffix("s")
     by_name = singular in BY_NAME
@@ -96,7 +96,7 @@ def source_of(
 
 
 def fetch(source: Source, call: Caller, search: Mapping[str, str] | None = None) -> list[Entity]:
-    """Up to ``PAGE`` rows of the list, narrowed by ``search`` as far as the list has such parameters."""
+    """Return up to ``PAGE`` rows of the list, filtered by ``search`` as far as the list has such parameters."""
     requested = {**source.parameters, **{k: v for k, v in (search or {}).items() if source.api.parameter(k)}}
     return list(_entities(call(source.api.name, requested), source.api.noun))
 

@@ -52,7 +52,7 @@ def _resolved(parameter: ApiParameter, value: str, source: Source, call: Caller,
 
 
 def _matches(value: str, source: Source, call: Caller) -> list[Entity]:
-    """What goes by this name: spelled just so, else in any case."""
+    """Return the entities of this name: spelled exactly, else ignoring case."""
     searches: list[dict[str, str]] = [{}]
     if source.api.parameter("keyword"):
         searches.insert(0, {"keyword": value})
@@ -71,6 +71,6 @@ def _matches(value: str, source: Source, call: Caller) -> list[Entity]:
 
 
 def _place(row: Mapping[str, object]) -> str:
-    """What tells rows of the same name apart."""
+    """Return a text that distinguishes rows of the same name."""
     parts = (row.get(name) for name in ("zonename", "podname", "clustername", "account", "state"))
     return ", ".join(str(part) for part in parts if part)

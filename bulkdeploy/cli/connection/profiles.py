@@ -15,7 +15,7 @@ DEFAULT_PROFILE = "localcloud"
 
 
 class Kind(StrEnum):
-    """How the text of a setting is read."""
+    """The type of a setting, by which its text is read."""
 
     TEXT = "text"
     SECRET = "secret"  # noqa: S105 - a kind of setting
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; those of a profile stand in its section, the others hold for all profiles."""
+    """A setting. Those of a profile are in its section; the others apply to all profiles."""
 
     name: str
     kind: Kind
@@ -62,7 +62,7 @@ SETTINGS: dict[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the API is and who calls it."""
+    """The address of the API and the credentials of its caller."""
 
     profile: str
     url: str
@@ -77,7 +77,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """How commands behave; ``timeout`` in seconds, None: without end; ``output`` None: as it suits."""
+    """Preferences of commands; ``timeout`` is in seconds, None: no limit.
+
+    ``output`` None: chosen by the command.
+    """
 
     output: str | None = None
     asyncblock: bool = True

@@ -30,7 +30,7 @@ NOTABLE_SKEW = 30.0
 
 
 class Transport:
-    """One profile's way to its API; connections are kept open between calls."""
+    """The connection of a profile to its API; it is kept open between calls."""
 
     def __init__(self, connection: Connection, clock: Clock, note: Callable[[str], None]) -> None:
         """``note`` takes one line of ``--debug`` output."""
@@ -48,7 +48,7 @@ class Transport:
         attempts: int = ATTEMPTS,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """What stands under the answer's one top-level key.
+        """Call a command, and return the object under the answer's one top-level key.
 
         ``repeatable`` says that the call may be sent twice without harm; unless told, that holds for
         commands that only read. Those are tried ``attempts`` times in all, with growing pauses.
@@ -151,7 +151,7 @@ class Transport:
         return body
 
     def _unauthorised(self, response: requests.Response) -> str:
-        """What may be wrong when the API refuses who calls."""
+        """Return a text about the probable cause if the API refuses the credentials."""
         skew = _clock_skew(response)
         if self.credentials.signs and skew is not None and abs(skew) > NOTABLE_SKEW:
             direction = "behind" if skew > 0 else "ahead of"

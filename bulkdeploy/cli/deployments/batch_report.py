@@ -145,7 +145,7 @@ def host_table(hosts: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _why_and_remedy(row: Mapping[str, Any]) -> tuple[str, str]:
-    """What the API says of a placement rule: its meaning, else its code, and what would help."""
+    """Return the explanation of a placement rule, else its code, and the remedy."""
     code = str(row.get("reason") or "").replace("_", " ")
     return printable(str(row.get("text") or code)), printable(str(row.get("remedy") or ""))
 
@@ -178,7 +178,7 @@ def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def vms(count: int) -> str:
-    """So many VMs, in words."""
+    """Return a number of VMs in words."""
     return "1 VM" if count == 1 else f"{count or 'no'} VMs"
 
 

@@ -1,4 +1,4 @@
-"""Where the VMs of a job or deployment went and why, or why they failed: the facts, from the API alone."""
+"""The reasons why VMs of a job or deployment were placed where they are, or failed, from the API alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> M
 
 
 def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, Any]:
-    """One job: its state, its VM's place and why there, or its failure and what would help.
+    """Return the facts of a job: its state, its VM's place and the reason for it, or its failure and the remedy.
 
     Raises:
         ApiRefused: there is no such job, or the caller may not see it.
@@ -77,7 +77,7 @@ def explain_deployment(
 
 
 def why_cluster(cluster: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
-    """Why a cluster got as many VMs of a deployment as it did, from the counts before and after and the room.
+    """Return why a cluster got its number of a deployment's VMs, from the counts and the capacity.
 
     The planner DISPERSING fills the clusters where the owner has fewest VMs first, level by level, as far as each
     has room; what others do, ``listDeploymentPlanners`` says.

@@ -1,4 +1,4 @@
-"""What ``explain`` prints: sentences and tables for people; rows or objects for programs."""
+"""The output of ``explain``: sentences and tables for people; rows or objects for programs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def show_deployment(screen: Screen, facts: Mapping[str, Any], fields: Sequence[s
 
 
 def job_parts(facts: Mapping[str, Any]) -> list[RenderableType]:
-    """One job in sentences."""
+    """Return a job in sentences."""
     name = str(facts.get("name") or facts.get("id") or "no VM")
     head = Text(f"Job {facts['jobid']}, VM {printable(name)}: ", style="bold")
     if facts["result"] == "in progress":
@@ -96,7 +96,7 @@ def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableTyp
 
 
 def _whys(clusters: Sequence[Mapping[str, Any]]) -> Table:
-    """One line per reason, with the clusters it holds for."""
+    """Return a table with one line per reason and the clusters that it applies to."""
     reasons: dict[str, list[str]] = {}
     for cluster in ordered(clusters):
         reasons.setdefault(str(cluster["why"]), []).append(place(cluster, "cluster").plain)

@@ -53,7 +53,7 @@ class Follower:
         raise JobFailed(job_id, result, hint=remedy_of(result))
 
     def batch(self, watch: Watch) -> Progress:
-        """Where a batch stands once all its jobs are finished; ``watch`` has read them.
+        """Follow a batch until all its jobs are finished, and return its progress; ``watch`` reads the jobs.
 
         Raises:
             TimedOut: some are still under way after ``timeout`` seconds.

@@ -17,7 +17,7 @@ JOB_PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a batch's jobs are; ``queued`` and ``running`` are None where the API does not tell them apart."""
+    """The progress of a batch's jobs; ``queued`` and ``running`` are None if the API does not distinguish them."""
 
     total: int
     succeeded: int
@@ -32,7 +32,7 @@ class Progress:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to wait for."""
+        """Whether no job is left to wait for."""
         return self.total > 0 and self.done >= self.total
 
 
@@ -47,7 +47,7 @@ class Failure:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was stopped on purpose: the API counts such jobs as failed, and says so in the reason."""
+        """Whether the job was cancelled on purpose. The API counts such jobs as failed and names the reason."""
         return "cancelled" in self.reason.lower()
 
     @classmethod
@@ -83,7 +83,7 @@ def result_of(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failure_of(job: Mapping[str, Any]) -> Failure | None:
-    """Why a finished job failed; None if it did not."""
+    """Return the failure of a finished job, or None if it did not fail."""
     if not is_finished(job) or has_succeeded(job):
         return None
     result = result_of(job)
@@ -108,7 +108,7 @@ def virtual_machine_of(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_form(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What most people want of a finished job, in one flat object: what became of its VM, or why it failed."""
+    """Return the main facts of a finished job as one flat object: its VM, or the reason of its failure."""
     vm, failure = virtual_machine_of(job), failure_of(job)
     nics: Sequence[Mapping[str, Any]] = vm.get("nic") or ({},)
     facts = {

@@ -1,4 +1,4 @@
-"""What is seen while jobs are waited for, on standard error.
+"""The progress that is shown on standard error while jobs are waited for.
 
 On a terminal: a spinner for one job, one bar for all jobs of a batch, failures above it as they come.
 Elsewhere: a line now and then. With ``--quiet``: failures only.
@@ -70,7 +70,7 @@ class Pace:
 
 
 class LiveBatch:
-    """One bar for all jobs."""
+    """A progress bar for all jobs of a batch."""
 
     def __init__(self, progress: Progress, clock: Clock) -> None:
         self.bar, self.pace = progress, Pace(clock)

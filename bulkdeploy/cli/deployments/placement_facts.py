@@ -1,4 +1,4 @@
-"""Where VMs are: their hosts' clusters and pods, read from listHosts, because VMs name only their host."""
+"""The clusters and pods of VMs, read from listHosts, because VMs name only their host."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -40,7 +40,7 @@ def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) 
 
 
 def _placed(hosts: Sequence[Mapping[str, Any]]) -> Table:
-    """What would change, host by host."""
+    """Return a table of the planned VMs by host."""
     table = Table("", "Host", "Cluster", box=box.SIMPLE, title="New VMs by host", title_justify="left")
     for row in hosts[:MOST_HOSTS]:
         table.add_row(
@@ -52,7 +52,7 @@ def _placed(hosts: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _move_parts(plan: Mapping[str, Any], count: int, fits: int) -> list[RenderableType]:
-    """What a plan of starts and moves looks like: each VM, then each host that loses or gets VMs."""
+    """Return the report of a plan of starts and moves: each VM, then each host that loses or gets VMs."""
     moves = plan["move"]
     if not count:
         return [Text("No virtual machine would start or move.", "green")]
@@ -79,7 +79,7 @@ def _move_parts(plan: Mapping[str, Any], count: int, fits: int) -> list[Renderab
 
 
 def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
-    """What a plan looks like."""
+    """Return the report of a plan."""
     count, fits = number(plan, "count"), number(plan, "fits")
     if "move" in plan:
         return _move_parts(plan, count, fits)

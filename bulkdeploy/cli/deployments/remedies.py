@@ -1,4 +1,4 @@
-"""What would help against errors: sentences by code. Placement rules bring their own along in the answers."""
+"""Remedies of errors: sentences by code. Answers contain the remedies of placement rules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ BY_CODE: dict[int, str] = {
 
 
 def remedy_of(result: Mapping[str, Any]) -> str:
-    """What would help a failed job: what its result says of the hosts that placement excluded, else by its code."""
+    """Return the remedy of a failed job: by the hosts that placement excluded, else by its error code."""
     excluded = [row for row in result.get("excluded") or () if isinstance(row, Mapping)]
     if not excluded:
         return remedy(result.get("errorcode"), str(result.get("errortext")))
@@ -27,7 +27,7 @@ def remedy_of(result: Mapping[str, Any]) -> str:
 
 
 def remedy(code: object, text: str) -> str:
-    """What would help against an error of a job; empty if nothing is known."""
+    """Return the remedy of a job's error, or an empty text if none is known."""
     lower = text.lower()
     if "cancel" in lower:
         return "It was cancelled; deploy again what is still wanted"

@@ -26,7 +26,7 @@ def summary_parts(
     clusters: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> list[RenderableType]:
-    """What the end of a batch looks like.
+    """Return the report at the end of a batch.
 
     ``deployment`` is its row in listBulkDeployments (empty where the API has none), ``clusters`` its
     spread, ``seconds`` how long it was followed.

@@ -64,7 +64,7 @@ class Watch(Protocol):
 
 @dataclass(slots=True)
 class _Failures:
-    """Each failure once."""
+    """The failures of a batch, each reported once."""
 
     seen: set[str]
     fresh: list[Failure]
@@ -221,7 +221,7 @@ class JobListWatch:
         return self._failures.take()
 
     def read_rest(self) -> Iterator[str]:
-        """Nothing: a job that is known to be finished has been read."""
+        """Return no further jobs: a job that is known to be finished has been read."""
         return iter(())
 
     @property

@@ -1,4 +1,4 @@
-"""What an answer holds, seen as rows: for filters, tables and everything else that is laid out in columns."""
+"""The rows of an answer, for filters, tables and other output in columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -26,7 +26,10 @@ def rendered(answer: Mapping[str, Any], output: str, fields: Sequence[str] = ())
 
 
 def cell(value: Any) -> str:
-    """A value as one line of text: booleans and numbers as in JSON, nested values as JSON, absent ones empty."""
+    """Return a value as one line of text.
+
+    Booleans and numbers are as in JSON, nested values are JSON, absent ones are empty.
+    """
     if value is None:
         return ""
     if isinstance(value, str):

@@ -29,7 +29,10 @@ def commands_in(text: str) -> list[str]:
 
 
 def piped(line: str) -> tuple[str, str]:
-    """A command, and the program that its output goes to (empty: none): what is after the first bare ``|``."""
+    """Return a command, and the program after the first bare ``|`` that gets its output.
+
+    The program is empty if there is none.
+    """
     quote = ""
     for position, character in enumerate(line):
         if quote:

@@ -1,4 +1,4 @@
-"""Where output goes: answers to standard output, all else to standard error.
+"""The output of commands: answers go to standard output, everything else to standard error.
 
 On a terminal answers are coloured tables (or what ``-o`` says) and long ones are paged; elsewhere they are
 plain and the same each time.
@@ -124,7 +124,7 @@ class Screen:
 
 @contextmanager
 def interrupts_for_the_child() -> Iterator[None]:
-    """While a program of the user's runs in the foreground, Ctrl-C is its own affair."""
+    """Ignore Ctrl-C until the block ends, because a program of the user's runs in the foreground and handles it."""
     # A handler, not SIG_IGN: a program that is started does not inherit handlers.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

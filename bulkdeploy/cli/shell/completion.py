@@ -25,7 +25,7 @@ DEPLOYMENTS = ("follow", "explain")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What may stand in the place of the word before the cursor; the whole word, not only its rest."""
+    """A completion that may replace the word before the cursor; the whole word, not only its rest."""
 
     value: str
     description: str = ""
@@ -40,7 +40,7 @@ class Completer:
         self._remembered: dict[object, tuple[float, list[Entity]]] = {}
 
     def candidates(self, before: Sequence[str], partial: str) -> list[Candidate]:
-        """What may stand in the place of ``partial``, after the words before it.
+        """Return the completions that may replace ``partial``, after the words before it.
 
         Raises:
             CommandFailed: the configuration or the server does not allow an answer.
@@ -197,7 +197,7 @@ def _values(entities: Iterable[Entity], typed: str, by_name: bool, prefer_names:
 
 
 def _starting(candidates: Iterable[Candidate], partial: str) -> list[Candidate]:
-    """Those that begin with what was typed, in any case; each once."""
+    """Return the candidates that begin with the typed text, ignoring case, each once."""
     lower = partial.lower()
     fitting = (one for one in candidates if one.value.lower().startswith(lower))
     return list({one.value: one for one in fitting}.values())
@@ -230,7 +230,7 @@ def _given_names(api: Api, given: Sequence[str]) -> set[str]:
 
 
 def _begun(parameter: ApiParameter) -> str:
-    """How a word begins that gives this parameter; what ends in ``=`` or ``.`` is to be gone on with."""
+    """Return the text with which a parameter begins; after ``=`` or ``.`` the user types more."""
     return f"{parameter.name}[0]." if parameter.type == "map" else f"{parameter.name}="
 
 

@@ -28,7 +28,7 @@ WELCOME = "Tab completes, -h explains, Ctrl-D leaves"
 
 
 class Shell:
-    """One session at the prompt, or of lines read from standard input."""
+    """A session at the prompt, or of lines read from standard input."""
 
     def __init__(self, workspace: Workspace, base: Options) -> None:
         """``base``: options that hold for every line unless it says otherwise."""

@@ -1,4 +1,4 @@
-"""What helps while a line is typed: completion, hints, a mask over secrets, a history without them."""
+"""Help while a line is typed: completion, hints, a mask over secrets, and a history without secrets."""
 
 import shlex
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class ShellCompleter(PromptCompleter):
         self.completer = completer
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What may stand in the place of the word before the cursor, with what it means beside it."""
+        """Yield the words that may replace the word before the cursor, each with its meaning."""
         del complete_event
         text = document.current_line_before_cursor
         before, partial, start = words_before(text)
@@ -73,7 +73,7 @@ class ApiHints(AutoSuggest):
         self.earlier = AutoSuggestFromHistory()
 
     def get_suggestion(self, buffer: Buffer, document: Document) -> Suggestion | None:
-        """What would complete the line."""
+        """Return the text that would complete the line, or None."""
         if not document.text.strip() or "\n" in document.text:
             return None
         earlier = self.earlier.get_suggestion(buffer, document)

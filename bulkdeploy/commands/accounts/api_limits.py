@@ -16,7 +16,7 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 
 
 def get_api_limit(call: Call) -> dict[str, Any]:
-    """What the caller's account has called, and may still call, in the present interval."""
+    """Return how many calls the caller's account has made, and may still make, in the current interval."""
     settings = read_configuration(call.connection)
     owner = call.caller.owner
     counted = current_count(call.connection, owner.account_id, settings.number("api.throttling.interval"))

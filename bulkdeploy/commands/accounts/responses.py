@@ -1,4 +1,4 @@
-"""What commands about accounts and users answer."""
+"""The response fields of commands about accounts and users."""
 
 from bulkdeploy.commands.constant_fields import OF_USERS
 from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, text

@@ -267,7 +267,7 @@ RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 
 def with_rules(given: Values) -> Values:
-    """What an entry says, each of its rules bound as createRolePermission binds one.
+    """Return the values of an entry, each of its rules bound as createRolePermission binds one.
 
     Raises:
         InvalidParameter: one of them breaks a rule.

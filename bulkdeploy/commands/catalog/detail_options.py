@@ -12,7 +12,7 @@ from bulkdeploy.domain.accounts import EVERY_ROLE
 
 
 def list_detail_options(call: Call) -> Mapping[str, Any]:
-    """No values to choose from: details are texts that hypervisors' drivers may heed."""
+    """Return no values to choose from: details are texts that hypervisors' drivers may use."""
     del call
     return {"details": {}}
 

@@ -23,7 +23,7 @@ OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")
 
 
 def list_hypervisor_capabilities(call: Call) -> Page:
-    """One row per hypervisor; an id or a hypervisor that there is none of finds nothing."""
+    """Return one row per hypervisor. An unknown id or hypervisor finds nothing."""
     wanted = {name: (call.text(name) or "").lower() for name in ("id", "hypervisor", "keyword")}
     rows = [
         row

@@ -41,7 +41,7 @@ def list_isos(call: Call) -> Page:
 
 
 def _filters(call: Call) -> dict[str, Any]:
-    """What the caller asks for; isready=false asks for nothing, as Ansible's cs_iso sends it to see every ISO."""
+    """Return the filters of the call without isready=false, which Ansible's cs_iso sends to see every ISO."""
     given = call.arguments
     return {name: given[name] for name in given if name != "isready" or given[name]}
 

@@ -1,4 +1,4 @@
-"""For whom and for what both lists of offerings are asked: owner parameters, a VM, a volume."""
+"""The parameters by which both lists of offerings select: owner, VM and volume."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
@@ -27,7 +27,7 @@ FOR_WHOM: tuple[Parameter, ...] = (
 
 
 def wanted(call: Call) -> Wanted:
-    """What the parameters of ``FOR_WHOM``, ``virtualmachineid`` and ``volumeid`` ask for.
+    """Return the selection by the parameters of ``FOR_WHOM``, ``virtualmachineid`` and ``volumeid``.
 
     Raises:
         InvalidCombination: an account and a project.

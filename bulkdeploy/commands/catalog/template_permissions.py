@@ -28,7 +28,7 @@ PERMISSION = Response(
 
 
 def list_permissions(call: Call) -> Mapping[str, Any]:
-    """Whom it is shared with.
+    """Return the accounts and projects that the template or ISO is shared with.
 
     Raises:
         InvalidParameter: it was deleted.

@@ -19,7 +19,7 @@ UI_PAGE_SIZE = 20
 
 
 def list_capabilities(call: Call) -> dict[str, Any]:
-    """One object; the limits of calls are left out while there are none."""
+    """Return one object; the limits of calls are left out if there are none."""
     settings = read_configuration(call.connection)
     throttled = settings.flag("api.throttling.enabled")
     return {

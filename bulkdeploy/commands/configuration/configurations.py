@@ -137,7 +137,7 @@ def set_all(connection: Connection, caller: Caller, batch: Sequence[tuple[System
 
 
 def _place(call: Call) -> tuple[Place, EntityRef | None]:
-    """What the call is about; an account or domain only if it is in the caller's reach."""
+    """Return the scope of the call. An account or domain must be in the caller's reach."""
     if (domain := call.ref("domainid")) is not None:
         require_domain(call.connection, call.caller, domain)
     if (account := call.ref("accountid")) is not None:

@@ -161,7 +161,7 @@ def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> 
 
 
 def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
-    """One request for each configuration that entries share, in order of its first entry."""
+    """Return one request for each configuration that entries share, in order of its first entry."""
     listed: Mapping[int, Mapping[str, str]] = call.arguments[LIST]
     shared = {name: value for name, value in call.arguments.items() if name != LIST}
     alike: dict[frozenset[tuple[str, str]], list[int]] = {}

@@ -1,4 +1,4 @@
-"""What both deploy commands do: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
+"""The shared part of both deploy commands: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -86,7 +86,7 @@ PINS = ("podid", "clusterid", "hostid")
 
 
 def deploying(request: Callable[[Call], DeployCall], answer: Callable[[Call, DeployedVms], Any]) -> Sharing:
-    """How a command deploys what its calls ask for, several in one transaction.
+    """Return the declaration of a command whose calls are deployed together in one transaction.
 
     Bulk calls share with bulk calls, and single ones with single ones, for the same zone or the same part of it
     that they are pinned to: nobody waits who needs another part. ``answer``: what is answered of new VMs; a dry run
@@ -108,7 +108,7 @@ def _sharing(call: Call) -> Hashable | None:
 
 
 def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCall:
-    """What a call asks for; ``more``: what only one of the commands has.
+    """Return the deployment that a call asks for; ``more``: parameters that only one of the commands has.
 
     Raises:
         PermissionDenied: parameters that only root admins may give.
@@ -142,7 +142,9 @@ def deploy_call_of(
 
 
 def require_root_admin(call: Call, *names: str) -> None:
-    """Only root admins say where VMs go, and see what the infrastructure holds (cloudstack-protocol.md 5.1).
+    """Reject the parameters unless the caller is a root admin.
+
+    Only root admins choose places and see the infrastructure (cloudstack-protocol.md 5.1).
 
     Raises:
         PermissionDenied: another caller gave one of these parameters.
@@ -192,7 +194,7 @@ def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
 
 
 def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
-    """What the call asks for, ids resolved; ``more``: what not every deploy call has."""
+    """Return the request of a call with resolved ids; ``more``: parameters that not every deploy call has."""
     arguments = call.arguments
     return DeployRequest(
         bulk=bulk,
@@ -278,7 +280,7 @@ def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
 
 
 def _uuids(arguments: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """By parameter and internal id: the uuids of all entities that the call names."""
+    """Return the uuids of all entities that the call names, by parameter and internal id."""
     return {name: {ref.id: str(ref.uuid) for ref in _refs(value)} for name, value in arguments.items()}
 
 

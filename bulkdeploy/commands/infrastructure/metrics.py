@@ -53,7 +53,7 @@ def gigabytes(size_bytes: float) -> str:
 
 
 def _times(amount: str, raw: float, promised: float) -> str:
-    """What there is, and how many times of it may be promised."""
+    """Return an amount, and the factor by which it may be over-committed."""
     return f"{amount} (x {promised / raw if raw else 1:.1f})"
 
 
@@ -85,7 +85,7 @@ def _use_of_vm(row: Row) -> dict[str, Any]:
 
 
 def _of_vm(row: Row) -> dict[str, str]:
-    """Nothing where the call asked for no sizes."""
+    """Return the sizes of a VM as CloudStack shows them, or nothing if the call asked for none."""
     if row.get("cpunumber") is None:
         return {}
     return {

@@ -68,7 +68,7 @@ def delete_provider(call: Call) -> JobTicket:
 
 
 def list_services(call: Call) -> Page:
-    """What networks can offer to VMs."""
+    """Return the services that networks can offer to VMs."""
     service, provider, part = call.text("service"), call.text("provider"), call.text("keyword")
     rows = [
         {"name": name, "provider": [{"name": offering} for offering in offered]}
@@ -81,7 +81,7 @@ def list_services(call: Call) -> Page:
 
 
 def list_elements(key: str, call: Call) -> Page:
-    """What must be configured of providers."""
+    """Return the elements of service providers that must be configured."""
     return physical_networks.list_elements(call.connection, ELEMENTS_BY_KEY[key], call.arguments, paging(call))
 
 

@@ -1,4 +1,4 @@
-"""What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
+"""The response fields of commands about hosts and other places; ``store.infrastructure`` reads the rows."""
 
 from bulkdeploy.commands.availability.responses import HA_FIELDS, POWER_FIELDS
 from bulkdeploy.commands.constant_fields import OF_HOSTS

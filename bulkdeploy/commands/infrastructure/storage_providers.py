@@ -16,7 +16,7 @@ PROVIDERS = {"primary": PRIMARY_PROVIDER, "image": IMAGE_PROVIDER}
 
 
 def list_storage_providers(call: Call) -> Page:
-    """Who runs primary storage, and who provides image stores. There is no other storage."""
+    """Return the providers of primary storage and of image stores. There is no other storage."""
     keyword, wanted = (call.text("keyword") or "").lower(), call.text("type")
     rows = [
         {"name": provider, "type": kind.upper()}

@@ -1,4 +1,7 @@
-"""What physical networks carry: listTrafficTypes, addTrafficType, updateTrafficType, deleteTrafficType."""
+"""The traffic types of physical networks.
+
+ListTrafficTypes, addTrafficType, updateTrafficType, deleteTrafficType.
+"""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -30,7 +33,7 @@ TRAFFIC_TYPE = Response(
 
 
 def list_traffic_types(call: Call) -> Page:
-    """What physical networks carry."""
+    """Return the traffic types of physical networks."""
     return physical_networks.list_traffic_types(call.connection, call.arguments, paging(call))
 
 

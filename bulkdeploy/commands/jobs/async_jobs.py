@@ -42,7 +42,7 @@ CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def query_async_job_result(call: Call) -> Mapping[str, Any]:
-    """One job, with its result once it is finished; by a VM, the job that was made for it last.
+    """Return one job, with its result once it is finished. A VM's id stands for its latest job.
 
     Thousands of clients ask this again and again, so it is looked up together with the caller.
 

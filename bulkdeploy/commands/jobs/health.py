@@ -22,7 +22,7 @@ from bulkdeploy.store.jobs.state_figures import (
 
 
 def get_health(call: Call) -> Mapping[str, Any]:
-    """What rows and the message broker say now; where the broker does not answer, there are no queues."""
+    """Return the current figures of the database and the message broker. Without the broker there are no queues."""
     try:
         queues = call.system.job_queue.waiting()
     except QueueUnavailable:

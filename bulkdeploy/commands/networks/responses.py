@@ -1,4 +1,4 @@
-"""What commands about networks and security groups answer."""
+"""The response fields of commands about networks and security groups."""
 
 from bulkdeploy.commands.constant_fields import OF_NETWORKS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, number, objects, text, texts

@@ -1,4 +1,4 @@
-"""What there is and what of it is promised: zones, clusters, hosts; how many more VMs of a kind would fit."""
+"""The capacity pages: what zones, clusters and hosts have and promise, and how many more VMs would fit."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -115,7 +115,7 @@ def host(visit: Visit) -> Response:
 
 
 def host_live(visit: Visit) -> Response:
-    """What of it changes."""
+    """Return the fragment of a host's page that changes."""
     return visit.page("fragments/host.html", **_host_values(visit))
 
 

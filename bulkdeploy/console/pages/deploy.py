@@ -66,7 +66,7 @@ class Form:
 
     @classmethod
     def of(cls, visit: Visit) -> "Form":
-        """What was sent; before anything was, what the address says."""
+        """Create the form from the values that were sent, or from the address if none were."""
         source = visit.request.form if visit.request.method == "POST" else visit.request.args
         return cls(
             {name: source.get(name, "").strip() if name != "userdata" else source.get(name, "") for name in FIELDS},
@@ -98,7 +98,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What may be chosen, after what was chosen before."""
+    """The choices of the form, which depend on earlier choices."""
 
     form: Form
     lists: Mapping[str, list[dict[str, Any]]]
@@ -129,7 +129,7 @@ def like(vm: Row) -> str:
 
 
 def choices(visit: Visit) -> Choices:
-    """What may be chosen, read anew for each form: a page that was left open offers nothing that is gone."""
+    """Return the choices of the form, read again for each request: an old page offers no deleted objects."""
     form, calls = Form.of(visit), visit.calls
     zones = calls.rows("listZones")
     zone = next((row for row in zones if row["id"] == form.values["zoneid"]), zones[0] if len(zones) == 1 else {})
@@ -187,7 +187,7 @@ def form_fields(visit: Visit) -> Response:
 
 
 def plan(visit: Visit) -> Response:
-    """What the call would do now: its dry run, or why it would be refused."""
+    """Return the plan of the call by a dry run, or the reason why the call would be refused."""
     chosen = choices(visit)
     parameters = chosen.parameters()
     missing = [name for name in NEEDED if not parameters.get(name)]
@@ -219,7 +219,9 @@ def plan(visit: Visit) -> Response:
 
 
 def _planned(visit: Visit, parameters: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
-    """The plan, and why the call would be refused all the same: it does not fit whole, and then what would fit.
+    """Return the plan, and the reason why the call would be refused all the same.
+
+    If not all VMs fit, the plan has those that fit.
 
     Raises:
         ApiRefused: there is no plan at all.

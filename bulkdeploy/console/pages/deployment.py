@@ -1,4 +1,4 @@
-"""One bulk deployment, followed live: one fragment is asked for again and again, until nothing more can change."""
+"""The page of a bulk deployment. It reads one fragment again and again until the deployment has ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can change."""
+        """Whether the progress can no longer change."""
         return self.queued + self.running == 0
 
     @property
@@ -68,12 +68,12 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at that rate."""
+        """The estimated seconds for the rest at the current rate, or None if there is no rate."""
         return (self.total - self.done) / self.per_second if self.per_second and not self.is_over else None
 
 
 def progress_of(row: Mapping[str, Any]) -> Progress:
-    """How far a deployment is."""
+    """Return the progress of a deployment."""
     counts = {name: int(row.get(name) or 0) for name in ("queued", "running", "succeeded", "failed")}
     return Progress(
         sum(counts.values()), **counts, seconds=seconds_between(row.get("created"), row.get("completed"))
@@ -86,7 +86,7 @@ def page(visit: Visit) -> Response:
 
 
 def live(visit: Visit) -> Response:
-    """What of it changes."""
+    """Return the fragment of a deployment's page that changes."""
     return visit.page("fragments/deployment.html", **_values(visit))
 
 

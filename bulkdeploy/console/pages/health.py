@@ -1,4 +1,4 @@
-"""How the service is doing, judged as docs/operations.md says."""
+"""The page about the health of the service, judged as docs/operations.md describes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,7 +30,7 @@ def page(visit: Visit) -> Response:
 
 
 def live(visit: Visit) -> Response:
-    """What of it changes."""
+    """Return the fragment of the health page that changes."""
     return visit.page("fragments/health.html", **_values(visit))
 
 

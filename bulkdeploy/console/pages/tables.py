@@ -76,7 +76,7 @@ def _cell(value: object) -> str:
 
 
 def _wanted(table: Table, visit: Visit) -> dict[str, Any]:
-    """What narrows and orders the list; a column that does not order it is left out."""
+    """Return the parameters that filter and sort the list. A column by which it cannot be sorted is left out."""
     given = visit.given
     sort = given.get("sort", "")
     order = table.orders.get(sort.removeprefix("-"), "")
@@ -98,7 +98,10 @@ def _columns(table: Table, visit: Visit) -> Sequence[Column]:
 
 
 def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
-    """The classes of a column's cells: how many letters wide they are, since rows are laid out one by one."""
+    """Return the classes of a column's cells.
+
+    They give the width in letters, since rows are laid out one by one.
+    """
     texts = visit.pages.texts
     widest = len(texts.columns.get(column.name)) + 2
     if column.kind in LETTERS:

@@ -1,4 +1,4 @@
-"""One VM or one job: what happened to it, where it is and why; and what is done to VMs, one or many."""
+"""The pages of a VM and of a job, and the actions on one or many VMs."""
 
 import secrets
 from collections import Counter
@@ -49,7 +49,7 @@ def virtual_machine(visit: Visit) -> Response:
 
 
 def virtual_machine_live(visit: Visit) -> Response:
-    """What of it changes."""
+    """Return the fragment of a VM's page that changes."""
     return visit.page("fragments/virtual_machine.html", **_values(visit))
 
 
@@ -59,7 +59,7 @@ def job(visit: Visit) -> Response:
 
 
 def job_live(visit: Visit) -> Response:
-    """What of it changes."""
+    """Return the fragment of a job's page that changes."""
     return visit.page("fragments/job.html", **_job_values(visit))
 
 
@@ -135,7 +135,7 @@ def _by_reason(failed: Sequence[Row]) -> dict[str, int]:
 
 
 def open_console(visit: Visit) -> Response:
-    """To the page of a VM's screen, with a token behind the ``#``, which no server is sent."""
+    """Redirect to the page of a VM's screen, with a token behind the ``#``, which is sent to no server."""
     endpoint = visit.calls("createConsoleEndpoint", {"virtualmachineid": visit.form.get("id", "")})
     token = urlencode({"token": endpoint["consoleendpoint"]["websocket"]["token"]})
     return Response(status=303, headers={"Location": f"vnc#{token}"})
@@ -181,7 +181,7 @@ def _job_values(visit: Visit) -> dict[str, Any]:
 
 
 def _explained(visit: Visit, job_id: str) -> Row:
-    """What ``bulkmonkey explain`` says of a job; nothing where this person may not know."""
+    """Return the explanation of a job as ``bulkmonkey explain`` gives it; empty if this person may not see it."""
 
     def call(command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""What the driver for CloudStack calls there: shared looks, jobs, errors in words (one file: all waiting there).
+"""The calls of the driver for CloudStack: shared polling, jobs, error texts (one file: all waiting there).
 
 Reference sections 3 and 8.16. A job is asked for by itself where the VM does not tell how it ended.
 """
@@ -103,11 +103,13 @@ class Calls:
         self.poll_s = poll_s
 
     def call(self, command: str, parameters: Mapping[str, str], *, timeout_s: float) -> Row:
-        """One call; see ``Client.call``."""
+        """Make one call; see ``Client.call``."""
         return self.client.call(command, parameters, timeout_s=timeout_s)
 
     def version_without_passwords(self, *, timeout_s: float) -> str | None:
-        """Its version, if that gives guests no passwords of ours; None: it does. CloudStack is asked once.
+        """Return CloudStack's version if it does not give guests the service's passwords, else None.
+
+        The version is read once.
 
         Raises:
             CallRefused, NotAnswered: it does not say.
@@ -269,7 +271,7 @@ class _Watch:
                     del self._wanted[key]
 
     def _make_round(self) -> None:
-        """One look at all, without the lock; a failure is that of all who wait."""
+        """Read all VMs once, without holding the lock. A failure is reported to all waiting callers."""
         self._is_looking = True
         pause = self._last + self._poll_s - time.monotonic()
         self._changed.release()

@@ -322,7 +322,7 @@ class CloudStackDriver(HypervisorDriver):
                 yield UUID(row["id"]), row
 
     def _ours(self, ids: Sequence[str], known: Callable[[Sequence[UUID]], frozenset[UUID]]) -> Mapping[str, UUID]:
-        """Those of CloudStack's ids that are ours, with our uuids."""
+        """Return the ids of the service's own VMs among these of CloudStack, with the service's uuids."""
         by_id = _by_id(self._records.counterparts.all())
         others = [UUID(one) for one in ids if one not in by_id]
         return by_id | {str(uuid): uuid for uuid in known(others)}
@@ -363,7 +363,7 @@ class CloudStackDriver(HypervisorDriver):
 
 
 class _Call(FencedCall):
-    """One call about one guest and its VM there."""
+    """A call about one guest and its VM in CloudStack."""
 
     def __init__(
         self, driver: CloudStackDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -497,7 +497,7 @@ class _Call(FencedCall):
 
     @property
     def was_sent(self) -> bool:
-        """Whether CloudStack may have heard of the VM under its present id."""
+        """Whether CloudStack may know the VM under its present id."""
         return self.noted is not None and self.noted.root_uuid is not None
 
     def destroy(self) -> None:
@@ -674,7 +674,7 @@ class _Start:
         self._made = False
 
     def run(self) -> None:
-        """Until it runs.
+        """Run the steps until the VM runs.
 
         Raises:
             DriverError: see HypervisorDriver.
@@ -707,7 +707,7 @@ class _Start:
             )
 
     def _next(self, row: Row | None) -> Row | None:
-        """One step on; the VM afterwards."""
+        """Take one step, and return the VM afterwards."""
         call = self._call
         state = None if row is None else row["state"]
         if row is not None and is_changing(row):
@@ -829,7 +829,10 @@ class _Start:
         return call.calls.look(call.vm_id, timeout_s=call.left)
 
     def _seen(self) -> Row | None:
-        """The VM as the next shared look sees it, however long CloudStack is silent, as long as there is time."""
+        """Return the VM as the next shared poll finds it.
+
+        Silence of CloudStack is tolerated as long as there is time.
+        """
         call = self._call
         pause = call.calls.poll_s / 2
         while True:
@@ -845,7 +848,7 @@ class _Start:
             pause = min(pause * 2, 10.0)
 
     def _parameters(self, *, starts: bool) -> dict[str, str]:
-        """Of deployVirtualMachine."""
+        """Return the parameters of the upstream ``deployVirtualMachine`` call."""
         guest, order = self._guest, self._order
         parameters = {
             "customid": self._call.vm_id,
@@ -943,7 +946,7 @@ def _names(row: Row) -> list[str]:
 
 
 def _by_id(noted: Mapping[UUID, Counterpart]) -> dict[str, UUID]:
-    """What was noted, by the ids of all its attempts: what a paused caller made late is found, too."""
+    """Return the noted guests by the ids of all their attempts. So a VM that a delayed call made is found, too."""
     return {id_of(uuid, number): uuid for uuid, one in noted.items() for number in range(1, one.attempt + 1)}
 
 

@@ -1,4 +1,4 @@
-"""How to reach a CloudStack, and how much may be asked of it."""
+"""The options of a connection to a CloudStack: its address, credentials and limits."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a driver keeps that takes many calls at once: each ends as it would by itself."""
+"""The contract of drivers that take many calls at once: each call ends as it would by itself."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ MANY = 16
 
 
 def begin(driver: BatchDriver, calls: Sequence[GuestCall]) -> list[DriverError | None]:
-    """How each call of a batch ended."""
+    """Begin a batch, and return how each call ended."""
     answers = driver.begin(calls, timeout_s=PATIENCE_S)
     assert len(answers) == len(calls)
     return [_end(answer) for answer in answers]
@@ -50,7 +50,10 @@ class BatchContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_batch_makes_all_its_guests(self, rig: Rig, batches: BatchDriver, times: int) -> None:
-        """Each runs on its own host with its own volumes, asked once or often; one more batch takes all away."""
+        """Each guest runs on its own host with its own volumes, whether asked once or often.
+
+        One more batch removes all.
+        """
         placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(MANY)]
         for _ in range(times):
             assert begin(batches, [start(host, guest) for host, guest in placed]) == [None] * MANY
@@ -103,7 +106,7 @@ class BatchContract:
         assert guests_of(rig.driver)[elsewhere.uuid].host_uuid == there.uuid
 
     def test_the_largest_batch_is_taken(self, rig: Rig, batches: BatchDriver) -> None:
-        """As many calls as it says that it takes, here for guests that never were."""
+        """A driver takes as many calls as it declares, here for guests that never existed."""
         calls = [remove(None, rig.new_guest()) for _ in range(batches.largest_batch)]
         assert begin(batches, calls) == [None] * batches.largest_batch
 

@@ -1,4 +1,7 @@
-"""What a hypervisor keeps that counts its room, as the simulator does; others promise until memory is gone."""
+"""The contract of hypervisors that count capacity, as the simulator does.
+
+Others promise until memory is exhausted.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +26,7 @@ def assert_has_capacity(rig: Rig, caller: Caller, host: HostAddress, guests: int
 
 
 class CapacityContract:
-    """No host runs more than it has room for, and room comes back.
+    """No host runs more guests than it has capacity for, and capacity is given back.
 
     Subclasses give the fixtures ``rig``, ``caller`` and ``room``: how many guests of ``rig.new_guest()`` each host
     holds, 3 to 12. Running guests move, grow and shrink.
@@ -48,7 +51,7 @@ class CapacityContract:
 
     @pytest.mark.parametrize("gone", ["stopped", "removed"])
     def test_room_comes_back(self, rig: Rig, caller: Caller, capacity: int, gone: str) -> None:
-        """What a guest took is free again once it is stopped or removed."""
+        """The capacity of a guest is free again once the guest is stopped or removed."""
         guests = [rig.new_guest() for _ in range(capacity)]
         for guest in guests:
             caller.run(rig.hosts[0], guest)
@@ -59,7 +62,7 @@ class CapacityContract:
         assert_has_capacity(rig, caller, rig.hosts[0], 1)
 
     def test_a_batch_fills_a_host_and_no_more(self, rig: Rig, capacity: int) -> None:
-        """Those for which there is no room are told so, transiently; the others run."""
+        """Guests for which there is no capacity fail with a transient error; the others run."""
         assert isinstance(rig.driver, BatchDriver)
         ends = begin(rig.driver, [start(rig.hosts[0], rig.new_guest()) for _ in range(capacity + 3)])
         assert ends.count(None) == capacity
@@ -104,7 +107,7 @@ class CapacityContract:
     def test_guests_that_change_places_at_once_leave_both_hosts_adding_up(
         self, rig: Rig, caller: Caller, capacity: int
     ) -> None:
-        """However moves both ways meet, each host has room for what it does not run."""
+        """When moves in both directions meet, each host has capacity for the guests that it does not run."""
         guests = [rig.new_guest() for _ in range(capacity)]
         for guest in guests:
             caller.run(rig.hosts[0], guest)

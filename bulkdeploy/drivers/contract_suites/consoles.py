@@ -1,4 +1,4 @@
-"""What a driver keeps that lets people see their guests."""
+"""The contract of drivers with consoles of guests."""
 
 import select
 import socket
@@ -16,7 +16,7 @@ CLIENT_INIT = b"\x01"
 
 
 def read(connected: socket.socket, size: int) -> bytes:
-    """So many bytes, waited for."""
+    """Read a number of bytes, waiting for them."""
     received, ends = b"", time.monotonic() + PATIENCE_S
     while len(received) < size:
         assert select.select([connected], [], [], max(0.0, ends - time.monotonic()))[0], "the console is silent"
@@ -45,7 +45,7 @@ class VncConsoleContract:
             connected.close()
 
     def test_what_does_not_run_has_no_screen(self, rig: Rig, caller: Caller) -> None:
-        """Never there, stopped, or on another host: an error that stays."""
+        """A guest that never existed, is stopped or is on another host has no screen: a permanent error."""
         _assert_none_without_guest(rig, caller, ConsoleKind.VNC)
 
 
@@ -53,7 +53,10 @@ class SerialConsoleContract:
     """A running guest has a serial console; one that does not run has none."""
 
     def test_a_running_guest_has_a_serial_console(self, rig: Rig, caller: Caller) -> None:
-        """It opens, and again after it was closed; while another has it, it opens, too, or is refused for now."""
+        """The console opens, also again after it was closed.
+
+        While another client has it, it opens or is refused temporarily.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with closing(_open(rig, guest.uuid, ConsoleKind.SERIAL)):
@@ -68,7 +71,7 @@ class SerialConsoleContract:
             caller.stop(rig.hosts[0], guest, forced=True)
 
     def test_what_does_not_run_has_no_serial_console(self, rig: Rig, caller: Caller) -> None:
-        """Never there, stopped, or on another host: an error that stays."""
+        """A guest that never existed, is stopped or is on another host has no serial console: a permanent error."""
         _assert_none_without_guest(rig, caller, ConsoleKind.SERIAL)
 
 

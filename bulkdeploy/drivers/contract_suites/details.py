@@ -1,11 +1,11 @@
-"""What a driver keeps whose hypervisor alone tells what guests were started with."""
+"""The contract of drivers whose hypervisor alone knows with which details guests were started."""
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
 from bulkdeploy.drivers.driver import GuestDetails, GuestNic, GuestSpec
 
 
 def details_of(guest: GuestSpec) -> GuestDetails:
-    """What is reported of a guest."""
+    """Return the details that are reported of a guest."""
     return GuestDetails(
         guest.uuid,
         guest.name,

@@ -1,4 +1,4 @@
-"""What a driver keeps that plugs volumes and nics into running guests."""
+"""The contract of drivers that plug volumes and nics into running guests."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ class DeviceContract:
         assert_has(guests_of(rig.driver)[guest.uuid], guest)
 
     def test_a_volume_grows_as_it_is_plugged(self, rig: Rig, caller: Caller) -> None:
-        """One that is there has the size that it is plugged with; others stay as they are."""
+        """An existing volume gets the size with which it is plugged; others stay as they are."""
         guest, added = rig.new_guest(), rig.subjects.new_volume()
         caller.run(rig.hosts[0], guest)
         grown = replace(added, size_bytes=2 * added.size_bytes)
@@ -67,7 +67,7 @@ class DeviceContract:
         assert sizes == {volume.uuid: volume.size_bytes for volume in (*guest.volumes, grown)}
 
     def test_a_volume_in_use_is_not_shared(self, rig: Rig, caller: Caller) -> None:
-        """What one guest has no other gets, running or starting, and it can not be removed."""
+        """A volume of a running or starting guest is given to no other guest, and cannot be removed."""
         guest, other = rig.new_guest(), rig.new_guest()
         for one in (guest, other):
             caller.run(rig.hosts[0], one)
@@ -97,7 +97,7 @@ class DeviceContract:
         assert_has(guests_of(rig.driver)[guest.uuid], larger)
 
     def test_devices_go_with_the_guest(self, rig: Rig, caller: Caller) -> None:
-        """They move with it where it can move, and once it is stopped they are not in use."""
+        """Plugged devices move with their guest if it can move, and are free once it is stopped."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = more(rig, guest)

@@ -1,4 +1,4 @@
-"""What a driver keeps whose hypervisor checks fences."""
+"""The contract of drivers whose hypervisor checks fences."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from bulkdeploy.drivers.driver import DriverError, SnapshotSpec, StaleFence
 
 
 class FencingContract:
-    """Who was overtaken changes nothing any more."""
+    """A caller that was overtaken by another changes nothing any more."""
 
     def test_an_overtaken_fence_is_refused(self, rig: Rig) -> None:
         """Every call with a lower fence than one seen for the guest is refused and changes nothing."""
@@ -68,7 +68,7 @@ class FencingContract:
         assert guests_of(rig.driver) == {}
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:
-        """One lease calls as often as it likes, and the next lease takes over."""
+        """One lease may call as often as it likes, and the next lease takes over."""
         guest = rig.new_guest()
         for fence in (3, 3, 4):
             Caller(rig.driver, fence=fence, timeout_s=rig.patience_s).run(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""What any hypervisor driver must keep: guests run, stop and go as they were asked to, whatever fails."""
+"""The contract of all hypervisor drivers: guests run, stop and are removed as asked, whatever fails."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ class DriverContract(ConcurrencyContract):
         return Caller(rig.driver, timeout_s=rig.patience_s)
 
     def test_what_it_declares_is_tested(self, rig: Rig) -> None:
-        """Who declares an ability, or takes batches, mixes in the suite for it."""
+        """A driver that declares an ability, or takes batches, is tested by the suite for it."""
         needed = {SUITES[ability] for ability in rig.driver.abilities if ability in SUITES}
         if isinstance(rig.driver, BatchDriver):
             needed.add(BatchContract)
@@ -128,7 +128,7 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver) == {}
 
     def test_a_guest_is_never_made_twice(self, rig: Rig, caller: Caller) -> None:
-        """While it runs on one host, another host refuses it and stays as it is."""
+        """While a guest runs on one host, another host refuses to start it and stays as it is."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with pytest.raises(DriverError) as refused:
@@ -173,7 +173,7 @@ class DriverContract(ConcurrencyContract):
         assert len(list(rig.driver.list_volumes())) == rig.subjects.volumes * len(rig.start_steps)
 
     def test_a_failed_start_can_be_undone(self, rig: Rig, caller: Caller) -> None:
-        """After a failure in any step a removal leaves nothing, and another host takes the guest."""
+        """After a failure in any step a removal leaves nothing, and another host can run the guest."""
         for step in rig.start_steps:
             guest = rig.new_guest()
             rig.fail_next(step)
@@ -212,7 +212,10 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver) == {}
 
     def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
-        """It runs, or it is not there; a call for another host is refused: it is not that host's."""
+        """A power query answers Running or that the guest is absent.
+
+        A call for another host is refused, because the guest is not on it.
+        """
         guest, host = rig.new_guest(), rig.hosts[0]
         assert caller.look(host, guest) is None
         caller.run(host, guest)
@@ -223,7 +226,7 @@ class DriverContract(ConcurrencyContract):
         assert caller.look(host, guest) is None
 
     def test_what_a_look_did_not_find_may_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
-        """Of a start that failed nothing binds the guest to its host, once a look says that it is not there."""
+        """After a failed start, nothing binds the guest to its host once a power query finds it absent."""
         for step in rig.start_steps:
             guest = rig.new_guest()
             rig.fail_next(step)

@@ -1,4 +1,4 @@
-"""What a driver keeps that can fence hosts (Ability.HOST_FENCING)."""
+"""The contract of drivers that can fence hosts (Ability.HOST_FENCING)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,7 +16,7 @@ class HostFencingContract:
     """
 
     def test_nothing_runs_on_a_fenced_host(self, rig: Rig, caller: Caller) -> None:
-        """Its guests are gone, those of other hosts run on, and volumes are where they were."""
+        """The guests of a fenced host are gone, those of other hosts run on, and volumes stay where they were."""
         lost, kept = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[0], lost)
         caller.run(rig.hosts[1], kept)
@@ -32,7 +32,7 @@ class HostFencingContract:
         assert not rig.driver.answers(rig.hosts[0], timeout_s=PATIENCE_S)
 
     def test_nothing_starts_on_a_fenced_host(self, rig: Rig) -> None:
-        """However high its fence: who was late is refused, and may try later."""
+        """A start on a fenced host is refused, however high its fence, and may be tried later."""
         rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         with pytest.raises(DriverError) as refused:
             Caller(rig.driver, fence=1 << 60, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
@@ -40,7 +40,7 @@ class HostFencingContract:
         assert guests_of(rig.driver) == {}
 
     def test_its_guests_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
-        """With their volumes, with a higher fence than before."""
+        """The guests start elsewhere with their volumes, with a higher fence than before."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What a driver keeps that puts files on hosts."""
+"""The contract of drivers that put files on hosts."""
 
 import pytest
 
@@ -11,7 +11,10 @@ class HostFilesContract:
 
     @pytest.mark.parametrize("size", [1, 70_000, LARGEST])
     def test_a_file_is_there_as_it_was_put(self, rig: Rig, caller: Caller, files_folder: str, size: int) -> None:
-        """Under its path and no other, with its mode; another takes its place, and the same changes nothing."""
+        """A file is under its path and no other, with its mode.
+
+        Another file replaces it; the same file changes nothing.
+        """
         driver, host = rig.driver, rig.hosts[0]
         path, other = f"{files_folder}/new/app.conf", f"{files_folder}/new/other.conf"
         assert driver.states_of_files(host, [path, other], timeout_s=caller.timeout_s) == {}

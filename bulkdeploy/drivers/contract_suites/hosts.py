@@ -1,4 +1,4 @@
-"""What any driver keeps when machines become hosts."""
+"""The contract of all drivers when machines become hosts."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Machines:
 
 
 class HostContract:
-    """Each machine says for itself what it has. Subclasses give the fixture ``machines``, a ``Machines``."""
+    """Each machine reports its own hardware."""
 
     def test_a_machine_says_what_it_has(self, rig: Rig, machines: Machines) -> None:
         """Name and sizes, asked once or often."""
@@ -28,12 +28,12 @@ class HostContract:
             assert min(model.cpu_cores, model.cpu_mhz, model.memory_mib) > 0
 
     def test_a_machine_that_does_not_answer_is_no_host(self, rig: Rig, machines: Machines) -> None:
-        """It is an error, in time."""
+        """A silent machine is an error, reported in time."""
         with pytest.raises(DriverError):
             rig.driver.admit_host(machines.silent, timeout_s=1.0)
 
     def test_one_that_does_not_answer_stops_no_other(self, rig: Rig, machines: Machines) -> None:
-        """Of many at once each gets its own answer, in the order in which they were named."""
+        """Of many machines at once each gets its own answer, in the order in which they were named."""
         requested = [machines.silent, *machines.answering, machines.silent]
         first, *models, last = rig.driver.admit_hosts(requested, timeout_s=PATIENCE_S)
         assert isinstance(first, DriverError)

@@ -1,4 +1,4 @@
-"""What a driver keeps that gives guests drives for ISOs."""
+"""The contract of drivers that give guests drives for ISOs."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ class IsoContract:
     """A guest has in its drive what it was given last, and nothing else of it changes."""
 
     def test_a_running_guest_gets_an_iso_and_loses_it(self, rig: Rig, caller: Caller) -> None:
-        """Asked once or often; it stays in the drive of a guest that moves."""
+        """The call may be repeated. The ISO stays in the drive of a guest that moves."""
         empty, host = rig.new_guest(), rig.hosts[0]
         loaded = replace(empty, iso_uuid=rig.subjects.iso_uuid)
         caller.run(host, empty)

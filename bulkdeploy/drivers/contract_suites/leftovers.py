@@ -1,4 +1,4 @@
-"""What a driver leaves on hosts of guests that were removed: nothing."""
+"""The contract about traces on hosts of removed guests: there are none."""
 
 import base64
 from collections.abc import Callable
@@ -18,7 +18,7 @@ USER_DATA = base64.b64encode(b"#cloud-config\n{}\n").decode()
 
 
 class LeftoversContract:
-    """Nothing that was made for a guest remains on any host once the guest was removed.
+    """Nothing that was made for a guest remains on any host after the guest was removed.
 
     Subclasses give the fixtures ``rig``, ``caller`` and ``traces``: a function that returns the names of all files
     of all hosts and pools, and of all objects of the hypervisor that are in no file. It leaves out what changes by

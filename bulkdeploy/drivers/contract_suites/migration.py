@@ -1,4 +1,4 @@
-"""What a driver keeps that moves running guests."""
+"""The contract of drivers that move running guests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +17,7 @@ class MigrationContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_moved_guest_runs_there_and_only_there(self, rig: Rig, caller: Caller, times: int) -> None:
-        """It keeps sizes and volumes; asking again changes nothing."""
+        """A moved guest keeps its sizes and volumes; repeating the call changes nothing."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         for _ in range(times):
@@ -32,7 +32,7 @@ class MigrationContract:
         assert there.volume_uuids == set(volume_uuids(guest))
 
     def test_a_move_is_undone_by_its_opposite(self, rig: Rig, caller: Caller) -> None:
-        """Whether the move was made or not, the opposite call leaves the guest at the source."""
+        """The opposite call leaves the guest at the source, whether the move was made or not."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         for move_first in (False, True):

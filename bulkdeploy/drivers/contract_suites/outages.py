@@ -1,4 +1,4 @@
-"""What any driver keeps when a host dies, falls silent and comes back."""
+"""The contract of all drivers when a host dies, falls silent and comes back."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,7 +45,7 @@ class DeclaredOffContract:
 
 @dataclass(frozen=True)
 class Outage:
-    """How a test takes a host away, and gives it back.
+    """The functions by which a test cuts off a host, and brings it back.
 
     Attributes:
         cut_off: makes a host unreachable; its guests run on.
@@ -57,14 +57,14 @@ class Outage:
 
 
 class OutageContract:
-    """What a host does that cannot be reached is unknown; it is never taken for absent.
+    """The guests of a host that cannot be reached are unknown; they are never taken for absent.
 
     Subclasses give the fixtures ``rig``, whose ``release`` is set, ``caller`` and ``outage``, an ``Outage``. They
     bring all hosts back after each test.
     """
 
     def test_only_the_silent_host_does_not_answer(self, rig: Rig, outage: Outage) -> None:
-        """Each host is asked for itself, however many others answer."""
+        """Each host is asked separately, however many others answer."""
         outage.cut_off(rig.hosts[0])
         assert [rig.driver.answers(host, timeout_s=PATIENCE_S) for host in rig.hosts[:2]] == [False, True]
 

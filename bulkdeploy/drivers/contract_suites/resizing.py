@@ -1,4 +1,4 @@
-"""What a driver keeps that resizes volumes."""
+"""The contract of drivers that resize volumes."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ class ResizeContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_grows_while_its_guest_runs(self, rig: Rig, caller: Caller, times: int) -> None:
-        """Asked once or often; other volumes stay as they are, and a restart changes nothing."""
+        """The call may be repeated. Other volumes stay as they are, and a restart changes nothing."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = resized(guest, 2)

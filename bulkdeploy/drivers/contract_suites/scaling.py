@@ -1,4 +1,4 @@
-"""What a driver keeps that lets running guests grow."""
+"""The contract of drivers that enlarge running guests."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ class ScalingContract:
     """A grown guest has the sizes that it was given last, all of them or those before."""
 
     def test_a_scaled_guest_has_its_sizes(self, rig: Rig, caller: Caller) -> None:
-        """It runs on with the new sizes, asked once or often; a failed call leaves the old."""
+        """A guest runs on with its new sizes, whether asked once or often; a failed call leaves the old ones."""
         guest = rig.new_guest()
         larger = replace(guest, cpu_number=2, memory_mib=2 * guest.memory_mib)
         caller.run(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""What a driver keeps that applies security groups."""
+"""The contract of drivers that apply security groups."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SecurityGroupContract:
     """A guest has its rules wherever it runs. Subclasses give the fixture ``filtering``, a ``Filtering``."""
 
     def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
-        """Before and after rules change, asked once or often; one that is in no group has no filter."""
+        """A guest has the filter of its rules before and after they change. A guest in no group has no filter."""
         rig = filtering.rig
         caller, guest, free = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest(), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB, PING}))
@@ -51,7 +51,7 @@ class SecurityGroupContract:
         assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
 
     def test_rules_go_with_the_guest(self, filtering: Filtering) -> None:
-        """They move with it where it can move, change there, and are gone with it."""
+        """Rules move with their guest if it can move, change there, and are removed with it."""
         rig, host = filtering.rig, filtering.rig.hosts[0]
         caller, guest = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB}))

@@ -1,4 +1,4 @@
-"""What a driver keeps that takes snapshots of guests."""
+"""The contract of drivers that take snapshots of guests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +13,10 @@ from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState, Snapsh
 
 @dataclass(frozen=True)
 class Contents:
-    """What is on volumes whose guest does not run: ``write`` puts a letter there, ``read`` says which it is."""
+    """The contents of volumes whose guest does not run.
+
+    ``write`` puts a letter on a volume, ``read`` returns it.
+    """
 
     write: Callable[[UUID, str], None]
     read: Callable[[UUID], str]
@@ -24,7 +27,7 @@ class Contents:
             self.write(uuid, letter)
 
     def of(self, guest: GuestSpec) -> set[str]:
-        """What is on a guest's volumes."""
+        """Return the letters on a guest's volumes."""
         return {self.read(uuid) for uuid in volume_uuids(guest)}
 
 
@@ -56,7 +59,7 @@ class SnapshotContract:
     def test_a_stopped_guest_is_what_it_was(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, times: int
     ) -> None:
-        """Asked once or often; afterwards it runs."""
+        """A reverted guest has its old contents, whether asked once or often; afterwards it runs."""
         snapshot = of_volumes()
         for _ in range(times):
             caller.snapshot(None, stopped, snapshot)
@@ -92,7 +95,10 @@ class SnapshotContract:
     def test_what_is_not_there_is_not_reverted_to(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """Never taken, or removed: an error that stays. Nor is a guest's power other than was said."""
+        """A snapshot that was never taken, or was removed, is a permanent error.
+
+        So is another power state of the guest.
+        """
         never, removed = of_volumes(), of_volumes()
         caller.snapshot(None, stopped, removed)
         caller.remove_snapshot(None, stopped, removed)
@@ -134,7 +140,10 @@ class SnapshotContract:
     def test_a_running_guest_goes_on_from_where_it_was(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """With its memory, also after it was stopped and started elsewhere, and moved; then the snapshot goes."""
+        """A running guest continues with its memory, also after a stop, a start elsewhere and a move.
+
+        Then the snapshot is removed.
+        """
         require(rig, Ability.MEMORY_SNAPSHOTS)
         snapshot = SnapshotSpec(uuid4(), with_memory=True)
         here, there = rig.hosts[:2]
@@ -164,7 +173,10 @@ class SnapshotContract:
     def test_volumes_of_a_running_guest_alone(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """It runs on, however often it is asked for; it is reverted once it does not run, and its snapshots go."""
+        """A guest runs on while a snapshot of its volumes is taken.
+
+        It is reverted once it does not run, and its snapshots are removed.
+        """
         require(rig, Ability.LIVE_SNAPSHOTS)
         snapshot, other = of_volumes(), of_volumes()
         here = rig.hosts[0]
@@ -190,7 +202,7 @@ class SnapshotContract:
     def test_one_volume_alone(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, *, runs: bool
     ) -> None:
-        """What is on the others stays, and so do snapshots of all."""
+        """The contents of other volumes stay, and so do snapshots of all volumes."""
         require(rig, Ability.VOLUME_SNAPSHOTS, Ability.DATA_VOLUMES, *([Ability.LIVE_SNAPSHOTS] if runs else ()))
         root, *others = volume_uuids(stopped)
         one, every, host = replace(of_volumes(), volume_uuid=root), of_volumes(), rig.hosts[0] if runs else None

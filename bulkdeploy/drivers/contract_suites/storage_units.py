@@ -1,4 +1,4 @@
-"""What a driver keeps that tells of storage units."""
+"""The contract of drivers that report storage units."""
 
 import pytest
 
@@ -8,10 +8,13 @@ from bulkdeploy.drivers.storage_units import StorageUnit
 
 
 class StorageUnitContract:
-    """What hosts keep data on is known host by host, and looking changes nothing."""
+    """The storage units of hosts are known host by host, and reading them changes nothing."""
 
     def test_the_unit_of_a_pool_is_known(self, rig: Rig, caller: Caller) -> None:
-        """Where a guest's volumes lie there is a healthy unit that takes more; sizes add up, names are unique."""
+        """The storage of a guest's volumes is a healthy unit that accepts more.
+
+        Sizes add up, and names are unique.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         first, *_ = looks = rig.driver.look_at_storage(rig.hosts, timeout_s=caller.timeout_s)

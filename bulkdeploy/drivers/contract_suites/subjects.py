@@ -1,4 +1,4 @@
-"""What the suites of the contract work with: a driver on a hypervisor, guests to ask it for, and a caller."""
+"""The objects that the suites of the contract work with: a driver on a hypervisor, guests and a caller."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Subjects:
-    """What guests are made of: a hypervisor's pool, network, template and ISO, where these must exist.
+    """The pool, network, template and ISO of guests, on hypervisors where these must exist.
 
     ``volumes``: how many a guest has, its root disk included; 1 where there is no Ability.DATA_VOLUMES.
     """

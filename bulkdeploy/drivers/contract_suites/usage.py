@@ -1,4 +1,4 @@
-"""What a driver keeps that measures the usage of hosts and guests."""
+"""The contract of drivers that measure the usage of hosts and guests."""
 
 from bulkdeploy.domain.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig

@@ -13,7 +13,7 @@ class VolumeTemplateContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_of_a_stopped_guest_becomes_a_template(self, rig: Rig, caller: Caller, times: int) -> None:
-        """Asked once or often; the guest's volumes stay as they are, and the guest starts again."""
+        """The call may be repeated. The guest's volumes stay as they are, and the guest starts again."""
         guest, template = rig.new_guest(), uuid4()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -24,7 +24,7 @@ class VolumeTemplateContract:
         caller.run(rig.hosts[0], guest)
 
     def test_a_guest_that_runs_or_has_no_volume_gives_no_template(self, rig: Rig, caller: Caller) -> None:
-        """Both are errors that stay."""
+        """A running guest and a missing volume are permanent errors."""
         guest = rig.new_guest()
         for runs in (False, True):
             if runs:

@@ -1,4 +1,4 @@
-"""What any driver keeps when it removes single volumes."""
+"""The contract of all drivers that remove single volumes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,7 +15,10 @@ class VolumeContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_of_a_stopped_guest_is_removed(self, rig: Rig, caller: Caller, times: int) -> None:
-        """It goes, other volumes stay; asking again, or for one that never was, changes nothing."""
+        """The volume is removed, other volumes stay.
+
+        Repeating the call, or a volume that never existed, changes nothing.
+        """
         guest, never_was = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -52,7 +55,7 @@ class VolumeContract:
         assert sizes == {first.uuid: first.size_bytes, larger.uuid: larger.size_bytes}
 
     def test_a_volume_in_use_stays(self, rig: Rig, caller: Caller) -> None:
-        """While its guest runs the answer is an error that passes; once that has stopped it can go."""
+        """While its guest runs, removing a volume is a transient error; after a stop it succeeds."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with pytest.raises(DriverError) as refused:
@@ -75,7 +78,7 @@ class VolumeContract:
         assert list(rig.driver.list_volumes()) == []
 
     def test_a_running_guest_never_loses_a_volume(self, rig: Rig, caller: Caller) -> None:
-        """However starts and removals of its volume meet, a guest that runs has all its volumes."""
+        """When starts and removals of a volume meet in any order, a running guest has all its volumes."""
         guest = rig.subjects.new_guest(volumes=1)
 
         def request(number: int) -> None:

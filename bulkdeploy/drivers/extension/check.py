@@ -72,7 +72,7 @@ class _Trial:
         self._began = False
 
     def actions(self) -> Iterator[tuple[str, Callable[[], str], str]]:
-        """Each action, and what helps where it is wrong."""
+        """Yield each action with its trial, and the remedy if the trial fails."""
         refuse = 'print {"status": "error", "error": "..."} and end with exit code 1'
         yield NOT_AN_ACTION, self._refused, f"an action that it does not know must fail: {refuse}"
         if self._has_statuses:

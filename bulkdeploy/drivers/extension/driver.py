@@ -77,7 +77,7 @@ STEPS = {
 
 
 class Made(StrEnum):
-    """How far a guest is."""
+    """The progress of making a guest."""
 
     NO = "no"
     MAYBE = "maybe"
@@ -86,7 +86,7 @@ class Made(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of a guest: ``vm``, what the protocol calls cloudstack.vm.details, with prepare's answer.
+    """The kept state of a guest: ``vm``, which the protocol calls cloudstack.vm.details, with prepare's answer.
 
     ``host`` is the uuid of the host that had the guest last. A stopped guest is asked for there.
     """
@@ -100,12 +100,12 @@ class _Kept:
 
     @property
     def name(self) -> str:
-        """As the hypervisor knows the guest."""
+        """The guest's name on the hypervisor."""
         return str(self.external.get("vm_name") or self.vm["name"])
 
     @classmethod
     def of(cls, fenced: FencedGuest) -> "_Kept | None":
-        """What is kept; None: nothing of ours."""
+        """Return the kept state of a guest, or None if this driver keeps none."""
         read = fenced.details.get(KEPT_UNDER)
         return None if read is None else cls(**{**read, "made": Made(read["made"])})
 
@@ -314,7 +314,7 @@ class ExtensionDriver(HypervisorDriver):
                 yield guest_uuid, kept
 
     def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, _Kept]]]:
-        """What is kept of guests that may exist, by the host that may have them."""
+        """Return the kept states of guests that may exist, by the host that may have them."""
         found: defaultdict[UUID | None, list[tuple[UUID, _Kept]]] = defaultdict(list)
         for guest_uuid, fenced in self._records.fences.kept().items():
             kept = _Kept.of(fenced)
@@ -374,7 +374,7 @@ class ExtensionDriver(HypervisorDriver):
 
 
 class _Call(FencedCall):
-    """One call about one guest and what is kept of it; without a host it is for the one that may have the guest."""
+    """A call about one guest and its kept state. Without a host it is for the host that may have the guest."""
 
     def __init__(
         self, driver: ExtensionDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -385,7 +385,7 @@ class _Call(FencedCall):
 
     @property
     def known(self) -> _Kept:
-        """What is kept of the guest, where something is."""
+        """The kept state of the guest, which must exist."""
         if self.kept is None:
             raise ValueError(f"nothing is kept of guest {self.guest}")
         return self.kept

@@ -1,4 +1,4 @@
-"""What executables of CloudStack's Extension protocol are told: guests and hosts in its words.
+"""The payload for executables of CloudStack's Extension protocol: guests and hosts in its terms.
 
 Source: adminguide/extensions of CloudStack 4.21, and of 4.22 for consoles; what its own extensions for Proxmox VE,
 Hyper-V and MaaS read.
@@ -25,7 +25,7 @@ ON, OFF, UNKNOWN = "poweron", "poweroff", "unknown"
 
 
 def read_host_url(url: str) -> HostModel:
-    """What a host's url says of its size.
+    """Return the size of a host that its url declares.
 
     Raises:
         ValueError: it is no ``extension://NAME?cores=N&mhz=N&memory=MIB``.
@@ -42,7 +42,7 @@ def read_host_url(url: str) -> HostModel:
 
 
 def host_details(url: str | None) -> dict[str, str]:
-    """What of a host's url the executable gets as externaldetails.host; nothing of one that is of another form."""
+    """Return the parameters of a host's url for externaldetails.host, or none for other forms of urls."""
     parts = urlsplit(url or "")
     given = parse_qsl(parts.query, keep_blank_values=True) if parts.scheme == SCHEME else []
     return {key: value for key, value in given if key not in (*SIZES, ADDRESS)}
@@ -55,7 +55,9 @@ def payload_of(
     vm: Mapping[str, Any] | None = None,
     caller: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it.
+    """Return the payload of an action.
+
+    Details of extension, host and guest, and the guest as ``vm_of`` describes it.
 
     ``caller``: the account of the user for whom the action is run, and its role; without a user there is none.
 
@@ -143,7 +145,7 @@ def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WrongAnswer(Exception):
-    """What an action answered is not what the protocol says."""
+    """The answer of an action does not follow the protocol."""
 
 
 def prepared(vm: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def read_console(answer: Mapping[str, Any]) -> Screen | str:
 
 
 def without_prefix(details: object) -> dict[str, str]:
-    """Those of a guest's details that start with ``External:``, without it: as CloudStack sends them on."""
+    """Return the guest's details that start with ``External:``, without this prefix, as CloudStack sends them."""
     if not isinstance(details, Mapping):
         return {}
     return {key.removeprefix(EXTERNAL): str(value) for key, value in details.items() if key.startswith(EXTERNAL)}

@@ -43,7 +43,7 @@ class Program:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a program, and this process may run it."""
+        """Whether the program exists and this process may run it."""
         return os.access(self.path, os.X_OK)
 
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ class Program:
 
 
 def _message(printed: str) -> str:
-    """What an answer says in words, as extensions do in one way or another."""
+    """Return the message of an answer, under any of the names that extensions use."""
     try:
         answer = json.loads(printed)
     except ValueError:

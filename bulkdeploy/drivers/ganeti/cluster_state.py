@@ -76,7 +76,7 @@ def read_state(rapi: Rapi, *, reserved_mib: int, timeout_s: float) -> ClusterSta
 
 
 def as_wanted(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """What the protocol says of an instance that is asked for, from what Ganeti is asked."""
+    """Return the protocol's description of a requested instance from Ganeti's definition of it."""
     parameters = definition.get("beparams") or {}
     memory = parameters.get("maxmem", parameters.get("memory", 0))
     template = definition.get("disk_template") or ""

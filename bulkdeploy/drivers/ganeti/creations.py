@@ -18,7 +18,7 @@ class NotSubmitted(Exception):
 
 
 class Creations:
-    """One such request."""
+    """A request to create instances."""
 
     def __init__(
         self, rapi: Rapi, definitions: Sequence[Mapping[str, Any]], reason: str, *, timeout_s: float
@@ -57,7 +57,7 @@ class Creations:
 
 
 def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[str]:
-    """Those of these names that have an instance, or a job under way that makes one.
+    """Return the names that have an instance, or a job under way that creates one.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.

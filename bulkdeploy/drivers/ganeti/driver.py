@@ -71,7 +71,7 @@ LOOK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
-    """One of our instances, as Ganeti has it."""
+    """An instance of the service in Ganeti."""
 
     uuid: UUID
     node: str
@@ -222,7 +222,7 @@ class GanetiDriver(BatchDriver):
     def _submit(
         self, wanted: Sequence[tuple["_Call", StartCall, dict[str, Any]]], timeout_s: float
     ) -> dict[UUID, Answer]:
-        """One request for all of these that get the nodes they need; each has a slot."""
+        """Submit one request for all of these guests that get the nodes they need; each has a slot."""
         answers: dict[UUID, Answer] = {}
         with self._mirrors.placed([definition for _, _, definition in wanted], timeout_s=timeout_s) as placed:
             both = list(zip(wanted, placed, strict=True))
@@ -496,7 +496,7 @@ class GanetiDriver(BatchDriver):
 
 
 class _Call(FencedCall):
-    """One call about one guest and its instance."""
+    """A call about one guest and its instance."""
 
     def __init__(
         self, driver: GanetiDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -567,7 +567,9 @@ class _Call(FencedCall):
             self.check_made(error)
 
     def check_made(self, error: DriverError) -> None:
-        """Whether the instance is there though nothing good was heard of it: its answer may be lost, its job go on.
+        """Check whether the instance exists in spite of an error.
+
+        The answer may have been lost, or the job may go on.
 
         Raises:
             DriverError: ``error``, where it is not; or it can not be started.
@@ -874,7 +876,7 @@ def _volume_tag(uuid: UUID, pool_uuid: UUID, size_bytes: int) -> str:
 
 
 def _tagged(row: dict[str, Any]) -> UUID | None:
-    """Which guest an instance is; None: it is not ours."""
+    """Return the uuid of an instance's guest, or None if the instance is not the service's."""
     for tag in row["tags"]:
         if tag.startswith(f"{TAG}uuid:"):
             return UUID(tag.removeprefix(f"{TAG}uuid:"))

@@ -29,7 +29,7 @@ Definition = Mapping[str, Any]
 
 
 class Mirrors:
-    """Of one cluster; safe to share between threads."""
+    """The choice of secondary nodes in a cluster; safe to share between threads."""
 
     def __init__(self, rapi: Rapi, options: GanetiOptions, records: Callable[[], Records]) -> None:
         self._rapi, self._options, self._records = rapi, options, records
@@ -41,7 +41,9 @@ class Mirrors:
     def placed(
         self, definitions: Sequence[Definition], *, timeout_s: float
     ) -> Iterator[Sequence[Definition | DriverError]]:
-        """These instances with a secondary each, or why there is none; within the context Ganeti is asked for them.
+        """Yield these instances with a secondary each, or the reason why there is none.
+
+        Ganeti is asked within the context.
 
         Where the disk template has no secondary: as they are.
 
@@ -119,5 +121,5 @@ def _left(end: float) -> float:
 
 
 def lacking(step: str, host: str, refusal: Refusal) -> DriverError:
-    """A refusal of the planner, as drivers tell it: there may be capacity later, or beside another primary."""
+    """Return a refusal of the planner as a driver error: there may be capacity later, or with another primary."""
     return DriverError(step, host, refusal.reason, transient=True)

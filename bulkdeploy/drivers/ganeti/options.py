@@ -1,4 +1,4 @@
-"""How to reach a cluster, and what its instances are made of."""
+"""The options of a Ganeti cluster: its address, and the properties of its instances."""
 
 from pathlib import Path
 from typing import Literal

@@ -40,7 +40,7 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the cluster.
+    """The address and the credentials of a cluster.
 
     Attributes:
         urls: RAPI of every node that may become the master.
@@ -65,7 +65,7 @@ class Rapi:
         self._watch = _JobWatch(self)
 
     def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
-        """One request, to the master; None: there is no such thing.
+        """Send one request to the master. Return None if the resource does not exist.
 
         Every address is tried, the last master first: only a master serves RAPI. Where none does, as while it is
         restarted or another node becomes the master, that is waited for, MASTER_AWAY_S at most.
@@ -118,7 +118,9 @@ class Rapi:
     def query(
         self, resource: str, fields: Sequence[str], where: Sequence[Any] | None = None, *, timeout_s: float
     ) -> list[list[Any]]:
-        """The fields of the jobs, nodes, ... that a filter of Ganeti's query language lets through; None: of all.
+        """Return the fields of the jobs, nodes and so on that match a filter of Ganeti's query language.
+
+        None: of all.
 
         Raises:
             NotAnswered: see ``send``.
@@ -192,7 +194,7 @@ class _JobWatch:
             self._changed.notify_all()
 
     def _wait_for_end(self, number: int, left: float) -> None:
-        """Until the job has ended, ten seconds at most: so long RAPI waits for a change of what is asked for."""
+        """Wait until the job has ended, ten seconds at most: RAPI waits no longer for a change."""
         body = {"fields": ["end_ts"], "previous_job_info": [None], "previous_log_serial": NO_LOG}
         path = path_of("jobs", str(number), "wait")
         self._rapi.send("GET", path, body, timeout_s=min(left, 30.0))

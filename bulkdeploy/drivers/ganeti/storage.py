@@ -1,4 +1,4 @@
-"""What nodes keep data on, as ``gnt-node list-storage``, ``modify-storage`` and ``repair-storage`` have it.
+"""The storage units of nodes, as ``gnt-node list-storage`` and its siblings handle them.
 
 Types are Ganeti's: ``lvm-vg``, ``lvm-pv``, ``file``, ``sharedfile``. Source: Ganeti's doc/rapi.rst, version 3.0.
 """

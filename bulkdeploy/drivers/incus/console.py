@@ -36,7 +36,7 @@ def open_serial(access: Access, operation: Mapping[str, Any], *, timeout_s: floa
 
 
 def _read(websocket: ClientConnection) -> bytes:
-    """What the guest writes; a message of text says that it has ended."""
+    """Read the output of the guest; a text message marks its end."""
     while isinstance(message := websocket.recv(), bytes):
         if message:
             return message

@@ -265,7 +265,7 @@ class IncusDriver(HypervisorDriver):
             copies.end(image.uuid, pool_uuid, copy.attempt, made=made)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
-        """What an instance's root disk starts from, in Incus' words."""
+        """Return the source of an instance's root disk in Incus's form."""
         template = guest.volumes[0].template_uuid if guest.volumes else None
         if template is None:
             return {"type": "none"}
@@ -620,7 +620,7 @@ class IncusDriver(HypervisorDriver):
         return self._records.directory.pools_of_volumes(volume_uuids) if volume_uuids else ()
 
     def _incus_pool(self, pool: Pool) -> str:
-        """What a pool of ours is called in Incus."""
+        """Return the name in Incus of a pool of the service."""
         named = self._options.storage_pools.get(pool.name)
         if named is None and pool.host_uuid is not None:
             named = self._options.local_pool
@@ -645,7 +645,7 @@ class Hashed:
 
 
 class _Call(FencedCall):
-    """One call about one guest and its instance; ``named``: what errors call its host where it has none."""
+    """A call about one guest and its instance; ``named``: the host's name in errors if there is no host."""
 
     def __init__(
         self,
@@ -677,7 +677,7 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def find(self, step: str, path: str) -> Answer | None:
-        """What is there; None: nothing is."""
+        """Return the answer for a path, or None if it does not exist."""
         try:
             return self._driver._incus.send("GET", path, timeout_s=self.left)
         except Refused as error:
@@ -732,7 +732,7 @@ class _Call(FencedCall):
         }
 
     def server(self) -> dict[str, Any]:
-        """What the server says of itself."""
+        """Return the server's description of itself."""
         found = self.send("connect", "GET", path_of()).value
         self._driver._is_clustered = bool(found["environment"]["server_clustered"])
         if found["auth"] != "trusted":
@@ -741,13 +741,13 @@ class _Call(FencedCall):
         return dict(found)
 
     def target(self, member: str) -> str | None:
-        """How a request names a member; None: there is one server only."""
+        """Return the name by which a request addresses a member, or None if there is one server only."""
         if self._driver._is_clustered is None:
             self.server()
         return member if self._driver._is_clustered else None
 
     def here(self) -> str | None:
-        """As ``target``, of the call's host."""
+        """Return the name by which a request addresses the call's host."""
         assert self.host is not None  # noqa: S101 - asked only for a host
         return self.target(member_of(self.host))
 
@@ -1022,12 +1022,12 @@ def member_of(host: HostAddress) -> str:
 
 
 def image_alias(image: TemplateImage) -> str:
-    """What an imported image is called in Incus."""
+    """Return the alias of an imported image in Incus."""
     return f"bulkdeploy-{image.key}"
 
 
 def access_of(options: IncusOptions) -> Access:
-    """How the options reach the cluster."""
+    """Return the access to the cluster that the options describe."""
     client = None
     if options.certificate is not None and options.key is not None:
         client = (str(options.certificate), str(options.key))

@@ -48,7 +48,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One of our instances.
+    """An instance of the service.
 
     Attributes:
         member: that has it; None: there is one server only.
@@ -73,27 +73,27 @@ class Instance:
 
     @property
     def config(self) -> Mapping[str, str]:
-        """Its keys."""
+        """The keys of the instance."""
         return self.definition["config"]  # type: ignore[no-any-return]
 
     @property
     def devices(self) -> Mapping[str, Mapping[str, str]]:
-        """Its devices."""
+        """The devices of the instance."""
         return self.definition["devices"]  # type: ignore[no-any-return]
 
     @property
     def runs(self) -> bool:
-        """Whether it has processes."""
+        """Whether the instance has processes."""
         return self.status in RUNNING
 
     @property
     def is_seen(self) -> bool:
-        """Whether its member said so."""
+        """Whether the instance's member reported its state."""
         return self.status not in UNSEEN
 
     @property
     def is_gated(self) -> bool:
-        """Whether it cannot be started."""
+        """Whether the instance is prevented from being started."""
         return GATE in self.devices
 
     @property
@@ -103,11 +103,11 @@ class Instance:
 
     @property
     def nics(self) -> frozenset[UUID]:
-        """Its nics."""
+        """The uuids of the instance's nics."""
         return _uuids(NIC, self.devices)
 
     def guest(self, host_uuid: UUID) -> Guest:
-        """As drivers tell of it; one that is not seen counts as running."""
+        """Return the guest in the form of drivers. An instance whose member is silent counts as running."""
         return Guest(
             self.uuid,
             host_uuid,
@@ -174,13 +174,13 @@ def _read_root(
 
 
 def _uuids(kind: str, devices: Iterable[str]) -> frozenset[UUID]:
-    """What our devices of a kind stand for; others' may be called nearly so."""
+    """Return the uuids of the service's devices of a kind; names of other devices may be similar."""
     found = (re.fullmatch(f"{kind}({UUID_PATTERN})", name) for name in devices)
     return frozenset(UUID(one[1]) for one in found if one is not None)
 
 
 def gated(found: Instance, fence: int) -> dict[str, Any]:
-    """It keeps its root disk, loses all else, and does not start; it may be removed."""
+    """Return the definition of an instance with its root disk only, which does not start and may be removed."""
     config = {**found.config, f"{KEY}fence": str(fence), PROTECTION: "false"}
     devices = {ROOT: found.devices[ROOT]} if ROOT in found.devices else {}
     return {**found.definition, "config": config, "devices": {**devices, GATE: CLOSED}}
@@ -250,7 +250,7 @@ def new_instance(
     fence: int,
     options: IncusOptions,
 ) -> dict[str, Any]:
-    """What is sent to make it, gated."""
+    """Return the request that creates an instance, prevented from being started."""
     config = {f"{KEY}uuid": str(guest.uuid), f"{KEY}fence": str(fence), f"{KEY}name": guest.name, **limits(guest)}
     devices: dict[str, Any] = {GATE: CLOSED}
     if guest.volumes:
@@ -268,7 +268,7 @@ def new_instance(
 
 
 def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
-    """What is sent to make a data volume: containers have file systems, virtual machines disks."""
+    """Return the request that creates a data volume: a file system for containers, a disk for virtual machines."""
     return {
         "name": str(volume.uuid),
         "type": "custom",

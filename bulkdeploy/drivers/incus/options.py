@@ -1,4 +1,4 @@
-"""How to reach an Incus cluster, and what its instances are made of."""
+"""The options of an Incus cluster: its address, and the properties of its instances."""
 
 from pathlib import Path
 from typing import Literal, Self

@@ -61,7 +61,7 @@ class OperationFailed(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the cluster.
+    """The address and the credentials of a cluster.
 
     Attributes:
         urls: of every member; ``unix://PATH`` for a socket of this machine.
@@ -80,7 +80,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered: the value, and the tag that ``if_match`` compares."""
+    """An answer: the value, and the tag that ``if_match`` compares."""
 
     value: Any
     etag: str | None
@@ -152,7 +152,7 @@ class Incus:
         if_match: str | None = None,
         **query: str | int | None,
     ) -> Answer:
-        """One request, to the first member that answers.
+        """Send one request to the first member that answers.
 
         Args:
             method: HTTP's.
@@ -304,7 +304,10 @@ def path_of(*parts: str) -> str:
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """A failure as drivers tell it: a refused request (4xx) stays so, a failed operation may go well later."""
+    """Return a failure as a driver error.
+
+    A refused request (4xx) is permanent, a failed operation may succeed later.
+    """
     if isinstance(error, Refused):
         is_begun = isinstance(error, OperationFailed)
         lasting = not is_begun and 400 <= error.code < 500 and error.code not in (409, CHANGED, 423)

@@ -1,4 +1,4 @@
-"""What calls about one guest have in common: one at a time, fenced, with pools as their host has them."""
+"""The shared part of calls about one guest: one at a time, fenced, with pools of their host."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -188,7 +188,7 @@ def overtaken_at(step: str, host: str) -> Iterator[None]:
 
 @contextmanager
 def suppress_gone() -> Iterator[None]:
-    """What is to be gone may be gone already."""
+    """Suppress the error of an object that is to be removed and does not exist."""
     try:
         yield
     except libvirt.libvirtError as error:

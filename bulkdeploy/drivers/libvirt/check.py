@@ -1,4 +1,4 @@
-"""What a machine needs to be a host, tried one thing after the other, each with how to mend it.
+"""The requirements of a machine to be a host, tried one after the other, each with its remedy.
 
 The last is the only proof that guests run: a boot sector must say its line. That /dev/kvm opens proves nothing.
 """
@@ -29,7 +29,7 @@ SAYS = b" is up"
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One need: how it is tried, and what helps where that fails."""
+    """A requirement: its trial, and the remedy if that fails."""
 
     name: str
     remedy: str

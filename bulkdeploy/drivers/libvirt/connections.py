@@ -45,7 +45,7 @@ def _run_event_loop() -> None:
 
 
 def _start_event_loop() -> None:
-    """One loop for a process, started before its first connection: keepalive and events need it."""
+    """Start the event loop of the process before its first connection: keepalive and events need it."""
     with _starting:
         if not _running:
             libvirt.registerErrorHandler(
@@ -57,7 +57,7 @@ def _start_event_loop() -> None:
 
 
 class Deadline:
-    """When a call must have ended; the thread that waits for it may give up earlier."""
+    """The time at which a call must have ended; the thread that waits for it may give up earlier."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
@@ -78,7 +78,7 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """One driver call at one host, with a connection to it."""
+    """A driver call at one host, with a connection to it."""
 
     host: HostAddress
     connection: Any
@@ -86,7 +86,7 @@ class HostCall:
     deadline: Deadline
 
     def go_on(self, step: str) -> None:
-        """Before a change.
+        """Check before a change that there is time left.
 
         Raises:
             DriverError: time is up.
@@ -209,7 +209,7 @@ class Links:
             return self._links[url]
 
     def call(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """What ``work`` answers, with a connection to ``host``; ``run`` gives up one that hangs.
+        """Return the result of ``work`` with a connection to ``host``; ``run`` gives up a connection that hangs.
 
         Raises:
             DriverError: it failed.
@@ -218,7 +218,7 @@ class Links:
             return work(call)
 
     def run(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """As ``call``, in a thread of its own.
+        """Return the result of ``work`` as ``call`` does, from a thread of its own.
 
         Raises:
             DriverError: it failed, or took too long: then it may have been done (unanswered).
@@ -234,7 +234,7 @@ class Links:
 
 
 def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> T:
-    """What ``work`` answers, from a thread that is left to itself where it takes too long.
+    """Return the result of ``work`` from a thread, which is abandoned if it takes too long.
 
     Raises:
         DriverError: it took too long (unanswered); or whatever ``work`` raises.

@@ -122,7 +122,10 @@ class Domain:
 
     @property
     def most_cpus(self) -> int:
-        """What it may grow to; a guest that is larger than the bound has what it was given."""
+        """The number of CPUs to which the guest may grow.
+
+        A guest beyond the bound has the number with which it was made.
+        """
         return max(self.cpu_number, min(self.cpu_number * self.growth, MOST_CPUS))
 
     @property
@@ -215,7 +218,7 @@ def write_volumes_only(uuid: UUID, name: str, disks: Sequence[Disk], *, kind: st
 
 
 def write_metadata(fence: int, cpu_mhz: int, template_uuid: UUID | None, nics: Iterable[GuestNic]) -> str:
-    """What stands in a domain of ours alone, for ``setMetadata``, which puts it into our namespace."""
+    """Return the service's metadata of a domain for ``setMetadata``, which puts it into the service's namespace."""
     return Tree.tostring(_of_guest(fence, cpu_mhz, template_uuid, nics, ""), encoding="unicode")
 
 
@@ -279,7 +282,7 @@ def cpu_shares(cpu_number: int, cpu_mhz: int) -> int:
 
 
 def read_domain(xml: str) -> SeenDomain | None:
-    """What a domain has; None: it is not ours."""
+    """Return the content of a domain, or None if the domain is not the service's."""
     root = Tree.fromstring(xml)  # noqa: S314 - of the daemon that we drive
     ours = root.find(f"metadata/{{{NAMESPACE}}}guest")
     if ours is None:
@@ -399,7 +402,7 @@ def _cdrom(path: str | None, target: str, bus: str) -> Tree.Element:
 
 
 def _drive(iso_path: str | None, target: str, bus: str) -> Tree.Element:
-    """What ISOs are put into: the guest boots from there where its root volume does not boot."""
+    """Return the drive for ISOs, from which the guest boots if its root volume does not boot."""
     element = _cdrom(iso_path, target, bus)
     Tree.SubElement(element, "boot", order="2")
     Tree.SubElement(element, "alias", name=DRIVE_ALIAS)

@@ -765,7 +765,7 @@ K = TypeVar("K")
 
 
 def _each(subjects: Sequence[K], listed: Callable[[K], list[T]]) -> Iterator[T]:
-    """What all subjects list, many at a time; one that can not be read ends it."""
+    """Yield the lists of all subjects, many at a time. A subject that cannot be read ends the iteration."""
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         for found in threads.map(listed, subjects):
             yield from found

@@ -1,4 +1,4 @@
-"""What daemons say of guests that end by themselves, as they say it.
+"""The events of daemons about guests that end by themselves.
 
 One connection of its own to each host receives its events; a broken one is opened again, at most every RETRY_S.
 What happens meanwhile is missed: events are hints, and looks at hosts find the rest.

@@ -99,7 +99,7 @@ def _mode(volume: Any) -> int:
 
 
 def _folder(call: HostCall, path: str) -> Any:
-    """A folder as a pool: one that is there already, or one that stays, for calls that look at it meanwhile."""
+    """Return a folder as a pool: an existing one, or a new one that stays for concurrent calls."""
     while True:
         for known in call.connection.listAllStoragePools():
             if known.isActive() and pool_path(known) == path:

@@ -116,7 +116,7 @@ class GuestSnapshots:
         timeout_s: float,
         change: SnapshotChange,
     ) -> None:
-        """The same in these volumes of a guest that does not run, and that is not started meanwhile."""
+        """Change the snapshots in volumes of a stopped guest, which is not started meanwhile."""
         fenced = self._calls.raise_fence(step, ANY_HOST, guest.uuid, fence)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
@@ -167,7 +167,7 @@ class GuestSnapshots:
 
 @contextmanager
 def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
-    """What a host may have begun is asked for at no other host in the same call: both would write into one file."""
+    """Prevent further hosts from being asked in the same call: two hosts would write into one file."""
     try:
         yield
     except DriverError as error:

@@ -1,4 +1,4 @@
-"""What the hardware of guests is where hosts differ: machine type and CPU that all hosts of a cluster can give.
+"""The virtual hardware where hosts differ: machine type and CPU that all hosts of a cluster can give.
 
 Each host is asked when it is added or reconnected (``describe``); what it says is kept with it, and read when
 guests start (docs/adr/0060-cpus-of-clusters.md). Libvirt does the arithmetic.
@@ -36,17 +36,17 @@ class GuestHardware:
 
 
 def capabilities_of(call: HostCall, options: LibvirtOptions) -> Tree.Element:
-    """What libvirt says that guests of our kind and machine type can have."""
+    """Return libvirt's capabilities for guests of the service's kind and machine type."""
     return Tree.fromstring(call.connection.getDomainCapabilities(*_platform(options), 0))  # noqa: S314 - our daemon's
 
 
 def _platform(options: LibvirtOptions, machine: str | None = None) -> tuple[None, str, str, str]:
-    """What libvirt wants to know first in questions about guests."""
+    """Return the arguments that libvirt requires in queries about guests."""
     return None, ARCHITECTURE, machine or options.machine, options.virtualization
 
 
 def describe(call: HostCall, options: LibvirtOptions) -> str:
-    """What a host's guests can have: the machine type that ours is here, those that it knows, and its CPU.
+    """Return a description of the hardware that a host's guests can have: machine types and CPU.
 
     The CPU is the one of ``host-model``: what migrates of the host's own with KVM, QEMU's with emulation.
 
@@ -68,7 +68,7 @@ def describe(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]) -> GuestHardware:
-    """What guests can have on all hosts that ``described`` themselves so.
+    """Return the hardware that guests can have on all hosts with these descriptions.
 
     Raises:
         DriverError: there is nothing that all of them can give.
@@ -90,7 +90,7 @@ def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]
 
 
 def _machine(call: HostCall, hosts: Iterable[Tree.Element]) -> str:
-    """Of the machine types that our guests have on some hosts, one that all know: that of the oldest QEMU."""
+    """Return a machine type that all hosts know, of those that guests have on some: that of the oldest QEMU."""
     known = [{one.get("machine") for one in host.findall("knows")} | {host.get("machine")} for host in hosts]
     chosen = [str(host.get("machine")) for host in hosts]
     for machine in chosen:
@@ -104,14 +104,17 @@ def _machine(call: HostCall, hosts: Iterable[Tree.Element]) -> str:
 
 
 class Hardware:
-    """What guests get by the options, and by their hosts' cluster where these leave it to that."""
+    """The virtual hardware that the options demand, or that the hosts of a cluster have in common."""
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
         self._found: dict[UUID, tuple[float, GuestHardware]] = {}
 
     def of(self, call: HostCall, directory: Directory) -> GuestHardware:
-        """What a guest gets that starts at this host; where its libvirt finds nothing common, what the host has."""
+        """Return the hardware of a guest that starts at this host.
+
+        If libvirt finds nothing common, it is the host's.
+        """
         found = self._found.get(call.host.uuid)
         if found is None or found[0] < time.monotonic():
             found = time.monotonic() + LOOKS_S, self._look(call, directory)
@@ -208,7 +211,7 @@ def require_same_cpu(source: HostCall, destination: HostCall, options: LibvirtOp
 
 
 def _lacking(call: HostCall, options: LibvirtOptions, cpu: str) -> str | None:
-    """Why guests can not have a CPU at a host, in libvirt's words; None: they can."""
+    """Return libvirt's reason why guests cannot have a CPU at a host, or None if they can."""
     flags = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
         call.connection.compareHypervisorCPU(*_platform(options), cpu, flags)

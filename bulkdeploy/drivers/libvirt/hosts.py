@@ -1,4 +1,4 @@
-"""What a machine with libvirt says of itself when it becomes a host."""
+"""The description of a machine with libvirt that becomes a host."""
 
 import socket
 from ipaddress import ip_address
@@ -20,7 +20,9 @@ LOCALHOST = "127.0.0.1"
 def host_model(
     call: HostCall, *, access: HostAccess, options: LibvirtOptions, cluster_hardware: frozenset[str] = frozenset()
 ) -> HostModel:
-    """What the host has: the cores that its scheduler sees; as local disks the file system of ``local_path``.
+    """Return the hardware of the host.
+
+    The cores of its scheduler, and as local disks the file system of ``local_path``.
 
     Raises:
         DriverError: guests could not have the CPU that the options name; or none that they could have on the other

@@ -35,7 +35,10 @@ def ensure_lease(connection: Any, interface: Interface) -> None:
 
 
 def _place_of(definition: str, address: str) -> tuple[int, list[dict[str, str]]] | None:
-    """Which of a network's subnets gives out this address, and the entries that it has; None: none does."""
+    """Return the position of the subnet with this address, and its DHCP entries.
+
+    Return None if there is no such subnet.
+    """
     root = Tree.fromstring(definition)  # noqa: S314 - of the daemon that we drive
     for index, subnet in enumerate(root.findall("ip")):
         dhcp, prefix = subnet.find("dhcp"), subnet.get("netmask") or subnet.get("prefix") or "24"

@@ -61,7 +61,7 @@ class Networks:
         return self._calls.options.network not in UNFILTERED
 
     def ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:
-        """Before a start: whether the guest is in security groups, and so has a filter."""
+        """Create a guest's filter before its start, if it is in security groups. Return whether it is."""
         if not self.can_filter:
             return False
         rules = self._calls.records.security_rules.of([guest.uuid]).get(guest.uuid)
@@ -72,7 +72,7 @@ class Networks:
         return True
 
     def copy_filter(self, source: HostCall, destination: HostCall, guest_uuid: UUID) -> None:
-        """Before a move: the destination has the guest's filter, too."""
+        """Copy the guest's filter to the destination before a move."""
         found = find_filter(source, guest_uuid) if self.can_filter else None
         if found is not None:
             define_filter(destination, found.XMLDesc())

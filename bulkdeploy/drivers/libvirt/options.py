@@ -1,4 +1,4 @@
-"""What the libvirt driver needs to know, the same for all its hosts."""
+"""The options of the libvirt driver, the same for all its hosts."""
 
 from pathlib import Path
 from typing import Literal

@@ -32,7 +32,7 @@ COPY = re.compile(r"template-([0-9a-f-]{36})-\d+")
 
 @dataclass(frozen=True, slots=True)
 class Backing:
-    """What a volume starts from: file and format of a template's copy."""
+    """The origin of a volume: file and format of a template's copy."""
 
     name: str
     image_format: str
@@ -271,7 +271,7 @@ class LibvirtPool:
                 yield uuid, int(volume.info()[1])
 
     def capacity_bytes(self) -> int:
-        """How large the file system under it is, in bytes."""
+        """Return the size of the file system below the pool in bytes."""
         self._pool.refresh()
         return int(self._pool.info()[1])
 

@@ -1,4 +1,4 @@
-"""What a daemon keeps data on: its storage pools, those of ours among them."""
+"""The storage units of a daemon: its storage pools, those of the service among them."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree as Tree

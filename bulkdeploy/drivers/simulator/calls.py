@@ -32,7 +32,7 @@ def write_calls(calls: Sequence[tuple[GuestCall, float]]) -> str:
 
 
 def template_of(guest: GuestSpec) -> UUID | None:
-    """What its root volume starts from."""
+    """Return the template of the guest's root volume."""
     return guest.volumes[0].template_uuid if guest.volumes else None
 
 
@@ -42,7 +42,7 @@ def made_volumes(guest: GuestSpec) -> list[UUID]:
 
 
 def nic_details(guest: GuestSpec) -> list[dict[str, object]]:
-    """Its nics, as the simulator keeps them."""
+    """Return the guest's nics in the form of the simulator."""
     return [
         {"uuid": nic.uuid, "mac": nic.mac_address, "network": nic.network_uuid, "ip": nic.ip_address}
         for nic in guest.nics
@@ -80,7 +80,10 @@ def _parameters(call: GuestCall) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCall:
-    """What every call has: the step to name when the reason is elsewhere, host, fence (of guests), patience."""
+    """The parameters of every call.
+
+    The step to name if the reason lies elsewhere, host, fence (of guests) and timeout.
+    """
 
     step: str
     host: HostAddress | None

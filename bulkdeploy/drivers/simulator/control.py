@@ -1,4 +1,4 @@
-"""How simulated hypervisors misbehave: fault rules and latencies, changed at run time.
+"""The misbehaviour of simulated hypervisors: fault rules and latencies, changed at run time.
 
 Any connection to the simulator's database may change them; the next call of any
 process sees it. Without rules nothing fails and nothing takes time.
@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 
 
 class Step(StrEnum):
-    """What a hypervisor does: the first three in ``ensure_running``; ANY: one of a call, by chance."""
+    """A step of a hypervisor: the first three belong to ``ensure_running``; ANY is one of a call, by chance."""
 
     VOLUME = "volume"
     NETWORK = "network"
@@ -33,7 +33,7 @@ class Step(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """How a call fails: with an error that may pass, with one that stays, or by not answering."""
+    """The failure of a call: a transient error, a permanent error, or no answer."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -41,7 +41,7 @@ class FaultKind(StrEnum):
 
 
 class HangEffect(StrEnum):
-    """Whether a call that was not answered has had its effect."""
+    """The effect of a call that was not answered."""
 
     DONE = "done"
     UNDONE = "undone"
@@ -49,7 +49,7 @@ class HangEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """When calls fail, and how.
+    """A rule about the calls that fail, and about their failure.
 
     Attributes:
         step: the step that fails; ANY: one step of the call by chance, and also calls that find
@@ -81,7 +81,7 @@ class FaultRule:
 
 
 class Distribution(StrEnum):
-    """How long a step takes: see ``Latency``."""
+    """The distribution of a step's duration: see ``Latency``."""
 
     FIXED = "fixed"
     UNIFORM = "uniform"
@@ -91,7 +91,7 @@ class Distribution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long a step takes, in ms, never below 0 and times the latency scale.
+    """The duration of a step in ms, never below 0 and times the latency scale.
 
     FIXED: the mean. UNIFORM: mean - spread to mean + spread. EXPONENTIAL: of that mean. NORMAL: of
     that mean, with the spread as standard deviation.
@@ -178,7 +178,7 @@ def set_latency_scale(connection: Connection, scale: float) -> None:
 
 
 def latency_scale(connection: Connection) -> float:
-    """What every latency is multiplied with."""
+    """Return the factor of all latencies."""
     row = connection.execute("SELECT latency_scale FROM simulator.settings").fetchone()
     return 1.0 if row is None else float(row[0])
 

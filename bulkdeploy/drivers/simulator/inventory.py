@@ -1,4 +1,4 @@
-"""What the simulated hypervisors know: which hosts there are, and which guests run already.
+"""The inventory of the simulated hypervisors: their hosts, and the guests that already run.
 
 Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,000 guests are a
 matter of seconds.

@@ -1,4 +1,4 @@
-"""What a simulated machine is: read off its url, so that an operator says there what it is to be.
+"""The model of a simulated machine, read from its url, in which an operator describes it.
 
 ``http://any/path`` is a host of the size that CloudStack's own simulator gives its hosts; a query makes it
 another: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. Its name is made of the url's

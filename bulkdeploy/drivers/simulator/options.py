@@ -1,4 +1,4 @@
-"""What the simulator needs to know."""
+"""The options of the simulator."""
 
 from pydantic import Field, SecretStr
 

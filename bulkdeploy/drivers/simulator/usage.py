@@ -52,7 +52,10 @@ def usage_of(link: SimulatorLink, hosts: Sequence[HostAddress], timeout_s: float
 
 
 def _guest_usage(uuid: UUID, cores: int, memory_mib: int, seconds: float) -> GuestUsage:
-    """Each guest uses 2 to 26 % of its cores, by its uuid, and reads and writes in proportion."""
+    """Return the usage of a guest.
+
+    Each guest uses 2 to 26 % of its cores, by its uuid, and reads and writes in proportion.
+    """
     load = 2 + uuid.bytes[15] % 25
     total = int(seconds * load)
     return GuestUsage(
@@ -70,7 +73,7 @@ def _guest_usage(uuid: UUID, cores: int, memory_mib: int, seconds: float) -> Gue
 
 
 def _host_usage(uuid: UUID, memory_mib: int, age_ms: int, guests: Sequence[GuestUsage]) -> HostUsage:
-    """Each host uses 5 to 44 % of its cores, by its uuid."""
+    """Return the usage of a host. Each host uses 5 to 44 % of its cores, by its uuid."""
     total_ns = age_ms * 10**6
     busy_ns = total_ns * (5 + uuid.bytes[15] % 40) // 100
     return HostUsage(uuid, busy_ns, total_ns, (memory_mib + SYSTEM_MIB) * KIB, guests)

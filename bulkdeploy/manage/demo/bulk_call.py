@@ -33,7 +33,7 @@ class Progress:
 
 
 class BulkCall:
-    """One bulk call and what became of it."""
+    """A bulk call and its result."""
 
     def __init__(self, api: Transport) -> None:
         self._api = api
@@ -91,7 +91,7 @@ class BulkCall:
         return self.progress_seen
 
     def spread(self) -> list[ClusterSpread]:
-        """Where VMs are by listVirtualMachines and listHosts, not by what the planner says it did."""
+        """Return the spread of VMs by listVirtualMachines and listHosts, not by the planner's answer."""
         after = self._vms_per_cluster()
         return [
             ClusterSpread(
@@ -105,7 +105,7 @@ class BulkCall:
         ]
 
     def problems(self, spread: list[ClusterSpread]) -> list[str]:
-        """What is not as promised, in words; empty: all is well."""
+        """Return the broken promises in words; empty: there are none."""
         found = [f"job {one['jobid']}: {one['errortext']}" for one in self._deployment.get("failures", ())]
         if len(found) > MOST_REASONS:
             found[MOST_REASONS:] = [f"... and {len(found) - MOST_REASONS} more"]

@@ -154,7 +154,7 @@ def _data_dir(given: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _log(file: Path) -> Iterator[Callable[[str, str], None]]:
-    """Where the programs' output goes."""
+    """Yield the function that writes the programs' output to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as log:
         yield lambda name, line: print(f"{name:<9}| {line}", file=log, flush=True)

@@ -20,7 +20,7 @@ FOOT_HEIGHT = 16
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One cluster's bar, in pixels from the picture's top left corner."""
+    """The bar of one cluster, in pixels from the picture's top left corner."""
 
     y: int
     cluster: str

@@ -1,4 +1,4 @@
-"""How VMs are spread over clusters, and whether that is what the rules promise. Pure values."""
+"""The spread of VMs over clusters, and the check whether it follows the rules. Pure values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ClusterSpread:
 
     @property
     def remaining_capacity(self) -> int:
-        """How many more it could hold."""
+        """The number of further VMs that the cluster could hold."""
         return 0 if self.capacity is None else self.capacity - self.added
 
 

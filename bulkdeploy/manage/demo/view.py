@@ -1,4 +1,4 @@
-"""What the demonstration shows on the terminal."""
+"""The output of the demonstration on the terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +24,7 @@ class DemoView:
         return self._console.status(what)
 
     def started(self, url: str, seconds: float) -> None:
-        """Everything runs."""
+        """Print that everything runs."""
         self._console.print(f"[green]ready[/] after {seconds:.1f} s: {url}/client/api")
 
     def answered(self, count: int, seconds: float) -> None:
@@ -70,7 +70,7 @@ class DemoView:
         self._console.print(table)
 
     def summary(self, jobs: bulk_call.Progress, seconds: float, problems: Sequence[str]) -> None:
-        """How it ended."""
+        """Print the result."""
         self._console.print(f"{jobs.succeeded} jobs succeeded, {jobs.failed} failed, in {seconds:.1f} s.")
         if not problems:
             self._console.print(

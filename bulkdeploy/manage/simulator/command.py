@@ -126,7 +126,7 @@ def clear_faults_command(ctx: click.Context, ids: tuple[int, ...]) -> None:
 
 @simulator.group()
 def latency() -> None:
-    """How long steps take."""
+    """Manage the durations of steps."""
 
 
 @latency.command("set")

@@ -67,7 +67,7 @@ LISTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What happened since the last look.
+    """The changes since the last round.
 
     Attributes:
         wanted: what is to be read anew; None: everything, since too much happened.
@@ -83,7 +83,7 @@ class News:
 
 
 def newest_event(client: Client) -> datetime:
-    """When the last event happened; before there was one, long ago.
+    """Return when the newest event happened, or a moment long ago if there is none.
 
     Raises:
         CallRefused, NotAnswered: see the client.
@@ -112,7 +112,7 @@ def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
 
 
 def news_of(events: Iterable[Row]) -> News:
-    """What events say, oldest first, as far as it can be read at a time."""
+    """Return the changes that events report, oldest first, as many as can be read at a time."""
     commands: set[str] = set()
     vms: set[str] = set()
     volumes: set[str] = set()
@@ -143,7 +143,7 @@ def _lists(event_type: str) -> tuple[str, ...]:
 
 
 def _uuid(given: object) -> str | None:
-    """What an event names; None: nothing, or nothing that could be read by its id."""
+    """Return the uuid that an event names, or None if it names none by which anything could be read."""
     try:
         return str(UUID(str(given)))
     except ValueError:

@@ -48,7 +48,7 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often what is read, in seconds; seldomer where it would take more than its share of a core.
+    """The intervals of reading in seconds; they grow if reading would take more than its share of a core.
 
     Attributes:
         events: events, and what they name.
@@ -107,7 +107,7 @@ class Follower:
             self._yield()
 
     def round(self) -> ImportReport | None:
-        """One look; what it changed here. None: another process follows.
+        """Read the changes once, and return the report of what was written here. None: another process follows.
 
         Raises:
             CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
@@ -198,7 +198,7 @@ class Follower:
         return report
 
     def _with_known(self, wanted: Wanted) -> Wanted:
-        """With what is known here: VMs that we had made there, and the volumes of others."""
+        """Return the wanted part with VMs that the service made there, and without volumes of others."""
         named = {UUID(one) for one in wanted.vms | wanted.volumes}
         with read_only(self._system.engine) as connection:
             ours = ordered_there(connection, named)

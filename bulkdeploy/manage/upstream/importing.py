@@ -44,7 +44,7 @@ Marks: TypeAlias = Mapping[tuple[str, str], int]
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did, by section, and what it could not.
+    """The report of an import, by section.
 
     Attributes:
         left_out: what has no place here, or was refused, each with its reason.
@@ -87,7 +87,7 @@ def import_cloudstack(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of a CloudStack, and when, by the database's clock, the reading began."""
+    """The rows that were read of a CloudStack, and when reading them began, by the database's clock."""
 
     upstream: Upstream
     began: datetime
@@ -237,7 +237,7 @@ class _Import:
         return refs
 
     def _gone(self, entity: Entity, there: set[UUID], wanted: Collection[str] | None) -> set[UUID]:
-        """What was learnt and is not there: of what was wanted by its id; None: of all."""
+        """Return the entities that were learnt and are no longer there: among those wanted by id, or among all."""
         if self._upstream.incomplete & {VMS, VOLUMES}:
             return set()
         if wanted is None:

@@ -151,7 +151,7 @@ def _projects(like: Noun) -> Noun:
 
 
 def _make_projects(connection: Connection, caller: Caller, batch: Sequence[Any]) -> list[EntityRef]:
-    """One after the other, as calls make them; each has the id that it has in the other cloud, if any."""
+    """Create the projects one after the other, as calls do. Each has its id of the other cloud, if it has one."""
     made = []
     for given in batch:
         new = NewProject(given["name"], given.get("displaytext"), given.get("account"), given.get("domainid"))

@@ -138,7 +138,7 @@ class Upstream:
         return found
 
     def _by_ids(self, command: str, ids: Collection[str]) -> list[Row]:
-        """Those that are there."""
+        """Return the rows of these ids that are there."""
         found: dict[str, Row] = {}
         for more in OF_EACH_OWNER:
             rows = self.client.by_ids(command, set(ids) - found.keys(), {**PLAIN[command], **more})
@@ -196,5 +196,5 @@ IN_EACH_ZONE = frozenset({"listTemplates", "listIsos"})
 
 
 def _key(command: str) -> tuple[str, ...]:
-    """What makes rows the same; templates have one for each zone that has them."""
+    """Return the fields by which rows are distinguished; templates have a row for each zone."""
     return ("id", "zoneid") if command in IN_EACH_ZONE else ("id",)

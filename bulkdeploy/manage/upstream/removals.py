@@ -1,4 +1,4 @@
-"""How what a CloudStack no longer has is removed here: as calls delete it, many at a time."""
+"""The removal of entities that a CloudStack no longer has: as calls delete them, many at a time."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

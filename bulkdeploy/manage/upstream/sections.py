@@ -17,12 +17,12 @@ Texts: TypeAlias = dict[str, Any]
 
 
 class NotRepresented(Exception):
-    """There is no place here for what a row says."""
+    """The service has no representation for a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the entries of a section come from.
+    """The source of the entries of a section.
 
     Attributes:
         section: the section of zone files.
@@ -45,7 +45,7 @@ OWNED = {"listall": "true"}
 
 
 def taken(row: Row, *names: str, **renamed: str) -> Texts:
-    """What a row says under these names; ``renamed``: our names of what it says under others."""
+    """Return the texts of a row under these names; ``renamed``: the service's names of differently named fields."""
     pairs = [(name, name) for name in names] + list(renamed.items())
     return {ours: text_of(row[theirs]) for ours, theirs in pairs if row.get(theirs) not in (None, "")}
 
@@ -60,7 +60,7 @@ def text_of(value: object) -> str:
 
 
 def owner(row: Row) -> Texts:
-    """Whose it is: a project's, or an account's of a domain."""
+    """Return the owner of a row: a project, or an account of a domain."""
     if row.get("projectid"):
         return {"projectid": str(row["projectid"])}
     return taken(row, "account", "domainid")

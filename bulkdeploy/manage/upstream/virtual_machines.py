@@ -83,7 +83,7 @@ def place_of(row: Row) -> tuple[VmState, UUID | None]:
 
 
 def _state(row: Row) -> VmState:
-    """Of a VM between two states it is said where it is: on a host, or on none."""
+    """Return the state of a VM. A VM between two states is Running if it is on a host, else Stopped."""
     if row["state"] == VmState.DESTROYED:
         return VmState.DESTROYED
     return VmState.RUNNING if row["state"] not in STOPPED and row.get("hostid") else VmState.STOPPED

@@ -70,7 +70,7 @@ class Refused(Exception):
 
 
 class Problems:
-    """Everything that is wrong with one file, in the order of its lines."""
+    """All problems of a file, in the order of its lines."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -81,7 +81,7 @@ class Problems:
         self._found.add((where.line, where.path, rule))
 
     def texts(self) -> list[str]:
-        """What was noted, each with what it is about."""
+        """Return the noted problems, each with its subject."""
         return [f"{path}: {rule}" for _, path, rule in sorted(self._found)]
 
     def refuse_if_any(self) -> None:

@@ -1,4 +1,4 @@
-"""From the nodes of a zone file to entries of nouns: all that can be checked without the database.
+"""The step from the nodes of a zone file to entries of nouns: all checks that need no database.
 
 An entry's keys are the parameters of the commands that create and change the thing, and the sections of what stands
 in it; what those entries do not say of it themselves they have from it.
@@ -22,7 +22,7 @@ LONGEST_SHOWN = 60
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One thing that a file describes.
+    """An object that a file describes.
 
     Attributes:
         values: what its parameters are bound to, but for references.
@@ -42,7 +42,7 @@ class Entry:
     failed: bool = False
 
     def place_of(self, parameter: str | None) -> Where:
-        """Where the file says it, or else describes the thing."""
+        """Return the position of a parameter in the file, else that of the object."""
         if parameter not in self.lines:
             return self.where
         return Where(self.lines[parameter], f"{self.where.path}.{parameter}")
@@ -52,7 +52,7 @@ Reference: TypeAlias = "tuple[str, ...] | Entry"
 
 
 class Section:
-    """How entries of one noun are read; made once per file."""
+    """The reading of entries of one noun; created once per file."""
 
     def __init__(self, noun: Noun) -> None:
         self.noun = noun
@@ -188,7 +188,10 @@ class EntryReader:
                 entry.values[key] = value
 
     def _inherit(self, section: Section, entry: Entry) -> None:
-        """What the entry does not say and those around it do, the nearest first; then what holds by default."""
+        """Give the entry the values that it does not have itself.
+
+        From the nearest entry around it, else the defaults.
+        """
         outer, found = entry.outer, False
         while outer is not None and not (found and entry.noun.innermost):
             for parameter in section.inherited:
@@ -231,7 +234,7 @@ class EntryReader:
 
 
 def rule_of(error: Exception) -> str:
-    """What an error says, without what the place in a file says already."""
+    """Return the text of an error without the parts that its position in a file already gives."""
     rule, value = getattr(error, "rule", None), getattr(error, "value", None)
     if rule is None:
         return str(error)

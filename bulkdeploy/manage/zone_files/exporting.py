@@ -44,7 +44,7 @@ class Written:
 
 
 class Exporter:
-    """One export, of one snapshot."""
+    """An export of one snapshot."""
 
     def __init__(self, connection: Connection, nouns: Mapping[str, Noun], decrypt: Decrypt | None) -> None:
         self._connection, self._decrypt = connection, decrypt

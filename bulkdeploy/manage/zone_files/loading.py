@@ -40,7 +40,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """How many things a load created and changed, by section; both empty: it was all there."""
+    """The numbers of objects that a load created and changed, by section; both are empty if all existed."""
 
     created: dict[str, int] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[s
 
 
 class Loader:
-    """One load, in one transaction."""
+    """A load in one transaction."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class Loader:
     def _adopt(
         self, noun: Noun, values: dict[str, Any], present: Mapping[Hashable, Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
-        """What is there under the entry's name, which has the entry's id from now on."""
+        """Return the existing row of the entry's name, which gets the entry's id, or None if there is none."""
         row = present.get(noun.key({name: _plain(value) for name, value in values.items()}))
         if row is None or noun.entity is None:
             return row
@@ -245,7 +245,7 @@ class Loader:
         return batch
 
     def _with_other_zones(self, noun: Noun, values: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-        """The values with the zones that the row names and the file, which describes others, says nothing of."""
+        """Return the values with those zones of the row that the file, which describes others, does not mention."""
         found = dict(values)
         for name, value in values.items() if self._zones else ():
             if (
@@ -260,7 +260,7 @@ class Loader:
         return found
 
     def _difference(self, entry: Entry, values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-        """What an entry says otherwise than the row."""
+        """Return the values of an entry that differ from the row."""
         noun = entry.noun
         changeable = {
             parameter.name for parameter in (*(noun.update.parameters if noun.update else ()), *noun.more)
@@ -338,7 +338,7 @@ def _created_with(noun: Noun) -> frozenset[str]:
 
 
 def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
-    """What only a change can say of each thing."""
+    """Yield the values that only a change, not the creation, can set."""
     declared = {*_created_with(noun), UUID_OF_ITS_OWN}
     for entry, values, key in made if noun.update is not None else ():
         yield Bound(entry, {name: value for name, value in values.items() if name not in declared}, key)

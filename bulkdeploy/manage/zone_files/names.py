@@ -1,4 +1,4 @@
-"""What names in a zone file stand for: things by their own name, or by a path of names from the outside in."""
+"""The names in a zone file: an object's own name, or a path of names from the outside in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,9 @@ class Names:
             self._by_name.pop(entity, None)
 
     def find(self, kinds: Sequence[Entity], text: str, around: Mapping[str, Any]) -> list[EntityRef]:
-        """What a name, a path or a uuid stands for; of several those that stand where ``around`` says.
+        """Return the entities that a name, a path or a uuid denotes.
+
+        Of several those in the place that ``around`` names.
 
         ``around``: internal ids by parameter.
         """

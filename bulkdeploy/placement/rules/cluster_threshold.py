@@ -14,7 +14,7 @@ UNBOUNDED = 1 << 60
 
 
 def below_thresholds(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
-    """Per cluster how many VMs keep (used + requested) / limit at or below both thresholds."""
+    """Return the number of VMs per cluster that keep (used + requested) / limit at or below both thresholds."""
     use = snapshot.cluster_use
     most_cpu, most_memory = snapshot.once("highest use", lambda: _highest_use_of(snapshot))
     cpu = fit(most_cpu - use.cpu_used, request.cpu_number * request.cpu_mhz)
@@ -22,14 +22,14 @@ def below_thresholds(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
 
 
 def _highest_use_of(snapshot: ZoneSnapshot) -> tuple[Ints, Ints]:
-    """Per cluster the MHz and MiB up to which both thresholds let it be used."""
+    """Return the MHz and MiB per cluster up to which both thresholds allow use."""
     clusters, use = snapshot.clusters, snapshot.cluster_use
     cpu = _highest_use(use.cpu_limit, clusters.cpu_threshold)
     return cpu, _highest_use(use.memory_limit, clusters.memory_threshold)
 
 
 def _highest_use(limit: Ints, threshold: Floats) -> Ints:
-    """The greatest whole use with use / limit <= threshold, by that very division: the ledger divides alike."""
+    """Return the greatest whole use with use / limit <= threshold. The ledger divides in the same way."""
     bounded = np.isfinite(threshold)
     threshold = np.where(bounded, threshold, 0.0)
     top = np.floor(limit * threshold).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How many guests the host's hypervisor may have."""
+"""The rule about the number of guests that a host's hypervisor may have."""
 
 from bulkdeploy.placement.rule import Rule
 

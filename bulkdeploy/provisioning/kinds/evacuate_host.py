@@ -103,7 +103,7 @@ NAMED_VMS = 20
 
 
 class Start(StrEnum):
-    """Whether an evacuation starts a VM that is Stopped after its job has ended."""
+    """The condition under which an evacuation starts a VM that is Stopped after its job has ended."""
 
     ALWAYS = "always"
     AFTER_SUCCESS = "after_success"

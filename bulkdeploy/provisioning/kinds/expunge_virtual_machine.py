@@ -10,7 +10,7 @@ from bulkdeploy.provisioning.outcome import UNCHANGED, Outcome
 
 
 class ExpungeVirtualMachine(VmSteps):
-    """No params."""
+    """The steps that expunge a VM; they have no params."""
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""

@@ -62,7 +62,7 @@ class MigrateHost(JobSteps[PlaceWork]):
         return Paused(LOOK_AGAIN_S, {}, made)
 
     def _lock_some(self, connection: Connection, left: list[int], moving: int) -> dict[int, Instance]:
-        """As many of the VMs as may move now; what another transaction has locked comes later."""
+        """Lock as many of the VMs as may move now. Rows that another transaction has locked come later."""
         places = read_configuration(connection).number("host.maintenance.migrations.max") - moving
         if places <= 0:
             return {}

@@ -162,7 +162,10 @@ class MigrateVirtualMachine(VmSteps):
         return [moves[work.job.id] for work in works]
 
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
-        """The move that an earlier try has begun, or a new one; an outcome where none is needed or possible."""
+        """Return the move that an earlier try has begun, or a new one.
+
+        An outcome where none is needed or possible.
+        """
         begun = _read_moves(connection, [work.job])
         if begun:
             return begun[work.job.id]
@@ -229,7 +232,7 @@ class MigrateVirtualMachine(VmSteps):
         )
 
     def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
-        """The move just claimed; the lease must still be ours."""
+        """Return the move just claimed; the lease must still be ours."""
         note(connection, job, job.progress, self.tools.lease_seconds)
         return _read_moves(connection, [job])[job.id]
 

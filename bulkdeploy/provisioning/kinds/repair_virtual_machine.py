@@ -84,7 +84,7 @@ class RepairVirtualMachine(VmSteps):
     def _at_home(
         self, work: Assignment, home: HostAddress, seen: Sequence[Guest], hosts: dict[UUID, HostAddress]
     ) -> Outcome:
-        """Its guest is on its host, and on no other; then it is compared with its rows."""
+        """Compare a guest that is on its host, and on no other, with its rows, after others were ended."""
         running = [guest for guest in seen if guest.power is PowerState.RUNNING]
         kept = next((guest for guest in running if guest.host_uuid == home.uuid), next(iter(running), None))
         for guest in seen:
@@ -139,7 +139,7 @@ class RepairVirtualMachine(VmSteps):
         return self._starter.run(work, pinned=False)
 
     def _again(self, work: Assignment, failure: DriverError) -> Paused | Failed:
-        """What may pass is tried again while there is time."""
+        """Return a pause if the failure may pass and there is time, else the failed outcome."""
         if failure.may_pass:
             return pause(work, None)
         way = "" if work.job.params.get("forced") else "; with forced=true it is stopped and started"

@@ -85,7 +85,10 @@ class ScaleVirtualMachine(VmSteps):
         return self._grow_again(work, failure, left) if not left.may_pass else pause(work, failure)
 
     def _grow_again(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
-        """Where going back was permanently refused (``left``): the hypervisor makes no running guest smaller."""
+        """Grow the guest again where going back was permanently refused (``left``).
+
+        The hypervisor shrinks no running guest.
+        """
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         again = self.change(work)
         if again is None:

@@ -1,4 +1,4 @@
-"""What deleting an account, a domain or a project does to what they own, and disabling to their VMs."""
+"""The effects of deleting accounts, domains and projects on their objects, and of disabling them on VMs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

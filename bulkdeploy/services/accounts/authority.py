@@ -1,4 +1,4 @@
-"""Who may administer whom: a caller can not give, or take over, rights that it does not have.
+"""The rules of administering users: a caller cannot give, or take over, rights that it does not have.
 
 A caller who can set a user's password or keys, or choose an account's role, could act with those rights; so all
 such calls ask here. Source: CloudStack's checks against role escalation.
@@ -21,7 +21,7 @@ from bulkdeploy.store.accounts.roles import rights_of
 
 @dataclass(frozen=True, slots=True)
 class AccountParameters:
-    """Which account a call is about: its id, or its name with the domain."""
+    """The account that a call is about: its id, or its name with the domain."""
 
     account: EntityRef | None = None
     name: str | None = None

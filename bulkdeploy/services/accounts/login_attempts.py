@@ -22,7 +22,7 @@ FROM = " from "
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Who tries to prove whose password; ``address`` None: a user who is authenticated otherwise."""
+    """An attempt to prove a password; ``address`` None: the user is authenticated otherwise."""
 
     domain_id: int
     username: str

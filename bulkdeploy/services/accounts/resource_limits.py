@@ -50,7 +50,7 @@ MOST_GIB = MOST // gib_to_bytes(1)
 
 @dataclass(frozen=True, slots=True)
 class HolderParameters:
-    """Whose limits a call is about, as given."""
+    """The holder of limits that a call is about, as given."""
 
     account: str | None = None
     domain: EntityRef | None = None
@@ -144,7 +144,9 @@ def check_project_limits(connection: Connection, owner: Owner) -> None:
 
 
 def limit_of_call(arguments: Arguments) -> NewLimit:
-    """What updateResourceLimit asks for: storage in GiB, memory in MiB, else pieces; without ``max`` no limit.
+    """Return the limit that updateResourceLimit asks for: storage in GiB, memory in MiB, else pieces.
+
+    No ``max``: no limit.
 
     Raises:
         InvalidParameter: no such resource type, an amount below -1.
@@ -169,7 +171,7 @@ def limit_of_call(arguments: Arguments) -> NewLimit:
 
 
 def limit_of_entry(values: Arguments) -> NewLimit:
-    """What a zone file says: ``unlimited``, sizes of memory and storage, else pieces. A project is its own holder.
+    """Return the limit of a zone file's entry: ``unlimited``, sizes of memory and storage, else pieces.
 
     Raises:
         InvalidParameter: a size of what has none, or the other way round.
@@ -207,7 +209,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holder_parameters(arguments: Arguments) -> HolderParameters:
-    """Whose limits a call is about."""
+    """Return the holder of limits that a call is about."""
     return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 

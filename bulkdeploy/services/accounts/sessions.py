@@ -21,7 +21,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """Who wants to log in; ``domain_id`` wins over ``domain_path``, which shows it, and without both it is ROOT."""
+    """A request to log in; ``domain_id`` overrides ``domain_path``. Without both the domain is ROOT."""
 
     username: str
     password: str
@@ -36,7 +36,7 @@ class LoginRequest:
 
     @property
     def failed(self) -> LoginFailed:
-        """What a wrong domain, name or password is answered."""
+        """The error for a wrong domain, name or password."""
         return LoginFailed(
             f"Failed to authenticate user {self.username} in domain {self.domain}; please provide valid credentials"
         )
@@ -44,7 +44,7 @@ class LoginRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckedLogin:
-    """What was asked, the user of the name and domain given, and whether the password given is that user's."""
+    """A checked login: the request, the user of this name and domain, and whether the password is correct."""
 
     request: LoginRequest
     user: LoginUser

@@ -37,7 +37,7 @@ KEY_BYTES = 64
 
 
 def prepare_users(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[Arguments]:
-    """What is kept of users as they are given: the hash of a password takes its time, a secret key is encrypted."""
+    """Return the rows of users as given: passwords are hashed, which takes time, and secret keys encrypted."""
     del connection
     return [_kept(system.cipher, given) for given in batch]
 
@@ -152,7 +152,7 @@ def prepare_update(
 def wrong_password(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, prepared: PreparedUpdate
 ) -> InvalidParameter | None:
-    """Why a password is not changed: the current one was given wrong, which is counted like a failed login.
+    """Return why a password is not changed: the current one is wrong, which is counted like a failed login.
 
     To be answered as an error that undoes nothing.
 

@@ -1,4 +1,4 @@
-"""Where an offering is offered, and who may say so: root admins anywhere, domain admins in their domains."""
+"""The domains and zones of an offering, and who may set them: root admins any, domain admins their domains."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -55,7 +55,9 @@ def _is_below(domain: EntityRef, others: Iterable[EntityRef], lineages_by_id: Ma
 
 
 def named_places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, tuple[EntityRef, ...]]:
-    """What an update names by ``domainid`` and ``zoneid``: ids joined by commas, or ``public`` and ``all``.
+    """Return the domains and zones that an update names by ``domainid`` and ``zoneid``.
+
+    Ids, or ``public`` and ``all``.
 
     Raises:
         InvalidParameter: an id of nothing.

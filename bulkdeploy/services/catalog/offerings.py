@@ -23,7 +23,7 @@ EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
 
 @dataclass(frozen=True, slots=True)
 class OfferingKind:
-    """One kind of offering.
+    """A kind of offering.
 
     Attributes:
         subject: how events call it.

@@ -1,4 +1,4 @@
-"""Whether a template or ISO may be public."""
+"""The permission to make a template or ISO public."""
 
 from sqlalchemy import Connection
 
@@ -11,7 +11,10 @@ SETTING = "allow.public.user.templates"
 
 
 def may_be_public(connection: Connection, caller: Caller, account_id: int) -> bool:
-    """Whether the caller may make a template of this account public: users only where the setting lets them."""
+    """Return whether the caller may make a template of this account public.
+
+    Users may only if the setting allows it.
+    """
     if caller.role_type is not RoleType.USER:
         return True
     return read_configuration(connection).flag(SETTING, Scope.ACCOUNT, account_id)

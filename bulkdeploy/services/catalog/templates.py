@@ -50,7 +50,7 @@ ISO_FORMAT = "ISO"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between templates and ISOs."""
+    """The differences between templates and ISOs."""
 
     noun: str
     entity: Entity
@@ -86,7 +86,7 @@ ISO = Kind(
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What updateTemplatePermissions asks for; None: unchanged."""
+    """The request of updateTemplatePermissions; None: unchanged."""
 
     operation: str | None
     accounts: Sequence[str] = ()

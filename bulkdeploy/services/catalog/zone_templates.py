@@ -1,4 +1,4 @@
-"""What operators say of templates and ISOs in zones, whose images they have put there by other means."""
+"""The entries of operators about templates and ISOs in zones, whose images they have put there by other means."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any

@@ -45,7 +45,7 @@ SCOPE_PARAMETERS: Mapping[str, Scope] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a value holds for: everything, or one cluster, pool, ..."""
+    """The scope of a setting's value: everything, or one cluster, pool and so on."""
 
     scope: Scope = Scope.GLOBAL
     id: int = GLOBAL_ID
@@ -73,7 +73,7 @@ def list_configurations(
     category: str | None = None,
     keyword: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Settings by name: all with their global values, or those that can be set for a place with the values there.
+    """Return settings by name, with their global values, or those that can be set for a place with its values.
 
     Settings without effect are returned only if ``name`` names them. Others than root admins see only settings of
     accounts and domains.

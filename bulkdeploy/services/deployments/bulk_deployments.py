@@ -32,7 +32,7 @@ MOST_SLOW = 5
 def list_bulk_deployments(
     connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One row per bulk deployment: its jobs by state, its spread, its failures with reasons.
+    """Return one row per bulk deployment: its jobs by state, its spread, its failures with reasons.
 
     Of one that is asked for by id also how full its clusters are by now, and its slowest jobs.
     """
@@ -113,7 +113,7 @@ def _as_it_is_now(
 
 
 def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> list[dict[str, Any]]:
-    """What the rules say of hosts, one row each."""
+    """Return the rules' answers for hosts, one row each."""
     places = store.plan_hosts(connection, [answer.host_id for answer in answers])
     return [
         {**places[answer.host_id], "capacity": answer.capacity, **reason_fields(answer.reason)}
@@ -125,7 +125,7 @@ def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> lis
 def job_rows(
     caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
 ) -> Mapping[int, Mapping[str, Any]]:
-    """One job object per VM (cloudstack-protocol.md 0.6), each naming its deployment; by position."""
+    """Return one job object per VM (cloudstack-protocol.md 0.6), by position; each names its deployment."""
     shared = {**new_job_fields(caller, DEPLOY.command_class, deployed.created), "deploymentid": deployed.uuid}
     return {
         at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
@@ -133,7 +133,7 @@ def job_rows(
 
 
 def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list[dict[str, Any]]:
-    """Where the VMs of a call with a list are, in its order, with their entries and jobs."""
+    """Return the places of the VMs of a call with a list, in its order, with their entries and jobs."""
     rows = store.vm_places(connection, deployed.vm_uuids)
     named = _PlaceNames(
         connection, {row.host_id for row in rows.values()}, {pool for row in rows.values() for pool in row.pool_ids}
@@ -154,7 +154,7 @@ def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list
 
 
 def planned_places(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
-    """Where the VMs of a dry run with a list would be, in its order, with their entries."""
+    """Return the places of the VMs of a dry run with a list, in its order, with their entries."""
     placed = [part for part in parts if part.plan is not None]
     hosts = {host for part in placed for host in part.plan.host_ids.tolist()}  # type: ignore[union-attr]
     pools = {pool for part in placed for pool in np.unique(part.plan.pool_ids).tolist()}  # type: ignore[union-attr]

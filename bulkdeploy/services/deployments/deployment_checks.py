@@ -415,7 +415,7 @@ def _check_pins(connection: Connection, request: DeployRequest, zone: ZoneFacts)
 def _check_user_data_service(
     request: DeployRequest, template: TemplateFacts, network: str, *, served: bool
 ) -> None:
-    """What is delivered through the UserData service needs it in the default network."""
+    """Check that the default network has the UserData service if the call needs it."""
     if served:
         return
     if request.user_data is not None or request.registered_user_data is not None:

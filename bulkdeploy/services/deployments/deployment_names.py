@@ -81,7 +81,7 @@ def _first_free(
 
 
 def check_host_names(request: DeployRequest, *, listed: bool) -> None:
-    """Whether name and prefix can be host names: said before anything is looked up, in dry runs too.
+    """Check that name and prefix can be host names, before anything is looked up, in dry runs too.
 
     Raises:
         InvalidParameter: one of them cannot.
@@ -95,7 +95,7 @@ def check_host_names(request: DeployRequest, *, listed: bool) -> None:
 
 
 def require_host_name(parameter: str, name: str, longest: int = LONGEST_NAME) -> None:
-    """Whether a text can be a host name.
+    """Check that a text can be a host name.
 
     Raises:
         InvalidParameter: it cannot.

@@ -1,4 +1,4 @@
-"""Which networks and security groups a deployment gets (cloudstack-protocol.md 5.4)."""
+"""The networks and security groups of a deployment (cloudstack-protocol.md 5.4)."""
 
 from collections.abc import Sequence
 

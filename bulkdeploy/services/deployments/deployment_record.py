@@ -1,4 +1,4 @@
-"""What the row of a deployment keeps: its plan, whether it is pinned, and what all its VMs share."""
+"""The row of a deployment: its plan, whether it is pinned, and the properties that all its VMs share."""
 
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -14,7 +14,7 @@ from bulkdeploy.store.configuration.configuration import Configuration
 
 
 def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
-    """What the deployment's row keeps of its plan: columns by cluster id, and why hosts were ruled out.
+    """Return the plan in the form of the deployment's row: columns by cluster id, and why hosts were excluded.
 
     Of unlike VMs, a cluster's capacity is for those of the kind that it had most room for.
     """
@@ -36,7 +36,7 @@ def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
 
 
 def _of_kinds(spreads: Sequence[Spread]) -> Spread:
-    """What the plans of several kinds do together: each began where those made before it ended."""
+    """Return the joint effect of the plans of several kinds: each began where those before it ended."""
     facts = [np.concatenate(column) for column in zip(*(astuple(spread) for spread in spreads), strict=True)]
     cluster_id, pod_id, before, capacity, added = facts
     clusters, first, member = np.unique(cluster_id, return_index=True, return_inverse=True)
@@ -62,7 +62,10 @@ def is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
 
 
 def shared_config(spec: DeploySpec) -> dict[str, Any]:
-    """What all VMs of the call share, by internal ids; what was not given is left out."""
+    """Return the properties that all VMs of the call share, by internal ids.
+
+    Parameters that were not given are left out.
+    """
     config: dict[str, Any] = {
         "hypervisor": spec.hypervisor,
         "account_id": spec.owner.account_id,

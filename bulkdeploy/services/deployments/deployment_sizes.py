@@ -1,4 +1,4 @@
-"""How large each VM of a deployment is: cores, MHz, MiB and its volumes in bytes."""
+"""The sizes of each VM of a deployment: cores, MHz, MiB and its volumes in bytes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -174,7 +174,7 @@ def _root_disk(
     disk_offering: DiskOfferingFacts | None,
     template: TemplateFacts,
 ) -> DiskSpec:
-    """The root disk, which holds the template: as the service offering describes it, or a disk offering instead."""
+    """Return the root disk, which holds the template: by the service offering, or by a disk offering instead."""
     is_empty = template.kind is TemplateKind.ISO
     gib = _root_gib(configuration, request, offering, disk_offering, is_empty=is_empty)
     size = template.size_bytes if gib is None else gib_to_bytes(gib)

@@ -45,7 +45,7 @@ def entry_of(call: DeployCall, request: DeployRequest) -> Iterator[None]:
 
 @contextmanager
 def named_entry(number: int) -> Iterator[None]:
-    """What is refused inside names this entry."""
+    """Name this entry in errors that are raised inside the block."""
     try:
         yield
     except (ParameterError, PermissionDenied) as error:

@@ -97,7 +97,7 @@ def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | N
 
 
 def registered_content(connection: Connection, caller: Caller, ref: EntityRef) -> str:
-    """What a VM gets by ``userdataid``: the registered data, base64.
+    """Return the registered data that a VM gets by ``userdataid``, in base64.
 
     Raises:
         InvalidParameter: it was deleted.

@@ -1,4 +1,6 @@
-"""How many more VMs a bulk call could make, where they would go, and what ends it. Reads, and claims nothing.
+"""The number of further VMs that a bulk call could make, their places, and what limits them.
+
+Reads, and claims nothing.
 
 Every rule of the bulk call is asked as it asks it: what it may name, limits, addresses, and the planner.
 """
@@ -36,7 +38,7 @@ MOST_VMS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What keeps one more VM from being made, where it is not a rule of placement."""
+    """A reason other than a placement rule that prevents one more VM."""
 
     reason: str
     text: str
@@ -46,7 +48,9 @@ class _End:
 def calculate_capacity(
     connection: Connection, caller: Caller, request: DeployRequest, *, tiered: bool, n1: bool
 ) -> dict[str, Any]:
-    """How many more VMs like this the owner could deploy now with one call; the fields of ``calculateCapacity``.
+    """Return how many more VMs like this the owner could deploy with one call.
+
+    The fields of ``calculateCapacity``.
 
     Args:
         connection: in a transaction.
@@ -180,7 +184,7 @@ def _size(filled: Filled) -> dict[str, int]:
 
 
 def _usage(zone: ZoneSnapshot) -> dict[str, int]:
-    """What the hosts that are up and enabled, and the pools that are up, have in all and have promised."""
+    """Return the totals and the promised amounts of the hosts that are up and enabled, and of pools that are up."""
     hosts, pools, use = zone.hosts, zone.pools, zone.cluster_use
     live = hosts.up & hosts.enabled
     free = np.where(live, hosts.memory_limit - hosts.memory_used, 0)

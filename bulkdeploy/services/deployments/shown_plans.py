@@ -23,7 +23,7 @@ UNITS = {"storage pool": "bytes"}
 
 
 def places_of(planned: Planned) -> dict[str, Any]:
-    """What is kept of a kind's plan."""
+    """Return the kept part of a kind's plan."""
     made = planned.plan
     pool_ids = np.ascontiguousarray(made.pool_ids)
     return {
@@ -35,7 +35,7 @@ def places_of(planned: Planned) -> dict[str, Any]:
 
 
 def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: bytes) -> list[dict[str, Any]]:
-    """What is kept of the plan that a dry run of a call like this showed to this user.
+    """Return the kept plan that a dry run of an equal call showed to this user.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.

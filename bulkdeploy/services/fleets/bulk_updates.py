@@ -1,4 +1,4 @@
-"""One change of many VMs: display names by a pattern, flags, details and tags."""
+"""Changes of many VMs: display names by a pattern, flags, details and tags."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ from bulkdeploy.store.visibility import Visibility
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAction:
-    """What a schedule does to its VMs: a bulk operation, its name, and the type of its events."""
+    """The action of a schedule: a bulk operation, its name, and the type of its events."""
 
     command: str
     operation: VmOperation

@@ -105,7 +105,7 @@ def _zone_id(row: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Who gets a place: an account, or where ``account_id`` is None a domain with those below."""
+    """The holder of a place: an account, or if ``account_id`` is None a domain with those below."""
 
     domain: EntityRef
     lineage: str
@@ -128,7 +128,7 @@ def _holders(
 
 
 class _Dedications:
-    """What is dedicated in some zones: by place, and by each place around it."""
+    """The dedications in some zones: by place, and by each place around it."""
 
     def __init__(self, there: Iterable[Dedicated]) -> None:
         self._at: dict[Path, Dedicated] = {}
@@ -162,7 +162,7 @@ class _Dedications:
 
 
 def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[int, int | None], int]:
-    """The holders' groups of type ExplicitDedication, by domain and account, named as CloudStack names them."""
+    """Return the holders' groups of type ExplicitDedication by domain and account, with the names of CloudStack."""
     wanted = {(holder.domain.id, holder.account_id): holder for holder in holders}
     found = dedications.dedication_groups(connection, {domain_id for domain_id, _ in wanted})
     missing = {key: holder for key, holder in wanted.items() if key not in found}

@@ -1,4 +1,4 @@
-"""Which cluster a host is added to, and what the machine says it has."""
+"""The cluster to which a host is added, and the hardware that the machine reports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -132,7 +132,7 @@ def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, 
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
-    """What a driver's refusal means to the caller: a url that is wrong, or a host that does not answer just now."""
+    """Return the caller's error for a driver's refusal: a wrong url, or a host that does not answer now."""
     if error.transient:
         return ResourceUnavailable(f"Nothing answers at {redact_url(url)}: {error.reason}")
     return InvalidParameter("url", url, error.reason)
@@ -144,7 +144,7 @@ def vms_limit(hypervisor: str) -> int:
 
 
 def hardware(model: HostModel) -> dict[str, Any]:
-    """What a host says it has, as columns."""
+    """Return the hardware that a host reports, as columns."""
     return {
         "ip_address": model.ip_address,
         "cpu_sockets": model.cpu_sockets,

@@ -17,7 +17,7 @@ PROMISE = "hosts have the files that host_files declares"
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What came of a host: the paths of files that it had not, or had otherwise; or why it is not known."""
+    """The result of pushing files to a host: the paths of missing or different files, or why they are unknown."""
 
     host: HostAddress
     paths: Sequence[str] = ()
@@ -81,6 +81,6 @@ def _put(
 def _others(
     driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], timeout_s: float
 ) -> list[HostFile]:
-    """Those of these files that the host has not, or has otherwise."""
+    """Return the files that the host lacks or has with other content."""
     there = driver.states_of_files(host, [file.path for file in files], timeout_s=timeout_s)
     return [file for file in files if there.get(file.path) != file.state]

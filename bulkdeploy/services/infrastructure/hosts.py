@@ -76,7 +76,7 @@ class ReachedHost:
 
 @dataclass(frozen=True, slots=True)
 class HostReachedAgain:
-    """What a host says it has, and since when it was fenced before it was asked; None: it was not."""
+    """The hardware that a host reports, and since when it was fenced before it was asked; None: it was not."""
 
     model: HostModel
     fenced: datetime | None

@@ -55,7 +55,9 @@ class SeenPool:
 
 
 def look_at_pools(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[SeenPool]:
-    """The pools to make; the size of each, where the call gives none, as a driver sees it; before rows are written.
+    """Return the pools to create with their sizes.
+
+    A driver measures sizes that the call does not give, before rows are written.
 
     Raises:
         InvalidParameter, InvalidCombination: a url that is no storage, or places that do not belong together.
@@ -224,7 +226,7 @@ def storage_of(url: str) -> dict[str, Any]:
 
 
 def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
-    """Where a pool stands, as columns, and the hypervisor that reaches it."""
+    """Return the place of a pool as columns, and the hypervisor that reaches it."""
     zone, pod, cluster = given["zoneid"], given.get("podid"), given.get("clusterid")
     scope = given.get("scope", PoolScope.ZONE.value if cluster is None else PoolScope.CLUSTER.value)
     if scope == PoolScope.ZONE:

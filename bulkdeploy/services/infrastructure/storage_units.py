@@ -46,12 +46,12 @@ class SeenUnit:
 
     @property
     def is_allocatable(self) -> bool:
-        """Whether new data goes there: the hypervisor, and the pool, must let it."""
+        """Whether new data may be placed there: the hypervisor and the pool must allow it."""
         return self.unit is not None and self.unit.is_allocatable and (self.pool is None or self.pool.state == UP)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it can be used; of a host that does not answer nothing can."""
+        """Whether the unit can be used; no unit of a silent host can."""
         return self.unit is not None and self.unit.is_healthy
 
 
@@ -88,7 +88,7 @@ def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeo
 def find(
     reading: Reading, drivers: Drivers, host: Row[Any], unit_type: str, name: str, *, timeout_s: float
 ) -> SeenUnit:
-    """One unit of a host.
+    """Return one unit of a host.
 
     Raises:
         InvalidParameter: the host's driver tells of no units, the host does not answer, or has none of this type

@@ -1,4 +1,4 @@
-"""What a physical network carries, and by which bridge of each hypervisor's hosts."""
+"""The traffic types of a physical network, and the bridges of each hypervisor's hosts that carry them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -26,7 +26,9 @@ def done_with_object(
     *,
     created: bool = False,
 ) -> JobTicket:
-    """The ticket of a job whose result is one object: ``row`` by wire names, under ``key`` (``affinitygroup``).
+    """Return the ticket of a job whose result is one object.
+
+    ``row`` by wire names, under ``key`` (``affinitygroup``).
 
     ``cmd``: the Java class that CloudStack names in the job's ``cmd``; clients match it by keyword.
     ``created``: the call made the thing, so its id is answered beside the job's ("async+id" in reference

@@ -47,7 +47,10 @@ def add_networks(connection: Connection, caller: Caller, batch: Sequence[Argumen
 
 
 def _owned(given: Arguments) -> Arguments:
-    """Of a domain's network the account is nobody's in particular: the caller's."""
+    """Return the parameters that name the owner.
+
+    A domain's network belongs to no particular account: the caller's is used.
+    """
     return {} if given.get("acltype") == OF_DOMAIN else given
 
 

@@ -95,7 +95,7 @@ def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
 
 
 def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Nothing but an event: no appliance serves the network here.
+    """Record an event, and do nothing else: no appliance serves the network here.
 
     Raises:
         InvalidParameter: it was deleted.

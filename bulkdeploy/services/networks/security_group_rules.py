@@ -119,7 +119,7 @@ def _check(requested: RequestedRules) -> None:
 def _peers(
     connection: Connection, batch: Sequence[RequestedRules], owners: Sequence[Owner]
 ) -> dict[tuple[PeerGroup, int], EntityRef]:
-    """The groups at the other end, each by its name and the domain that its account is in, as CloudStack has it."""
+    """Return the groups at the other end, each by its name and the domain of its account, as CloudStack does."""
     named = [
         (peer, owner.domain_id) for requested, owner in zip(batch, owners, strict=True) for peer in requested.peers
     ]

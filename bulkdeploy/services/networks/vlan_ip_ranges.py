@@ -174,7 +174,7 @@ def _networks(connection: Connection, batch: Sequence[Arguments]) -> list[Entity
 
 
 def _check_overlaps(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """No two ranges of a network, nor of a zone's public addresses, have an address in common."""
+    """Reject ranges of a network, or of a zone's public addresses, that have an address in common."""
     networks = {row["network_id"] for row in rows if "network_id" in row}
     zones = {row["zone_id"] for row in rows if "zone_id" in row}
     there = vlan_ip_ranges.ranges_of(connection, networks, zones)

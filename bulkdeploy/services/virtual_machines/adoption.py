@@ -43,7 +43,7 @@ from bulkdeploy.store.virtual_machines.learnt_vms import insert_deployment, inse
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """Whose guests become, and by what, by internal ids.
+    """The owner of adopted guests, and their offering and template, by internal ids.
 
     ``offering_id`` None: the only one of their sizes; ``template_id`` None: the one that they were started from.
     """
@@ -63,7 +63,7 @@ class Adopted:
 
 
 class _LeftOut(Exception):
-    """Why a guest can not be adopted."""
+    """A guest cannot be adopted."""
 
 
 def adopt(connection: Connection, caller: Caller, guests: Sequence[UnmanagedGuest], wanted: Adoption) -> Adopted:
@@ -195,7 +195,7 @@ class _Adopting:
         }
 
     def _adoptable(self, one: UnmanagedGuest) -> GuestDetails:
-        """What its hypervisor tells of it.
+        """Return the details that the hypervisor of a guest reports.
 
         Raises:
             _LeftOut: it can not be a VM, wherever it is.
@@ -300,7 +300,10 @@ class _Adopting:
                 self._addresses.add((self._networks[nic.network_uuid].id, nic.ip_address))
 
     def _claim(self, guests: Sequence[UnmanagedGuest]) -> None:
-        """Under the locks of a deployment: hosts, then pools. Addresses kept for them are free for them."""
+        """Claim hosts, then pools, under the locks of a deployment.
+
+        Addresses that were kept for the guests are free for them.
+        """
         store.forget_guests(self._connection, {one.guest.uuid for one in guests})
         amounts = ResourceAmounts(
             user_vm=len(guests),

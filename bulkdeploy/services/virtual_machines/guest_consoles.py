@@ -100,5 +100,5 @@ def connect(system: System, console: Console) -> socket.socket:
 
 
 def _joined(token: str, extra: str) -> str:
-    """What is kept of both: neither alone is worth anything."""
+    """Return the stored combination of both: neither is of use alone."""
     return f"{token}\n{extra}"

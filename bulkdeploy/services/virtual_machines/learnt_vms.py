@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LearntOwner:
-    """Whose something is: a project's, or an account's of a domain."""
+    """The owner of an entity in the other cloud: a project, or an account of a domain."""
 
     project: str | None
     domain: str
@@ -118,7 +118,7 @@ class LearntMachines:
 
 @dataclass(slots=True)
 class Learnt:
-    """How many VMs were made, changed and removed here; and what was left out, with reasons."""
+    """The numbers of VMs that were created, changed and removed here, and the ones left out with reasons."""
 
     created: int = 0
     changed: int = 0
@@ -201,7 +201,10 @@ class _Following:
                 yield replace(vm, uuid=ours)
 
     def _is_ours(self, vm: UUID) -> bool:
-        """Whether a call of ours deployed it: its volumes and nics are what we say, not what is said there."""
+        """Return whether a call of the service deployed the VM.
+
+        Then its rows, not the other cloud, decide its volumes and nics.
+        """
         return vm in self._vms and self._vms[vm]["id"] not in self._brought
 
     def _is_followed(self, vm: UUID) -> bool:
@@ -510,7 +513,7 @@ def _ids_of(machines: LearntMachines) -> set[UUID]:
 
 
 def ordered_there(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """What we had made there: our VM or volume by its id there; None: an earlier attempt's.
+    """Return the service's VM or volume for each id in the other cloud; None: the id of an earlier attempt.
 
     Args:
         connection: to read through.
@@ -547,7 +550,7 @@ def _given(columns: Mapping[str, Any], nic_id: int | None) -> GivenAddress:
 
 
 class _Ranges:
-    """Which range of a network an address is of."""
+    """The lookup of the range of a network that contains an address."""
 
     def __init__(self, rows: Sequence[tuple[int, int, str, str]]) -> None:
         self._by_network: dict[int, list[tuple[int, int, int]]] = {}
@@ -567,7 +570,7 @@ class _Ranges:
 
 
 def _different(columns: Mapping[str, Any], row: Row) -> dict[str, Any]:
-    """What is otherwise in the row; where a VM was last is none of another cloud's business."""
+    """Return the columns that differ from the row. The last place of a VM is not compared with the other cloud."""
     return {
         name: value
         for name, value in columns.items()

@@ -50,13 +50,13 @@ class UnmanagedGuest:
 
     @property
     def name(self) -> str:
-        """Its name, or else its id."""
+        """The guest's name, or else its id."""
         return str(self.guest.uuid) if self.details is None else self.details.name
 
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """What hypervisors have and no row knows: guests, and volumes that are none of these guests'.
+    """The guests of hypervisors that have no row, and volumes that have none. ``began``: when the search began.
 
     ``began``: when it was begun to look.
     """
@@ -68,7 +68,7 @@ class Unmanaged:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is being removed: guests, and volumes with their pools' hypervisors (None: no host reaches it)."""
+    """The guests that are being removed, and the volumes with their pools' hypervisors (None: out of reach)."""
 
     guests: Sequence[UnmanagedGuest]
     volumes: Sequence[tuple[RealVolume, str | None]]
@@ -82,7 +82,7 @@ class Removal:
 def find_unmanaged(
     reading: Callable[[], AbstractContextManager[Connection]], drivers: Iterable[HypervisorDriver]
 ) -> Unmanaged:
-    """Everything that hypervisors have and no row knows, by name; safe while everything works.
+    """Return the guests and volumes of hypervisors that have no row, by name. Safe while the service works.
 
     Args:
         reading: opens a connection for reading: before hypervisors are asked, which may take minutes, and after.

@@ -37,7 +37,9 @@ DECISIVE = ("state", "account_id", "service_offering_id", "cpu_number", "cpu_mhz
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One kind of change.
+    """A kind of change.
+
+    ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not matter.
 
     ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not
     matter. ``parameter``: the one that names the VM. ``spoils_snapshots``: a VM that has snapshots is refused.
@@ -91,7 +93,7 @@ def count(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> Non
 
 
 def compute_of(row: Row[Any]) -> ResourceAmounts:
-    """What a VM counts while it is not destroyed, besides its volumes."""
+    """Return the amounts that a VM counts while it is not destroyed, besides its volumes."""
     return ResourceAmounts(user_vm=1, cpu=row.cpu_number, memory_mib=row.memory_mib)
 
 

@@ -117,7 +117,7 @@ def _prepare_migration(
 def find_hosts_for_migration(
     connection: Connection, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
 ) -> Page:
-    """The hosts that a running VM's volumes and address can be reached from: whether each takes it now, or why not.
+    """Return the hosts in reach of a running VM's volumes and address, each with whether it takes the VM now.
 
     Raises:
         InvalidParameter: the VM does not run.

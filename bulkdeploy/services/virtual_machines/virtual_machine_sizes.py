@@ -1,4 +1,4 @@
-"""Another service offering for a VM: its sizes and what is counted of them change together."""
+"""The change of a VM's service offering: its sizes and its counts change together."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -83,7 +83,7 @@ class NewSizes:
         }
 
     def counts(self, connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
-        """What the VM takes more, or less, than now; see ``virtual_machine_changes.Counts``."""
+        """Return the difference of the VM's counts to the current ones; see ``virtual_machine_changes.Counts``."""
         return _more(self.columns(connection, row, owner), row)
 
     def _root_is_local(self, connection: Connection, offering_id: int) -> bool:

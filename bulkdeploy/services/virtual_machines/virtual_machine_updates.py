@@ -1,4 +1,4 @@
-"""What users change of their VMs: names, flags, details, groups, keys, user data; and getting one back."""
+"""The changes that users make to their VMs: names, flags, details, groups, keys, user data; and recovery."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ class GivenUserData:
 
 @dataclass(frozen=True, slots=True)
 class VmUpdate:
-    """What updateVirtualMachine may change; None: not given. ``columns`` are written as they are."""
+    """The changes of updateVirtualMachine; None: not given. ``columns`` are written as they are."""
 
     name: str | None = None
     display_name: str | None = None
@@ -173,7 +173,10 @@ def _is_of_deployment(name: str) -> bool:
 
 
 def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:
-    """Only for stopped VMs: the rules of running ones are in force where they run."""
+    """Change the security groups of a stopped VM.
+
+    Running VMs are refused: their rules are in force on their hosts.
+    """
     parameter = "securitygroupids" if given.security_group_names is None else "securitygroupnames"
     if row.has_job or row.state != VmState.STOPPED:
         raise InvalidParameter("id", str(row.uuid), f"{parameter} can be changed only while it is Stopped")

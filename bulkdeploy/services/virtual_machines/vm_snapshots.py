@@ -179,7 +179,7 @@ def _check_creation(
 
 
 def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool) -> None:
-    """Only what runs has memory; and not every hypervisor takes snapshots of what runs, with it or without."""
+    """Check that the VM runs if its memory is asked for, and that its hypervisor takes such snapshots."""
     if with_memory and not runs:
         raise InvalidParameter("snapshotmemory", "true", f"the virtual machine is {vm.state}; it must be Running")
     if runs:
@@ -188,7 +188,7 @@ def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool
 
 
 def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
-    """No job works on one of a VM's snapshots: they come one after the other.
+    """Check that no job works on one of a VM's snapshots: such jobs come one after the other.
 
     Raises:
         InvalidParameter: one does; ``shown`` is the value of ``parameter``.

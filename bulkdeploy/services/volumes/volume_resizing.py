@@ -150,7 +150,10 @@ def _check_no_snapshots(connection: Connection, vm: Row[Any], *, volume: Row[Any
 
 
 def _check_shrinkable(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
-    """While a job works on the VM it is unknown in which state the next one will find it."""
+    """Check that a volume can shrink.
+
+    While a job works on the VM it is unknown in which state the next job will find it.
+    """
     _check_no_snapshots(connection, vm, volume=volume)
     if not vm.has_job:
         check_resizable(volume, new, VmState(vm.state))

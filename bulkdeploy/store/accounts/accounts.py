@@ -66,7 +66,7 @@ def list_accounts(
     *,
     with_counters: bool,
 ) -> Page:
-    """One page of accounts by id; those behind projects are not listed.
+    """Return one page of accounts by id. Those behind projects are not listed.
 
     ``with_counters`` adds limits and totals, which cost the most.
     """
@@ -75,7 +75,7 @@ def list_accounts(
 
 
 def read_account(connection: Connection, caller: Caller, account_id: int) -> dict[str, Any]:
-    """One live account as lists show it."""
+    """Return one live account as lists show it."""
     query = _query().where(accounts.c.id == account_id)
     return dict(_page(connection, caller, query, Paging(limit=1), with_counters=True).rows[0])
 

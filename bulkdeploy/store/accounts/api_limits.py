@@ -1,4 +1,4 @@
-"""How many calls an account has made in its present interval, counted over all API processes.
+"""The number of calls of an account in its current interval, counted over all API processes.
 
 An interval begins with the first call after the last one ended. All times are the database's.
 """
@@ -39,7 +39,7 @@ def count_call(connection: Connection, account_id: int, interval_seconds: int) -
 
 
 def current_count(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
-    """What has been counted for an account; nothing, with a whole interval left, if its last one is over."""
+    """Return the count of an account; zero, with a whole interval left, if its last interval is over."""
     row = connection.execute(
         select(api_calls.c.calls, _age()).where(api_calls.c.account_id == account_id)
     ).one_or_none()

@@ -1,4 +1,6 @@
-"""Who calls: users with their account, domain, role and its rules, by API key or by user name.
+"""The lookup of callers: users with their account, domain, role and its rules, by API key or by user name.
+
+One statement each.
 
 One statement each. Looking somebody up says nothing about whether the credentials were good, nor
 whether the user is enabled: ``api.authenticate`` and ``services.accounts.sessions`` decide that.
@@ -176,7 +178,7 @@ def caller_of(row: Mapping[Any, Any]) -> Caller:
 
 
 def guards_of(row: Mapping[Any, Any]) -> CallGuards:
-    """What is asked of the calls of a row of ``callers``."""
+    """Return the conditions on the calls of a row of ``callers``."""
     return CallGuards.of(row["guards"] or {})
 
 

@@ -1,4 +1,4 @@
-"""Who polls, and the job that is polled: found together, for all who poll at the same moment."""
+"""The lookup of polling callers and the polled jobs: together, for all who poll at the same moment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -37,7 +37,10 @@ def list_domains(
     recursive: bool,
     with_counters: bool,
 ) -> Page:
-    """One page of domains by id: the one with ``lineage``, with ``recursive`` those below it too; None: all."""
+    """Return one page of domains by id: the one with ``lineage``, with ``recursive`` those below it too.
+
+    None: all.
+    """
     query = filtered(_query(), FILTERS, arguments)
     if lineage is not None:
         place = domains.c.lineage
@@ -48,7 +51,7 @@ def list_domains(
 def list_children(
     connection: Connection, arguments: Arguments, paging: Paging, *, parent_lineage: str, recursive: bool
 ) -> Page:
-    """One page of the domains right below another one; with ``recursive`` of all below it."""
+    """Return one page of the domains right below another one; with ``recursive`` of all below it."""
     query = filtered(_query(), {name: FILTERS[name] for name in ("name", "keyword")}, arguments)
     place = domains.c.lineage
     query = query.where(place.startswith(parent_lineage), place != parent_lineage)
@@ -59,7 +62,7 @@ def list_children(
 
 
 def read_domain(connection: Connection, domain_id: int) -> dict[str, Any]:
-    """One live domain as lists show it."""
+    """Return one live domain as lists show it."""
     query = _query().where(domains.c.id == domain_id)
     return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
 
@@ -153,7 +156,7 @@ _IN_USE = text(
 
 
 def uses_of_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, dict[str, int]]:
-    """What domains still hold, by kind; kinds of which there is nothing are left out."""
+    """Return the numbers of objects that domains still hold, by kind. Kinds without any are left out."""
     rows = connection.execute(_IN_USE, {"ids": int_array(domain_ids)}).mappings()
     return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 

@@ -1,4 +1,4 @@
-"""Who a limit belongs to, as limit rows name them."""
+"""The holders of limits, as limit rows name them."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

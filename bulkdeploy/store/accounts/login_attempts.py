@@ -42,7 +42,7 @@ def take_back(connection: Connection, subject: str) -> None:
 
 
 def forget_attempts(connection: Connection, subject: str) -> None:
-    """Nothing that a subject tried counts any more."""
+    """Delete the counted attempts of a subject."""
     connection.execute(delete(login_attempts).where(attempt.subject == subject))
 
 

@@ -1,4 +1,4 @@
-"""Whose things are, in a form that rows and entries, which may name nobody, are compared in."""
+"""The owners of objects in a form in which rows and entries, which may name no owner, are compared."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ ADMIN = (ROOT_DOMAIN_ID, ADMIN_USERNAME)
 
 
 def owner_key(values: Mapping[str, Any]) -> Hashable:
-    """The same for equal owners, references as internal ids; None: the default admin, which need not be named.
+    """Return the same key for equal owners, with internal ids; None: the default admin, which need not be named.
 
     A domain without an account says nothing of whose something is.
     """
@@ -19,5 +19,5 @@ def owner_key(values: Mapping[str, Any]) -> Hashable:
 
 
 def owned_key(values: Mapping[str, Any]) -> Hashable:
-    """What makes two things of owners the same: whose they are, and their name to the letter."""
+    """Return the key by which objects of owners are equal: the owner, and the name to the letter."""
     return owner_key(values), values["name"]

@@ -46,7 +46,7 @@ def list_projects(
     recursive: bool,
     with_counters: bool,
 ) -> Page:
-    """One page of projects by id; ``with_counters`` adds limits and totals, which cost the most.
+    """Return one page of projects by id; ``with_counters`` adds limits and totals, which cost the most.
 
     ``member_id`` keeps the projects of one account, ``lineage`` those of a domain, with ``recursive`` of
     the domains below it too; whatever they say, only what the caller may see.
@@ -61,13 +61,13 @@ def list_projects(
 
 
 def read_project(connection: Connection, project_id: int) -> dict[str, Any]:
-    """One live project as lists show it."""
+    """Return one live project as lists show it."""
     query = _query().where(projects.c.id == project_id)
     return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
 
 
 def list_members(connection: Connection, project_id: int, arguments: Arguments, paging: Paging) -> Page:
-    """One page of the accounts of a project, by id."""
+    """Return one page of the accounts of a project, by id."""
     link = project_accounts.c
     query = (
         select(
@@ -111,7 +111,7 @@ def lock_projects(connection: Connection, project_ids: Collection[int]) -> dict[
 
 
 def managed_by(connection: Connection, account_id: int, project_ids: Collection[int]) -> set[int]:
-    """Which of these projects an account manages."""
+    """Return those of these projects that an account manages."""
     link = project_accounts.c
     query = select(link.project_id).where(
         id_in(link.project_id, project_ids), link.account_id == account_id, link.role == PROJECT_ADMIN
@@ -182,7 +182,7 @@ _OWNS = text(
 
 
 def things_of_projects(connection: Connection, account_ids: Collection[int]) -> dict[int, dict[str, int]]:
-    """What the accounts behind projects own, by kind; kinds of which there is nothing are left out."""
+    """Return the numbers of objects of the accounts behind projects, by kind. Kinds without any are left out."""
     rows = connection.execute(_OWNS, {"ids": int_array(account_ids)}).mappings()
     return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 

@@ -122,7 +122,7 @@ def _counts(
 
 
 def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[ResourceType, int]]:
-    """What each account has of LIVE_COUNTS."""
+    """Return each account's counts of LIVE_COUNTS."""
     parts = [
         select(literal(kind.value).label("kind"), table.c.account_id, measure(kind))
         .where(id_in(table.c.account_id, ids), table.c.removed.is_(None))
@@ -136,7 +136,7 @@ def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[R
 
 
 def _vm_states(connection: Connection, ids: Sequence[int]) -> dict[tuple[int, bool], int]:
-    """Per account its running VMs (True) and its other ones that are not gone (False)."""
+    """Return the numbers of each account's running VMs (True) and of its other ones that are not gone (False)."""
     vm = virtual_machines.c
     running = (vm.state == VmState.RUNNING).label("running")
     query = (

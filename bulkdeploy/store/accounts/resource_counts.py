@@ -43,7 +43,9 @@ def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts)
 def most_within_limits(
     connection: Connection, owner: Owner, each: ResourceAmounts, count: int, beside: ResourceAmounts | None = None
 ) -> int:
-    """How many of ``count`` alike things no limit of the account or of a domain above it forbids. Locks nothing.
+    """Return how many of ``count`` equal objects no limit of the account or of a domain above it forbids.
+
+    Locks nothing.
 
     ``beside``: what the owner is to have besides what is counted.
     """
@@ -58,7 +60,7 @@ def most_within_limits(
 def _limits(
     connection: Connection, owner: Owner, wanted: Mapping[ResourceType, int]
 ) -> Iterator[tuple[tuple[str, int], ResourceType, int, int]]:
-    """Who limits the owner in what is wanted, to how much, and how much is used; account before domains."""
+    """Yield the limits on the wanted resources: holder, resource, limit and use; account before domains."""
     if owner.is_root_admin:
         return
     limits = effective_limit_rows(connection, owner)

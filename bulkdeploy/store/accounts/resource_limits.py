@@ -106,7 +106,9 @@ def read_limits(
 def effective_limit_rows(
     connection: Connection, owner: Owner, *, configuration: Configuration | None = None
 ) -> dict[tuple[str, int], Limits]:
-    """What a request of ``owner`` must fit: its account and each domain of its lineage but ROOT.
+    """Return the limits that a request of ``owner`` must meet.
+
+    Those of its account and of each domain of its lineage but ROOT.
 
     Keys are ``("account", id)`` and ``("domain", id)``, account first, domains from the top down; every
     resource type is present. Nothing binds a root admin account: its answer is empty.
@@ -169,5 +171,5 @@ _NOTE_USE = text(
 
 
 def note_use(connection: Connection) -> None:
-    """After limits were set: note what is in use above them, so that the audit does not take it for a breach."""
+    """Note the use above limits that were just set, so that the audit does not take it for a breach."""
     connection.execute(_NOTE_USE)

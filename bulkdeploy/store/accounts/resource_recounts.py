@@ -83,7 +83,7 @@ _OF_DOMAIN = text(
 
 
 def accounts_below(connection: Connection, lineage: str) -> list[int]:
-    """The accounts in a domain and below it, those that were deleted too: their VMs may still hold something."""
+    """Return the accounts in a domain and below it, deleted ones included: their VMs may still hold something."""
     return list(connection.execute(_OF_DOMAIN, {"lineage": lineage}).scalars())
 
 

@@ -45,7 +45,7 @@ BY_TOKEN = (
 
 
 def digest(secret: str) -> bytes:
-    """How a token or session key is stored."""
+    """Return the stored form of a token or session key."""
     return hashlib.sha256(secret.encode()).digest()
 
 

@@ -68,7 +68,7 @@ def read_users(connection: Connection) -> list[dict[str, Any]]:
 def list_users(
     connection: Connection, caller: Caller, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One page of users by id."""
+    """Return one page of users by id."""
     query = _query(caller).where(visibility.condition()).order_by(users.c.id)
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
     for row in rows:
@@ -97,7 +97,7 @@ def user_by_key(
 
 
 def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str, Any]:
-    """One live user as lists show it."""
+    """Return one live user as lists show it."""
     row = connection.execute(_query(caller).where(users.c.id == user_id)).mappings().one()
     return {name: value for name, value in row.items() if name != "_account_id"}
 

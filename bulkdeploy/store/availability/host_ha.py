@@ -207,7 +207,7 @@ def neighbours(connection: Connection, host_id: int, most: int) -> Sequence[Row[
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One transition of a host, which is made only if no other one was made since ``version``.
+    """A transition of a host, which is made only if no other one was made since ``version``.
 
     Attributes:
         check_begins, reset_begins: whether an activity check or a reset begins with the transition.

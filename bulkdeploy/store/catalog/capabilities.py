@@ -1,4 +1,4 @@
-"""What listCapabilities needs to know of what there is."""
+"""The facts about the installation that listCapabilities needs."""
 
 from sqlalchemy import Connection, exists, select
 

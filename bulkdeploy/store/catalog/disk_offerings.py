@@ -46,7 +46,7 @@ FIELDS: Fields = {
 
 
 def _suits_pool(pool: EntityRef) -> Condition:
-    """Offerings whose volumes could be in this pool, by its tags, its zone and whether it is a host's own."""
+    """Return the condition for offerings whose volumes fit this pool's tags, zone and scope."""
     offering, one = disk_offerings.c, storage_pools.c
     is_local = offering.storage_type == StorageType.LOCAL.value
     query = select(1).where(
@@ -92,7 +92,7 @@ FILTERS: Filters = {
 def list_disk_offerings(
     connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
-    """One page of offerings that the caller may use, by sort key and id.
+    """Return one page of offerings that the caller may use, by sort key and id.
 
     Only active ones, unless ``state`` or ``wanted`` asks for others; to others than root admins only displayed
     ones, likewise.

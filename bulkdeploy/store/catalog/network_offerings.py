@@ -58,7 +58,9 @@ NETWORKS: Column[Any] = networks.c.network_offering_id
 
 
 def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
-    """Every live network offering by the parameters that make it; ``_default``: it came with the installation.
+    """Return every live network offering by the parameters that create it.
+
+    ``_default``: it came with the installation.
 
     ``_offered``: as in ``offering_places.read_offerings``.
     """

@@ -1,4 +1,4 @@
-"""Where an offering is offered: domains and zones, as columns, filters, visibility and rows.
+"""The domains and zones of an offering, as columns, filters, visibility and rows.
 
 Both kinds of offerings keep them as arrays of ids; an empty one means everywhere.
 """
@@ -21,7 +21,7 @@ from bulkdeploy.store.visibility import open_to_domain
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which offerings a list is to show besides what its filters say; nothing set: all that the caller may use.
+    """The selection of offerings besides a list's filters; nothing set: all that the caller may use.
 
     Attributes:
         own_of: the id of a domain whose own offerings they must be, and its lineage.
@@ -42,7 +42,7 @@ class Wanted:
     hidden: bool = False
 
     def conditions(self, offerings: Table) -> list[Condition]:
-        """What the offerings must fulfil."""
+        """Return the conditions that the offerings must meet."""
         found: list[Condition] = []
         if self.own_of is not None:
             mine = (

@@ -74,7 +74,7 @@ FIELDS: Fields = {
 def list_service_offerings(
     connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
-    """One page of offerings that the caller may use, by sort key and id.
+    """Return one page of offerings that the caller may use, by sort key and id.
 
     Only active ones, unless ``state`` or ``wanted`` asks for others.
     """

@@ -132,14 +132,14 @@ def accounts_named(connection: Connection, owner: Owner, names: Sequence[str]) -
 
 
 def share(connection: Connection, template: EntityRef, account_ids: Iterable[int]) -> None:
-    """These accounts may use it; those that may already stay."""
+    """Let these accounts use the template; those that already may stay."""
     rows = [{"template_id": template.id, "account_id": account_id} for account_id in account_ids]
     if rows:
         connection.execute(upsert(template_permissions).values(rows).on_conflict_do_nothing())
 
 
 def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[int] | None) -> None:
-    """These accounts, or all but the owner, may not use it any more."""
+    """Stop these accounts, or all but the owner, from using the template."""
     gone = delete(template_permissions).where(template_permissions.c.template_id == template.id)
     connection.execute(
         gone if account_ids is None else gone.where(id_in(template_permissions.c.account_id, account_ids))
@@ -147,7 +147,10 @@ def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[i
 
 
 def share_with_only(connection: Connection, shared: Mapping[int, Collection[int]]) -> None:
-    """These accounts, and of others only projects', may use templates; both by internal id."""
+    """Share templates with exactly these accounts, and with the projects that already have them.
+
+    Both by internal id.
+    """
     grant = template_permissions.c
     pairs = [(template_id, account_id) for template_id, ids in shared.items() for account_id in ids]
     projects = select(accounts.c.id).where(accounts.c.account_type == AccountType.PROJECT)

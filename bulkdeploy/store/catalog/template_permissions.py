@@ -1,4 +1,4 @@
-"""Whom a template or ISO is shared with."""
+"""The accounts and projects with which a template or ISO is shared."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -75,7 +75,7 @@ def list_templates(
     kind: TemplateKind,
     shown: TemplateFilter,
 ) -> Page:
-    """One page of templates or ISOs by sort key, id and zone.
+    """Return one page of templates or ISOs by sort key, id and zone.
 
     ``visibility`` says whose templates are "self"; ``zoneid`` keeps one zone, ``showunique`` gives one row
     per template, that of a zone which has it ready where there is one.
@@ -212,7 +212,7 @@ def _filters(places: Subquery) -> Filters:
 
 
 def _shown(shown: TemplateFilter, caller: Caller, visibility: Visibility, places: Subquery) -> Condition:
-    """What the word asks for: by owner, by publicity, by what was shared with the account, ready or not."""
+    """Return the condition for a template filter: by owner, publicity, sharing with the account, ready or not."""
     public, own = templates.c.is_public, visibility.condition()
     shared = _shared_with(visibility.account_id or caller.owner.account_id)
     conditions: dict[TemplateFilter, Condition] = {

@@ -26,12 +26,12 @@ def int_array(numbers: Iterable[int]) -> str:
 
 
 def any_of(name: str) -> CollectionAggregate[Any]:
-    """What an id column is compared with: any number of the parameter ``name``, an ``int_array``."""
+    """Return the expression that an id column matches any element of the parameter ``name``, an ``int_array``."""
     return any_(cast(bindparam(name, type_=Text), ARRAY(BigInteger)))
 
 
 def is_live(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Of rows that are found by id: not removed, ``column`` being ``removed``.
+    """Return the condition that rows found by id are not removed; ``column`` is their ``removed``.
 
     The planner does not know it for ``removed IS NULL``, the condition of partial indexes. Until a table's
     statistics are taken it expects next to nothing of such an index, and a plan that is kept reads the whole of

@@ -1,4 +1,4 @@
-"""Whether the database can serve, and which errors mean that it cannot at the moment."""
+"""The availability of the database, and the errors that mean that it cannot serve at the moment."""
 
 import psycopg
 from sqlalchemy import Connection, select

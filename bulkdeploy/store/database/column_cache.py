@@ -77,7 +77,7 @@ class _Reading:
 
 
 class ColumnCache:
-    """What one process keeps. Safe to share between threads: readings are replaced, never changed."""
+    """The kept columns of one process. Safe to share between threads: readings are replaced, never changed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -110,7 +110,7 @@ class ColumnCache:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is wanted, and what is kept of it."""
+    """A wanted table and the kept reading of it."""
 
     table: CachedTable
     scope: int
@@ -165,7 +165,7 @@ def _followed(requested: _Wanted, changes: _Changes) -> _Found:
 
 
 def _request(connection: Connection, wanted: Sequence[_Wanted]) -> list[_Changes]:
-    """What changed of each, in one statement."""
+    """Return the changes of each table, in one statement."""
     readings: list[str] = []
     parameters: dict[str, object] = {}
     for number, each in enumerate(wanted):
@@ -187,7 +187,7 @@ def _request(connection: Connection, wanted: Sequence[_Wanted]) -> list[_Changes
 
 
 def _statement(requested: _Wanted, number: int) -> str:
-    """One row: what the snapshot is, and the columns of the rows that changed."""
+    """Return the statement with one row: the snapshot's number, and the columns of the rows that changed."""
     table = requested.table
     names = [*table.columns, GONE]
     values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
@@ -202,7 +202,7 @@ def _statement(requested: _Wanted, number: int) -> str:
 
 
 def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:
-    """What was kept, with changed rows replaced, new ones put in and gone ones left out."""
+    """Return the kept columns with changed rows replaced, new ones inserted and deleted ones left out."""
     if len(changed[key]) == 0:
         return kept
     at = np.searchsorted(kept[key], changed[key])
@@ -222,6 +222,6 @@ def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gon
 
 
 def column_cache(of: Connection | Engine) -> ColumnCache:
-    """What the process keeps for the engine behind this; an engine made elsewhere keeps nothing."""
+    """Return the column cache of the engine; an engine made elsewhere gets an empty one."""
     found = of.get_execution_options().get(OPTION)
     return found if isinstance(found, ColumnCache) else ColumnCache()

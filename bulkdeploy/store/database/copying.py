@@ -32,12 +32,15 @@ class PerRow:
 
 
 def _is_plain(values: Sequence[object]) -> bool:
-    """Whether all are texts with nothing to escape: one look at all of them costs a fraction of one at each."""
+    """Return whether all values are texts with nothing to escape.
+
+    One search over all of them is much faster than one for each.
+    """
     return all(type(value) is str for value in values) and _TO_ESCAPE.search("".join(map(str, values))) is None
 
 
 def _text(value: object) -> str:
-    """One value in COPY's text format."""
+    """Return one value in COPY's text format."""
     if value is None:
         return "\\N"
     if value is True:
@@ -50,7 +53,7 @@ def _text(value: object) -> str:
 
 
 def _element(value: object) -> str:
-    """One element of an array, in quotes."""
+    """Return one element of an array, in quotes."""
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -170,7 +173,10 @@ def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
 
 
 def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSequence, int]]) -> list[list[int]]:
-    """So many fresh numbers of each, ascending, in one statement: of a sequence, or ids of a table."""
+    """Return ascending new numbers, as many as wanted of each source, in one statement.
+
+    Of a sequence, or ids of a table.
+    """
     # The subquery has the sequence looked up once, not for each number.
     arrays = ", ".join(
         f"ARRAY(SELECT nextval((SELECT CAST({_sequence(source)} AS regclass)))"  # noqa: S608 - our own names

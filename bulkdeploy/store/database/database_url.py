@@ -7,7 +7,7 @@ LAST_PORT = 65535
 
 
 def database_parameters(url: str) -> dict[str, str]:
-    """What libpq makes of ``url``; SQLAlchemy's ``postgresql+psycopg://`` is taken too.
+    """Return libpq's parameters of ``url``; SQLAlchemy's ``postgresql+psycopg://`` is accepted, too.
 
     Raises:
         ValueError: it is none, and why; passwords are not shown.
@@ -25,7 +25,7 @@ def database_parameters(url: str) -> dict[str, str]:
 
 
 def _without_user(scheme: str, rest: str) -> str:
-    """What libpq finds wrong behind user and password: its texts quote what they are about."""
+    """Return libpq's error about a URL without user and password: its texts quote the URL."""
     try:
         conninfo_to_dict(f"{scheme}://{rest.rpartition('@')[2]}")
     except ProgrammingError as error:

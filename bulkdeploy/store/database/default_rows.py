@@ -1,4 +1,4 @@
-"""What every installation starts with: roles and their rules, guest OS types, network offerings.
+"""The rows of every new installation: roles and their rules, guest OS types, network offerings.
 
 Names, ids and rules follow CloudStack's defaults (cloudstack-protocol.md 2.3), which clients and
 scripts look up by name.

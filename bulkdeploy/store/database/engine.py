@@ -90,7 +90,7 @@ WRITING = re.compile(r"\b(INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|MERGE\s
 
 
 class Plans(Enum):
-    """How sessions plan statements that they repeat.
+    """The planning of statements that sessions repeat.
 
     KEPT: a plan is kept. KEPT_BY_INDEX: kept as well, and no table is read whole where an index would do: for who
     names ids in every statement and starts, it may be, in an empty database whose tables are one page each.
@@ -278,7 +278,7 @@ def read_only(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def one_statement(engine: Engine) -> Iterator[Connection]:
-    """A connection for one statement that is a transaction of its own, at a third of the cost of one around it.
+    """Yield a connection for one statement that commits by itself, at a third of the cost of a transaction.
 
     Only for what may be repeated: where the connection breaks it is not known whether it was done.
     """
@@ -347,7 +347,7 @@ def _is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:
 
 
 def _conflict(error: DBAPIError | psycopg.Error) -> str:
-    """Which conflict an error of the database is; another error is raised again."""
+    """Return the kind of conflict that an error of the database is; another error is raised again."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, psycopg.Error):
         if cause.sqlstate in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):
@@ -371,7 +371,9 @@ def after_commit(connection: Connection, action: Action) -> None:
 
 
 def call_outside(connection: Connection, key: Hashable, call: Callable[[], T]) -> T:
-    """What ``call`` returns; it takes long, so it is called while no transaction is open and nothing is locked.
+    """Return the result of ``call``, which takes long.
+
+    It is called while no transaction is open and nothing is locked.
 
     The transaction of ``run_transaction`` is undone for it and begins anew; from then on, however often it is
     repeated, the answer is at hand under ``key``. What it was made of may have changed meanwhile: who gets it looks

@@ -83,7 +83,7 @@ def columns_of(query: Select[Any]) -> Columns:
 
 
 def members(fields: Fields, columns: Columns, arrays: Arrays | None = None) -> ColumnElement[str]:
-    """What stands between the braces of an object: its fields in their order, without those that are NULL.
+    """Return the members of a JSON object: its fields in their order, without those that are NULL.
 
     Raises:
         NoJson: see there.

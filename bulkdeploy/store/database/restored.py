@@ -1,4 +1,4 @@
-"""What a database needs that was put back to an earlier moment: numbers that are given out once for ever."""
+"""The repair of a database that was put back to an earlier moment: numbers that are given out only once."""
 
 from sqlalchemy import Connection, text
 

@@ -1,4 +1,4 @@
-"""How to tell whether a PostgreSQL server is still the one whose transaction numbers are known.
+"""The check whether a PostgreSQL server is still the one whose transaction numbers are known.
 
 A server that recovers, after a crash of its own or of one of its processes, may give numbers a second time that
 were given before and left no trace in its log. It then forgets its statistics, and counts them anew from that

@@ -249,7 +249,7 @@ def count_key_pairs(connection: Connection, owner: Owner, names: Sequence[str]) 
 
 
 def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequence[int]) -> set[str]:
-    """Which of these host names a live VM in one of these networks already has."""
+    """Return those of these host names that a live VM in one of these networks already has."""
     rows = connection.execute(
         text(
             "SELECT DISTINCT lower(v.name) FROM virtual_machines v JOIN nics n ON n.vm_id = v.id"
@@ -262,7 +262,7 @@ def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequ
 
 
 def host_problem(connection: Connection, host_id: int, zone_id: int) -> str | None:
-    """Why a pinned host cannot take VMs at all, or None when its state is right."""
+    """Return why a pinned host cannot take VMs at all, or None if its state is right."""
     row = connection.execute(text("SELECT * FROM hosts WHERE id = :id"), {"id": host_id}).one()
     if row.zone_id != zone_id:
         return "it is not in the zone"

@@ -36,7 +36,7 @@ from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machin
 
 @dataclass(frozen=True, slots=True)
 class JobsOfCalls:
-    """What the jobs of deploy calls, and the events of these jobs, have in common."""
+    """The common properties of the jobs of deploy calls, and of the events of these jobs."""
 
     kind: str
     cmd: str

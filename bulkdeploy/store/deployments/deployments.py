@@ -25,7 +25,7 @@ FILTERS: Filters = {
 
 @dataclass(frozen=True, slots=True)
 class DeployedVms:
-    """What a deploy call made: its jobs and VMs, in creation order.
+    """The result of a deploy call: its jobs and VMs, in creation order.
 
     ``listed``: of a call with a list, ``entries``, the entry of each VM, and ``failed``, those that were left out.
     """

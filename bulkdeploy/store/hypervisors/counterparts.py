@@ -1,4 +1,4 @@
-"""What a cloud behind this one was told to make for VMs and volumes, by attempts; rows stay for ever."""
+"""The orders to a cloud behind this one for VMs and volumes, by attempts. Rows stay forever."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -80,5 +80,8 @@ _AMONG = text(
 
 
 def noted_among(connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """What may have one of these ids there, or as a root volume here: all whose first attempt failed is."""
+    """Return the orders with one of these ids there, or as a root volume here.
+
+    Among others whose first attempt failed.
+    """
     return connection.execute(_AMONG, {"ids": list(ids)}).all()

@@ -67,7 +67,10 @@ def pools_of_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> 
 
 
 def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row[Any]]:
-    """All pools, or those that a host reaches: uuid, name, pool_type, ip_address, path, host_uuid, hypervisor."""
+    """Return all pools, or those that a host reaches.
+
+    Uuid, name, pool_type, ip_address, path, host_uuid, hypervisor.
+    """
     if host_uuid is None:
         return connection.execute(_POOLS).all()
     return connection.execute(_POOLS_OF_HOST, {"host": host_uuid}).all()
@@ -80,7 +83,7 @@ _HARDWARE_OF_CLUSTER = text(
 
 
 def hardware_of_cluster(connection: Connection, host_uuid: UUID) -> frozenset[str | None]:
-    """What the hosts of this host's cluster say of the hardware of their guests, each once."""
+    """Return the descriptions of guests' hardware by the hosts of this host's cluster, each once."""
     return frozenset(connection.execute(_HARDWARE_OF_CLUSTER, {"host": host_uuid}).scalars())
 
 

@@ -35,7 +35,7 @@ _FENCED = text("SELECT guest_uuid FROM guest_fences WHERE guest_uuid = ANY(:gues
 
 
 def fenced(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> set[UUID]:
-    """Those of these guests of which this fence, or a higher one, was seen."""
+    """Return those of these guests for which this fence, or a higher one, was seen."""
     return set(connection.execute(_FENCED, {"guests": list(guest_uuids), "fence": fence}).scalars())
 
 
@@ -173,7 +173,10 @@ _HELD = text(
 
 
 def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Those of these volumes that guests hold, with their guests; no guest takes others until this one commits."""
+    """Return those of these volumes that guests hold, with their guests.
+
+    No guest takes others until this transaction commits.
+    """
     take_locks(connection, Lock.GUEST_VOLUMES, (_key(volume) for volume in volume_uuids))
     rows = connection.execute(_HELD, {"volumes": list(volume_uuids)})
     return {row.uuid: row.guest_uuid for row in rows}

@@ -1,4 +1,4 @@
-"""What images that were fetched take: of their owners' secondary storage, and of the pools that have copies.
+"""The space of fetched images: in their owners' secondary storage, and in the pools that have copies.
 
 A copy claims its pool as a volume does, with its own uuid as the consumer. Runs in the caller's transaction.
 """

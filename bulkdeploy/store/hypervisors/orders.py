@@ -1,4 +1,4 @@
-"""What VMs were ordered as, by the uuids that a cloud behind this one knows the same things by."""
+"""The orders of VMs, by the uuids that a cloud behind this one uses as well."""
 
 from collections.abc import Collection
 from typing import Any
@@ -42,10 +42,10 @@ _VOLUMES = text("SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[]
 
 
 def known_guests(connection: Connection, uuids: Collection[UUID]) -> frozenset[UUID]:
-    """Those that are VMs, removed or not."""
+    """Return the uuids that are VMs, removed or not."""
     return frozenset(connection.execute(_GUESTS, {"uuids": list(uuids)}).scalars())
 
 
 def known_volumes(connection: Connection, uuids: Collection[UUID]) -> frozenset[UUID]:
-    """Those that are volumes, removed or not."""
+    """Return the uuids that are volumes, removed or not."""
     return frozenset(connection.execute(_VOLUMES, {"uuids": list(uuids)}).scalars())

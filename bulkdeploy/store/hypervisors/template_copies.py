@@ -1,4 +1,7 @@
-"""Which pools have copies of which templates, and who makes one. An attempt that is silent for long has died."""
+"""The copies of templates in pools, and the attempts to make them.
+
+An attempt that is silent for long counts as dead.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -69,6 +72,9 @@ def report(
     ready: bool = False,
     failed: bool = False,
 ) -> bool:
-    """How far the attempt is; failed: the next one may begin at once. False: another attempt has taken over."""
+    """Write the progress of an attempt; failed: the next one may begin at once.
+
+    Return False if another attempt has taken over.
+    """
     given = {"template": template_uuid, "pool": pool_uuid, "attempt": attempt, "percent": percent}
     return connection.execute(_REPORT, {**given, "ready": ready, "failed": failed}).rowcount == 1

@@ -60,7 +60,10 @@ def settled_vms(connection: Connection, host_uuids: Collection[UUID]) -> Sequenc
 def lock_settled_vms(
     connection: Connection, host_uuids: Collection[UUID], vm_uuids: Collection[UUID]
 ) -> Sequence[Row[Any]]:
-    """Those of these VMs that still are Running on these hosts without a job; locked, for jobs to be made."""
+    """Return those of these VMs that still are Running on these hosts without a job.
+
+    Locked, for jobs to be made.
+    """
     return connection.execute(_LOCK_SETTLED, {"hosts": list(host_uuids), "vms": list(vm_uuids)}).all()
 
 
@@ -117,7 +120,9 @@ _TO_EVACUATE = text(
 
 
 def lock_host_to_evacuate(connection: Connection, host_id: int) -> Row[Any] | None:
-    """A silent host that is Down, was not fenced, and has VMs that are to be started elsewhere; None: it is not.
+    """Lock and return a silent host that is Down, not fenced, and has VMs to start elsewhere.
+
+    Return None if it is not.
 
     It stays locked, and so does the row that claims of it lock.
     """
@@ -148,7 +153,7 @@ def evacuation_of(connection: Connection, host_id: int) -> UUID | None:
 
 
 def highly_available(connection: Connection, vm_ids: Collection[int]) -> set[int]:
-    """Those of these VMs that are to be started elsewhere when their host fails."""
+    """Return those of these VMs that are to be started elsewhere when their host fails."""
     query = text("$vms AND v.id = ANY(CAST(:vms AS bigint[]))".replace("$vms", _HIGHLY_AVAILABLE))
     return set(connection.execute(query, {"vms": int_array(sorted(vm_ids))}).scalars())
 

@@ -80,7 +80,7 @@ def facts_of_pods(connection: Connection, pod_ids: Iterable[int]) -> dict[tuple[
 
 
 def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of clusters by id."""
+    """Return one page of clusters by id."""
     cluster = clusters.c
     query = (
         select(
@@ -112,7 +112,7 @@ def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) 
 
 
 def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
-    """The cluster's over-commit by the name of the setting, as the text that it was given: ``2`` or ``2.0``."""
+    """Return the cluster's over-commit by the name of the setting, as the text that was given: ``2`` or ``2.0``."""
     return {name: str(factor) for name, factor in overcommit_of(connection, cluster_id).items()}
 
 
@@ -135,7 +135,7 @@ class PromisingCluster:
 
 
 def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> list[PromisingCluster]:
-    """Those of the clusters that have hosts, by id."""
+    """Return those of the clusters that have hosts, by id."""
     cluster, host = clusters.c, hosts.c
     query = (
         select(

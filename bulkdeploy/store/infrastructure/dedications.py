@@ -53,7 +53,7 @@ class Dedicated:
 
 
 def list_dedications(connection: Connection, place: Entity, arguments: Arguments, paging: Paging) -> Page:
-    """One page of dedicated places of one kind, by id."""
+    """Return one page of dedicated places of one kind, by id."""
     table, column, word = TABLES[place], COLUMNS[place], place.name.lower()
     query = (
         select(
@@ -115,7 +115,7 @@ def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, E
 
 
 def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> list[Dedicated]:
-    """What is dedicated of these zones, and in them, by the dedications' ids."""
+    """Return the dedications of these zones and of the places in them, by the dedications' ids."""
     rows = connection.execute(
         text(
             "WITH places AS ("
@@ -139,7 +139,7 @@ def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> lis
 
 
 def path_of(kind: str, row: Mapping[str, Any]) -> Path:
-    """Where a place is, from its zone inwards, by internal ids; ``row``: as in the table of its kind."""
+    """Return the path of a place from its zone inwards, by internal ids; ``row``: as in the table of its kind."""
     outer = ("zone_id", "pod_id", "cluster_id")
     return (*(row[name] for name in outer[: LEVELS.index(kind)]), row["id"])
 

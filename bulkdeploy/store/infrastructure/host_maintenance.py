@@ -80,7 +80,7 @@ def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What is left to be moved off a host for one job.
+    """The rest of a host's VMs that one job has to move.
 
     Attributes:
         claims: claims on the host, of VMs and of migrations; none: everything is gone.
@@ -96,7 +96,7 @@ class Leaving:
 
 
 def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leaving:
-    """What is left on the host, as the job that empties it sees it."""
+    """Return the rest of the VMs on the host, as the job that empties it sees it."""
     both = {"host": host_id, "job": job_id}
     counts = connection.execute(
         text(
@@ -143,7 +143,7 @@ def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
 
 
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
-    """At most so many of these VMs, locked for a job to be made; without those that are locked already."""
+    """Return at most ``most`` of these VMs, locked for a job to be made, without those that are locked already."""
     rows = connection.execute(
         text(
             "SELECT id, uuid, instance_name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"

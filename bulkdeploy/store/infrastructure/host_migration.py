@@ -1,4 +1,4 @@
-"""What jobs that take all VMs off hosts have to show."""
+"""The results of jobs that take all VMs off hosts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,13 +44,13 @@ _LOST = text(
 
 
 def read_address(connection: Connection, host_id: int) -> Row[Any]:
-    """Where a host is: uuid, name, ip_address, hypervisor, url."""
+    """Return the address of a host: uuid, name, ip_address, hypervisor, url."""
     query = text("SELECT uuid, name, ip_address, hypervisor, url FROM hosts WHERE id = :host")
     return connection.execute(query, {"host": host_id}).one()
 
 
 def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequence[Row[Any]]:
-    """Where hosts are: uuid, name, ip_address, hypervisor, url; removed ones are left out."""
+    """Return the addresses of hosts: uuid, name, ip_address, hypervisor, url. Removed ones are left out."""
     query = text(
         "SELECT uuid, name, ip_address, hypervisor, url FROM hosts"
         " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL"
@@ -154,7 +154,7 @@ class VmPlace:
 
 
 def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlace]:
-    """Where VMs are, by id; expunged ones are left out."""
+    """Return the places of VMs by id. Expunged VMs are left out."""
     query = text(
         "SELECT id, uuid, name, host_id FROM virtual_machines"
         " WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
@@ -171,7 +171,7 @@ def running_vms_on(connection: Connection, host_id: int) -> list[int]:
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """By job id: the host, the VMs that were taken off it with where they are, the others with the reason.
+    """Return by job id the host, the VMs that were taken off it, and the others with the reason.
 
     Of evacuated hosts also the VMs with volumes on its own disks, which nobody reaches.
     """

@@ -15,7 +15,7 @@ from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
 
 def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> None:
-    """What new hosts may promise: their hardware times their cluster's over-commit, rounded down.
+    """Insert the limits of new hosts: their hardware times their cluster's over-commit, rounded down.
 
     ``vms_limits``: VMs at most by the host's internal id.
     """
@@ -60,7 +60,7 @@ _SET_MEMORY = text(
 
 
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
-    """How a live host is reached, what it may promise of itself, and since when it is fenced."""
+    """Return a live host's address, its limits, and since when it is fenced."""
     query = (
         select(
             hosts.c.fenced,
@@ -82,7 +82,7 @@ def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | 
 def guest_hardware(
     connection: Connection, cluster_ids: Sequence[int], *, without: int | None = None
 ) -> dict[int, frozenset[str]]:
-    """What the hosts of these clusters, ``without`` one, said of the hardware of their guests, each once.
+    """Return the descriptions of guests' hardware by these clusters' hosts, ``without`` one host, each once.
 
     Clusters without any are left out.
     """
@@ -100,7 +100,9 @@ def guest_hardware(
 
 
 def lock_claims(connection: Connection, host_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """How many VMs hold a claim on hosts, and volumes on their own disks; no new one comes before the commit.
+    """Return how many VMs hold a claim on hosts, and volumes on their own disks.
+
+    No new claim is possible before the commit.
 
     Hosts without any are left out. The locks are those of every claim: the hosts' capacity, then their pools.
     """

@@ -137,7 +137,7 @@ def promising_hosts(connection: Connection) -> list[Row[Any]]:
 def list_hosts(
     connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool, among: Condition = ALL
 ) -> Page:
-    """One page of hosts by id; ``with_capacity`` adds what is promised and what local disks hold."""
+    """Return one page of hosts by id; ``with_capacity`` adds their promises and the use of local disks."""
     found = filtered(select(hosts.c.id).where(hosts.c.removed.is_(None), among), FILTERS, arguments)
     page = fetch_page(connection, found.order_by(hosts.c.id), paging)
     read = partial(_rows, connection, with_capacity=with_capacity)
@@ -196,7 +196,7 @@ class Reach:
 
 
 def list_destinations(connection: Connection, reach: Reach, arguments: Arguments, paging: Paging) -> Page:
-    """One page of the hosts within reach, each with its internal id as ``_id``."""
+    """Return one page of the hosts within reach, each with its internal id as ``_id``."""
     host = hosts.c
     bounds = ((host.pod_id, reach.pod_id), (host.cluster_id, reach.cluster_id), (host.id, reach.host_id))
     among = and_(

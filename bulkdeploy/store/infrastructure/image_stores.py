@@ -21,7 +21,7 @@ FILTERS: Filters = {
 
 
 def list_image_stores(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of image stores by id."""
+    """Return one page of image stores by id."""
     store = image_stores.c
     query = (
         select(

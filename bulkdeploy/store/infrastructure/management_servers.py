@@ -1,4 +1,4 @@
-"""How much the service has to do, as its one management server says it."""
+"""The load of the service, as its one management server reports it."""
 
 from sqlalchemy import Connection, func, select
 

@@ -1,4 +1,4 @@
-"""What lists with metrics say besides: how many things are in a place, and which settings hold for it."""
+"""The additional figures of lists with metrics: the numbers of objects in a place, and its settings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def pool_ids(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, tup
 
 
 def _among(table: Table, uuids: Iterable[UUID]) -> ColumnElement[bool]:
-    """One of these uuids: one parameter, however many they are."""
+    """Return the condition that a row has one of these uuids: one parameter, however many they are."""
     return table.c.uuid == any_(bindparam(None, list(uuids), ARRAY(Uuid), unique=True))
 
 

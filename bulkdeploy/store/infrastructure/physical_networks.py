@@ -59,7 +59,7 @@ PHYSICAL_NETWORKS_OF_A_ZONE: Column[Any] = physical_networks.c.zone_id
 
 
 def list_physical_networks(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of physical networks by id."""
+    """Return one page of physical networks by id."""
     one = physical_networks.c
     query = (
         select(
@@ -85,7 +85,7 @@ def list_physical_networks(connection: Connection, arguments: Arguments, paging:
 
 
 def list_traffic_types(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of traffic types by id."""
+    """Return one page of traffic types by id."""
     one = traffic_types.c
     query = (
         select(
@@ -106,7 +106,7 @@ def list_traffic_types(connection: Connection, arguments: Arguments, paging: Pag
 
 
 def list_providers(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of service providers by id."""
+    """Return one page of service providers by id."""
     one = network_service_providers.c
     query = (
         select(one.uuid.label("id"), one.name, one.state, physical_networks.c.uuid.label("physicalnetworkid"))
@@ -124,7 +124,7 @@ def list_providers(connection: Connection, arguments: Arguments, paging: Paging)
 
 
 def list_elements(connection: Connection, names: Iterable[str], arguments: Arguments, paging: Paging) -> Page:
-    """One page of what must be configured of the providers of these names; an element has its provider's id."""
+    """Return one page of the elements of the providers of these names; an element has its provider's id."""
     one = network_service_providers.c
     query = (
         select(one.uuid.label("id"), one.uuid.label("nspid"), one.element_enabled.label("enabled"))

@@ -10,12 +10,12 @@ from bulkdeploy.store.tables.topology import hosts, storage_pools
 
 
 def list_host_tags(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of the tags of hosts, by name."""
+    """Return one page of the tags of hosts, by name."""
     return _list(connection, hosts, arguments, paging)
 
 
 def list_storage_tags(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of the tags of storage pools, by name."""
+    """Return one page of the tags of storage pools, by name."""
     return _list(connection, storage_pools, arguments, paging)
 
 

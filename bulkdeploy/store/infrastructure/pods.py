@@ -57,7 +57,7 @@ def management_networks(connection: Connection, zone_ids: Iterable[int]) -> list
 
 
 def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of pods by id."""
+    """Return one page of pods by id."""
     pod = pods.c
     query = (
         select(

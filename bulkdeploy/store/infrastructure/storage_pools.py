@@ -132,7 +132,9 @@ def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tupl
 
 
 def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int, int]:
-    """Volumes that claim space of pools; with its row held, no new one comes. Pools without any are left out.
+    """Return the numbers of volumes that claim space of pools.
+
+    With the pool's row held, no new claim is possible.
 
     Copies of templates are no volumes.
     """
@@ -155,7 +157,7 @@ def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
 
 
 def list_storage_pools(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of pools by id."""
+    """Return one page of pools by id."""
     pool = storage_pools.c
     query = (
         select(

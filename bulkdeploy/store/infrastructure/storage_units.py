@@ -1,4 +1,4 @@
-"""What is known of hosts and pools whose storage units are listed, and what has data in a pool."""
+"""The hosts and pools whose storage units are listed, and the users of a pool."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def hosts_of_pool(connection: Connection, pool_id: int) -> Sequence[Row[Any]]:
 
 
 def pools(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """These pools by uuid: id, name, state, scope."""
+    """Return these pools by uuid: id, name, state, scope."""
     query = text(
         "SELECT id, uuid, name, state, scope FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL"
     )
@@ -44,7 +44,7 @@ def pools(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any
 
 
 def users_of_pool(connection: Connection, pool_id: int) -> Sequence[str]:
-    """The names of VMs that have volumes in a pool, on it or about to be, and of volumes there without a VM."""
+    """Return the names of VMs that have volumes in a pool, or will, and of volumes there without a VM."""
     query = text(
         "SELECT DISTINCT coalesce(vm.name, v.name) AS name, coalesce(vm.uuid, v.uuid) AS uuid"
         " FROM volumes v LEFT JOIN virtual_machines vm ON vm.id = v.vm_id"

@@ -73,7 +73,7 @@ CONTENTS: Mapping[str, Column[Any]] = {
 
 
 def list_zones(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:
-    """One page of zones by sort key and id.
+    """Return one page of zones by sort key and id.
 
     Others than root admins see enabled zones that are open to their domain, or given to it; with
     ``available=false`` only those where their account has VMs.
@@ -113,7 +113,7 @@ def has_zone(connection: Connection) -> bool:
 
 
 def private_zones(connection: Connection, zone_ids: Iterable[int]) -> dict[int, str]:
-    """Those of the zones that are kept to a domain and the domains below it, with its lineage."""
+    """Return the lineage of the domain to which each of these zones is private. Public zones are left out."""
     query = select(zones.c.id, domains.c.lineage).join(domains, domains.c.id == zones.c.domain_id)
     return {row.id: row.lineage for row in connection.execute(query.where(id_in(zones.c.id, zone_ids)))}
 

@@ -18,7 +18,7 @@ SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
 
 @dataclass(frozen=True, slots=True)
 class ActionEvent:
-    """One event of a job, whose user it names, and as its parent the job; the owner is the VM's, else the job's.
+    """An event of a job, with the job's user, and the job as its parent. Its owner is the VM's, else the job's.
 
     It is about the volume that the job's params name, else about the job's VM or host.
     """

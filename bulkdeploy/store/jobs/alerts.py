@@ -21,7 +21,7 @@ def record_alerts(connection: Connection, noticed: Sequence[Alert]) -> None:
 
 
 def list_alerts(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of alerts that were not archived, newest first."""
+    """Return one page of alerts that were not archived, newest first."""
     alert = alerts.c
     query = (
         select(

@@ -61,7 +61,7 @@ ORDERS: Orders = {
 
 
 def _minutes() -> ColumnElement[int]:
-    """After how many minutes finished jobs expire: the setting, read by the statement that needs it."""
+    """Return the minutes after which finished jobs expire, read by the statement that needs them."""
     return global_value(EXPIRY).cast(Integer)
 
 
@@ -140,7 +140,7 @@ def newest_job_of(connection: Connection, instance_type: str, instance_id: int) 
 
 
 def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of the jobs made by the accounts shown, in the order they were made."""
+    """Return one page of the jobs made by the accounts shown, in creation order."""
     query = filtered(JOBS.where(visibility.condition()), FILTERS, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, async_jobs.c.id), paging)
     return Page([_wire(dict(row)) for row in page.rows], page.count)

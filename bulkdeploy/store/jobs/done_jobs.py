@@ -14,7 +14,7 @@ from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a job or an event is about: its kind in CloudStack's words (``AffinityGroup``), and its ids."""
+    """The subject of a job or an event: its kind in CloudStack's terms (``AffinityGroup``), and its ids."""
 
     type: str
     id: int

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, slots=True, order=True)
 class DriverErrorKind:
-    """What failed where and how, as the metric ``bulkdeploy_driver_errors`` labels it."""
+    """A kind of failed driver call, as the metric ``bulkdeploy_driver_errors`` labels it."""
 
     step: str
     hypervisor: str
@@ -51,7 +51,7 @@ def add_driver_errors(connection: Connection, errors: Sequence[DriverErrorKind])
 
 
 def recent_driver_errors(connection: Connection) -> list[tuple[DriverErrorKind, int]]:
-    """Those of the last hour, the most frequent first."""
+    """Return the driver errors of the last hour, the most frequent first."""
     return [
         (DriverErrorKind(row.step, row.hypervisor, row.kind), int(row.errors))
         for row in connection.execute(_RECENT)

@@ -43,7 +43,7 @@ ORDERS: Orders = {
 
 
 def list_events(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of events, newest first; archived ones only where ``archived`` asks for them."""
+    """Return one page of events, newest first; archived ones only if ``archived`` asks for them."""
     event = events.c
     query: Select[Any] = (
         select(
@@ -87,7 +87,9 @@ def delete_events(connection: Connection, ids: Collection[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """That something was done, in a sentence.
+    """An event's text about a completed action.
+
+    ``about``: its subject; ``owner``: the owner of the event, else the caller.
 
     ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, else the caller's.
     """

@@ -27,7 +27,7 @@ LEFT_FOR_S = 5
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """How many jobs may be in the hands of drivers at once, over all workers; 0: any number.
+    """The limits of jobs that drivers work on at the same time, over all workers; 0: any number.
 
     Attributes:
         suspect: a job whose workers ended abruptly so often runs when no other such job does in its process: the
@@ -49,7 +49,7 @@ class DriverLimits:
         )
 
     def parameters(self) -> Mapping[str, int]:
-        """For the statements that keep them."""
+        """Return the parameters of the statements that keep the limits."""
         return {"per_host": self.per_host, "per_hypervisor": self.per_hypervisor}
 
 
@@ -130,7 +130,7 @@ _TAKE_LEASES = _sql(
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who takes leases: the name in them, for how long they hold, and which kinds of jobs it can run."""
+    """The taker of leases: the name in them, their duration, and the kinds of jobs that it can run."""
 
     worker: str
     lease_seconds: float

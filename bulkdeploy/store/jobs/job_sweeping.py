@@ -1,4 +1,4 @@
-"""What the sweeper looks for: jobs that were dropped, lost, late or old. Safe for several sweepers at once.
+"""The jobs that the sweeper looks for: dropped, lost, late or old ones. Safe for several sweepers at once.
 
 Whatever is to be run again goes through the outbox, in the statement that finds it. For a queued job
 ``retry_at`` says when it was last sent again. A time further ahead than anybody would write was written before
@@ -152,7 +152,9 @@ _STUCK = text(
 
 
 def read_stuck(connection: Connection, kinds: Collection[str], *, minutes: int, most: int) -> list[Row[Any]]:
-    """Jobs of these kinds, this old, that never began, while no job has moved for as long: no worker is there.
+    """Return jobs of these kinds and this age that never began, while no job has moved for as long.
+
+    No worker is there.
 
     A job that waits in a line that moves is not stuck, however long the line is.
     """

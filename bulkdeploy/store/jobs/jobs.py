@@ -60,13 +60,13 @@ class LeasedJob:
 
     @property
     def lease(self) -> tuple[int, int]:
-        """What tells one lease of one job from any other: the job's id and the fence."""
+        """The identity of a lease: the job's id and the fence."""
         return self.id, self.fence
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a leased job ends; ``result`` is a JSON object's text."""
+    """The end of a leased job; ``result`` is a JSON object's text."""
 
     job_id: int
     fence: int
@@ -145,7 +145,7 @@ _HELD = text(
 
 
 def held_leases(connection: Connection, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Those of these leases (``LeasedJob.lease``) that no worker has taken over, of jobs that are not over."""
+    """Return those of these leases (``LeasedJob.lease``) of unfinished jobs that no worker has taken over."""
     held = sorted(leases)
     rows = connection.execute(
         _HELD, {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}

@@ -34,7 +34,7 @@ class JobQueues:
     sizes: Sequence[int]
 
     def parameters(self) -> dict[str, Any]:
-        """For ``TO_OUTBOX``."""
+        """Return the parameters of ``TO_OUTBOX``."""
         return {
             "interactive": self.interactive,
             "job_queues": list(self.bulk),

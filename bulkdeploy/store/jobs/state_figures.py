@@ -1,4 +1,4 @@
-"""How much there is to do, how long it has waited, and what there is: what rows alone can say."""
+"""The figures that rows alone give: how much work there is, how long it has waited, and the inventory."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ JOB_STATES = ("queued", "running", "dropped", "waiting", "throttled")
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """So many, and the age of the oldest in seconds, by the database's clock."""
+    """A number of waiting objects, and the age of the oldest in seconds, by the database's clock."""
 
     count: int = 0
     oldest_s: float = 0.0
@@ -55,7 +55,7 @@ def vms_by_state(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RecentJobs:
-    """What became of the last hour's jobs.
+    """The results of the last hour's jobs.
 
     Attributes:
         workers: workers that hold leases now.

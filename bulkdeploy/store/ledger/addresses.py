@@ -45,7 +45,7 @@ _FREE = text(
 
 
 class Address(NamedTuple):
-    """One guest address with the range it came from."""
+    """A guest address with the range from which it was taken."""
 
     range_id: int
     ip: str
@@ -123,7 +123,7 @@ def _take(
 
 
 def _take_released(connection: Connection, network_id: int, range_id: int, count: int) -> list[str]:
-    """Up to ``count`` addresses that were given back, lowest first; never one that is in use."""
+    """Take up to ``count`` addresses that were given back, lowest first; never one that is in use."""
     rows = connection.execute(
         text(
             "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("  # noqa: S608 - ours
@@ -139,7 +139,7 @@ def _take_released(connection: Connection, network_id: int, range_id: int, count
 def _take_from_cursor(
     connection: Connection, network_id: int, row: Row[tuple[object, ...]], count: int
 ) -> list[str]:
-    """Up to ``count`` addresses at the cursor, which moves past what was looked at."""
+    """Take up to ``count`` addresses at the cursor, which moves past the examined ones."""
     cursor, end = int(IPv4Address(row.next_ip)), int(IPv4Address(row.end_ip))
     gateway = int(IPv4Address(row.gateway))
     ips: list[str] = []

@@ -96,7 +96,7 @@ def list_allocations(connection: Connection, arguments: Arguments, paging: Pagin
 
 
 def allocations_of_host(connection: Connection, host_id: int) -> list[dict[str, Any]]:
-    """Who holds what of one host, its own disks included, those that hold most memory first."""
+    """Return the holders of one host's resources, its own disks included, those that hold most memory first."""
     query = select(*SHOWN).where(_column.in_host == host_id)
     order = (_column.memory.desc().nulls_last(), _column.size.desc(), _column.consumerid)
     return [dict(row) for row in connection.execute(query.order_by(*order)).mappings()]

@@ -1,4 +1,4 @@
-"""What balancing reads: a zone's VMs with what they claim and what binds them; and what its jobs have done."""
+"""The rows that balancing reads: a zone's VMs with their claims and bindings; and the results of its jobs."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def has_dedications(connection: Connection) -> bool:
 def names_of(
     connection: Connection, vm_ids: Collection[int], host_ids: Collection[int]
 ) -> tuple[dict[int, Row[Any]], dict[int, Row[Any]]]:
-    """By id, the uuid and name of VMs, and of hosts."""
+    """Return the uuid and name of VMs, and of hosts, by id."""
     vms = connection.execute(
         text("SELECT id, uuid, instance_name, name FROM virtual_machines WHERE id = ANY(CAST(:ids AS bigint[]))"),
         {"ids": list(vm_ids)},
@@ -79,7 +79,10 @@ def read_balancing(connection: Connection, job_id: int) -> Row[Any]:
 
 
 def balancing_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What balancing jobs have to show, by job id: the zone, its score before and after, moves made and failed."""
+    """Return the results of balancing jobs by job id.
+
+    The zone, its score before and after, moves made and failed.
+    """
     rows = connection.execute(
         text(
             "SELECT j.id, j.instance_uuid, j.progress, count(c.id) AS moves,"

@@ -87,7 +87,7 @@ def list_capacity(
 
 
 def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Per live zone and type of capacity: both names, how much there is, and how much of it is taken.
+    """Return for each live zone and type of capacity both names, the total, and the taken amount.
 
     Empty while a table is locked, as a migration locks it: who watches must not wait for that.
     """

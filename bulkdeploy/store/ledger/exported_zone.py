@@ -1,4 +1,4 @@
-"""What allocator programs are told of a zone beside its numbers: names, and who has claims on hosts."""
+"""The parts of a zone for allocator programs beside its numbers: names, and the holders of claims on hosts."""
 
 from typing import Any
 
@@ -15,7 +15,10 @@ _CLAIMS = text(
 
 
 def read_claims(connection: Connection, zone_id: int) -> list[Row[Any]]:
-    """Claims on hosts of the zone: consumer, host_id, MHz, MiB, and bytes of its volumes on the host itself."""
+    """Return the claims on hosts of the zone.
+
+    Consumer, host_id, MHz, MiB, and bytes of its volumes on the host itself.
+    """
     return list(connection.execute(_CLAIMS, {"zone": zone_id}))
 
 

@@ -43,13 +43,13 @@ class Thresholds:
     memory: Floats
 
     def joined(self, other: "Thresholds") -> "Thresholds":
-        """These and others of the same moment."""
+        """Return these thresholds and others of the same moment."""
         ids, first = np.unique(np.concatenate((self.cluster_ids, other.cluster_ids)), return_index=True)
         cpu, memory = np.concatenate((self.cpu, other.cpu)), np.concatenate((self.memory, other.memory))
         return Thresholds(ids, cpu[first], memory[first])
 
     def of(self, cluster_ids: Ints) -> "Thresholds":
-        """Those of these clusters that have any."""
+        """Return the thresholds of those of these clusters that have any."""
         bounded = np.isin(self.cluster_ids, cluster_ids) & (np.isfinite(self.cpu) | np.isfinite(self.memory))
         return Thresholds(self.cluster_ids[bounded], self.cpu[bounded], self.memory[bounded])
 
@@ -158,7 +158,7 @@ def _column(values: int | Ints) -> int | PerRow:
 
 
 def _summed(host: Ints, vms: Ints, amount: int | Ints) -> list[int]:
-    """What the VMs of each host claim together; exact below 2**53."""
+    """Return the joint claim of the VMs of each host; exact below 2**53."""
     if isinstance(amount, int):
         return [count * amount for count in vms.tolist()]
     return [int(each) for each in np.bincount(host, weights=amount, minlength=len(vms)).tolist()]

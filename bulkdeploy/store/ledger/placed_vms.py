@@ -31,7 +31,7 @@ def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
 
 
 def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
-    """One of the VMs that a deployment made; a removed one only where no other is left."""
+    """Return one of the VMs that a deployment made; a removed one only if no other is left."""
     query = text(
         "SELECT id FROM virtual_machines WHERE deployment_id = :deployment ORDER BY removed IS NOT NULL, id LIMIT 1"
     )

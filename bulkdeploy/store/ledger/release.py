@@ -48,7 +48,7 @@ def release_planned_hosts(connection: Connection, vm_ids: Sequence[int]) -> None
 
 
 def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """What destroying gives back at once: the host, and the user_vm, cpu and memory counts.
+    """Release what destroying gives back at once: the host, and the user_vm, cpu and memory counts.
 
     Volumes and addresses stay until the VM is expunged (cloudstack-protocol.md 7.3).
     """
@@ -57,7 +57,7 @@ def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Everything VMs hold, finally: after a failed deployment, or when they are expunged.
+    """Release everything that VMs hold, finally: after a failed deployment, or when they are expunged.
 
     The VMs' rows stay for the caller to set their state; nics, and volumes that were made with the VMs, are
     marked removed. Volumes made on their own are detached, with their room and counts.
@@ -78,7 +78,7 @@ def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def _mark_compute_released(connection: Connection, vm_ids: Sequence[int]) -> dict[int, ResourceAmounts]:
-    """By account, the counts these VMs still held; a VM gives them back once."""
+    """Mark the VMs as released, and return by account the counts they still held; a VM gives them back once."""
     rows = connection.execute(
         text(
             "WITH freed AS (UPDATE virtual_machines SET compute_released = true WHERE id = ANY(:vms)"
@@ -95,7 +95,7 @@ def _mark_compute_released(connection: Connection, vm_ids: Sequence[int]) -> dic
 
 
 def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) -> dict[int, ResourceAmounts]:
-    """By account, the volumes and bytes that go with these volumes."""
+    """Mark the volumes as removed, and return their numbers and bytes by account."""
     rows = connection.execute(
         text(
             "WITH freed AS (UPDATE volumes SET state = 'Expunged', removed = now() WHERE uuid = ANY(:volumes)"

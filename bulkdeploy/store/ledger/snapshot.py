@@ -130,7 +130,7 @@ def _read_clusters(
 
 
 def _thresholds(configuration: Configuration, resource: str, ids: Ints) -> Floats:
-    """Per cluster, the share above which it takes no new VM; infinite where thresholds are off."""
+    """Return the share per cluster above which it takes no new VM; infinite if thresholds are off."""
     if not configuration.flag("cluster.threshold.enabled"):
         return np.full(len(ids), np.inf)
     name = f"cluster.{resource}.allocated.capacity.disablethreshold"
@@ -149,7 +149,7 @@ def _read_tags(
     *,
     enabled: bool,
 ) -> tuple[Ints, tuple[frozenset[str], ...]]:
-    """For each id the position of its tag set; position 0 is the empty set."""
+    """Return the tag sets, and for each id the position of its tag set. Position 0 is the empty set."""
     tag_sets = list(known) or [frozenset[str]()]
     result = np.zeros(len(ids), dtype=np.int64)
     if not enabled:
@@ -171,7 +171,7 @@ def _read_tags(
 def _read_dedication(
     connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, cluster_ids: Ints, pod_ids: Ints
 ) -> tuple[Flags, Flags]:
-    """Which hosts are dedicated to others, and which to the owner (its account or its domain).
+    """Return which hosts are dedicated to others, and which to the owner (its account or its domain).
 
     ``cluster_ids``, ``pod_ids``: of each host.
     """

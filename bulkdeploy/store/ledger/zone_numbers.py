@@ -67,7 +67,7 @@ def read_numbers(connection: Connection, zone_id: int) -> tuple[Mapping[str, Int
 
 
 def positions(ids: Ints, wanted: Ints) -> Ints:
-    """Where each wanted id stands in the sorted ``ids``; -1 where it is -1 or not there."""
+    """Return the position of each wanted id in the sorted ``ids``; -1 if it is -1 or missing."""
     if len(ids) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
     found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)

@@ -1,4 +1,4 @@
-"""Which revisions of the schema this release knows, and whether it can work with the one that a database has.
+"""The revisions of the schema that this release knows, and the check of a database's revision.
 
 Migrations come in two halves (their file names say ``pre`` or ``post``): ``pre`` ones leave the previous release
 working and run before the new code starts, ``post`` ones run when no old code is left. A release's ``pre`` always
@@ -27,7 +27,7 @@ class SchemaMismatch(Exception):
 
 
 class SchemaTooOld(SchemaMismatch):
-    """It lacks migrations that this release needs before it starts."""
+    """The database lacks migrations that this release needs before it starts."""
 
     def __init__(self, revision: str | None) -> None:
         self.revision = revision

@@ -27,7 +27,7 @@ MOST_TRIES = 100
 
 
 class Half(StrEnum):
-    """Which migrations to run."""
+    """The migrations to run."""
 
     PRE = "pre"
     POST = "post"
@@ -105,7 +105,7 @@ def newest_revision() -> str:
 
 
 def _target(current: str | None, applied: list[str], half: Half) -> str | None:
-    """Up to which revision to go; None: there is nothing to do."""
+    """Return the revision to which the schema is migrated, or None if there is nothing to do."""
     known = known_revisions()
     if current is None:
         return newest_revision()

@@ -12,7 +12,9 @@ from bulkdeploy.store.ledger.addresses import lock_ranges, take_mac_addresses
 
 @dataclass(frozen=True, slots=True)
 class GivenAddress:
-    """What a cloud gave to a nic.
+    """An address that a cloud gave to a nic.
+
+    ``nic_id`` is None if the nic has no row yet. ``ip`` is None if the nic has no IPv4 address.
 
     ``nic_id`` is None if the nic has no row yet. ``ip`` is None if the nic has no IPv4 address.
     """

@@ -70,7 +70,7 @@ def _as_written(
 
 
 def zones_with_networks(connection: Connection, zone_ids: Collection[int]) -> set[int]:
-    """Which of these zones have live networks."""
+    """Return those of these zones that have live networks."""
     query = select(networks.c.zone_id).where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None))
     return set(connection.execute(query.distinct()).scalars())
 

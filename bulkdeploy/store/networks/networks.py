@@ -60,7 +60,7 @@ class NetworkFilter(StrEnum):
 def list_networks(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging, shown: NetworkFilter
 ) -> Page:
-    """One page of networks by id: those that the accounts shown own, and those that they may use."""
+    """Return one page of networks by id: those that the accounts shown own, and those that they may use."""
     query = _query().where(networks.c.removed.is_(None), _shown(shown, visibility))
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     for row in rows:

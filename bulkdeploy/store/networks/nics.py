@@ -22,7 +22,7 @@ FILTERS: Filters = {
 
 
 def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: Paging) -> Page:
-    """One page of a VM's nics, in device order."""
+    """Return one page of a VM's nics, in device order."""
     nic, network = nics.c, networks.c
     uri = func.concat("vlan://", func.coalesce(ip_ranges.c.vlan, network.vlan))
     has_vlan = func.coalesce(ip_ranges.c.vlan, network.vlan).is_not(None)
@@ -132,7 +132,7 @@ def find_taken_names(connection: Connection, vm_ids: Collection[int]) -> set[int
 
 
 def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:
-    """One of the VM's nics becomes the default one, the others are none."""
+    """Make one of the VM's nics the default one, and no other."""
     nic = nics.c
     changed = update(nics).where(nic.vm_id == vm_id, nic.removed.is_(None))
     connection.execute(changed.values(is_default=nic.id == nic_id))

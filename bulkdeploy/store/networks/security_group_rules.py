@@ -17,7 +17,7 @@ End: TypeAlias = tuple[str | None, int | None]
 def read_ends(
     connection: Connection, direction: Direction, group_ids: Collection[int]
 ) -> dict[tuple[int, Traffic], dict[End, str]]:
-    """The other ends, and how they are shown, of the rules that groups have, by what the rules let through."""
+    """Return the other ends of the rules of groups, and how they are shown, by the allowed traffic."""
     rule = security_group_rules.c
     query = (
         select(security_group_rules, security_groups.c.name)

@@ -30,7 +30,7 @@ FIELDS: Fields = {"name": security_groups.c.name, "description": security_groups
 def list_security_groups(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One page of security groups by id."""
+    """Return one page of security groups by id."""
     group = security_groups.c
     query = (
         select(group.id.label("_id"), group.uuid.label("id"), group.name, group.description, *owner_columns())
@@ -52,7 +52,7 @@ def list_security_groups(
 
 
 def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
-    """What still uses each group, in words; a destroyed VM does until it is expunged.
+    """Return the users of each group in words. A destroyed VM uses it until it is expunged.
 
     Rules of one of these groups may name others of them.
     """

@@ -50,7 +50,7 @@ def read_ranges(connection: Connection) -> list[dict[str, Any]]:
 
 
 def list_ranges(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of address ranges by id."""
+    """Return one page of address ranges by id."""
     one = ip_ranges.c
     query = (
         select(

@@ -1,4 +1,4 @@
-"""How hosts are kept available: their management controllers, which switch their power."""
+"""The availability of hosts: their management controllers, which switch their power."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""What only one process knew and readers of the health are told: failed driver calls, the last audit."""
+"""The facts that only one process knew and that readers of the health need: failed driver calls, the last audit."""
 
 from sqlalchemy import Boolean, Column, DateTime, Integer, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB

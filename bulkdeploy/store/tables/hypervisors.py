@@ -1,4 +1,4 @@
-"""What is remembered for drivers whose hypervisors can not; silent hosts; what is known of another cloud."""
+"""The memory of drivers whose hypervisors have none; silent hosts; the state of another cloud."""
 
 from sqlalchemy import (
     ARRAY,

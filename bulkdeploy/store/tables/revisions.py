@@ -1,4 +1,4 @@
-"""What was done to the schema: made by ``store.migrations.upgrade`` before any migration runs."""
+"""The changes of the schema. ``store.migrations.upgrade`` creates these tables before any migration runs."""
 
 from sqlalchemy import Column, DateTime, Table, Text, text
 

@@ -40,12 +40,12 @@ def public_uuid() -> Column[object]:
 
 
 def created() -> Column[object]:
-    """When the row was written (database clock, with time zone)."""
+    """Return the column for the time when the row was written (database clock, with time zone)."""
     return Column("created", DateTime(timezone=True), nullable=False, server_default=text("now()"))
 
 
 def removed() -> Column[object]:
-    """When the entity was deleted; NULL while it lives."""
+    """Return the column for the time when the entity was deleted; NULL while it exists."""
     return Column("removed", DateTime(timezone=True))
 
 

@@ -1,4 +1,4 @@
-"""What guests, hosts and storage pools use, as hypervisors measured it last.
+"""The usage of guests, hosts and storage pools, as hypervisors measured it last.
 
 There are no foreign keys: their checks would lock rows that jobs lock. Rows of what is gone are deleted by age.
 """

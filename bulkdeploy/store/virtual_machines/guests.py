@@ -1,4 +1,4 @@
-"""What drivers get to know of VMs, and the compare-and-set moves of VM states. Set-based.
+"""The properties of VMs for drivers, and the compare-and-set changes of VM states. Set-based.
 
 ``num_nulls(removed) = 1``: not removed, as ``store.database.arrays.is_live`` asks it and why.
 """
@@ -64,7 +64,7 @@ class GuestRows:
 
 
 def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, GuestRows]:
-    """These VMs by id, in three statements; those that were expunged are left out."""
+    """Return these VMs by id, in three statements. Expunged VMs are left out."""
     wanted = {"vms": int_array(vm_ids)}
     volumes: dict[int, list[Row[Any]]] = {}
     for volume in connection.execute(_VOLUMES, wanted).all():
@@ -80,7 +80,7 @@ def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Gues
 
 @dataclass(frozen=True, slots=True)
 class SharedConfig:
-    """What all VMs of a deployment share; ``pinned``: no retry elsewhere."""
+    """The common properties of all VMs of a deployment; ``pinned``: no retry elsewhere."""
 
     uuid: UUID
     pinned: bool

@@ -20,7 +20,7 @@ FILTERS: Filters = {
 def list_instance_groups(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One page of instance groups by id."""
+    """Return one page of instance groups by id."""
     group = instance_groups.c
     query = (
         select(group.uuid.label("id"), group.name, group.created, *owner_columns())

@@ -139,7 +139,7 @@ def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, fro
 
 
 def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int]:
-    """Of these VMs those that came with another cloud; all others were deployed by calls of ours."""
+    """Return those of these VMs that came from another cloud; the service deployed all others."""
     query = (
         "SELECT v.id FROM virtual_machines v JOIN deployments d ON d.id = v.deployment_id"
         " WHERE d.config ->> :learnt = 'true' AND v.id = ANY(:vms)"
@@ -191,7 +191,7 @@ def insert_many(connection: Connection, entity: Entity, rows: Sequence[Mapping[s
 def write_memberships(
     connection: Connection, of_security: Collection[tuple[int, int]], of_affinity: Collection[tuple[int, int]]
 ) -> None:
-    """Which groups VMs are in: VM and group."""
+    """Write the groups of VMs: pairs of VM and group."""
     for table, column, pairs in (
         (vm_security_groups, "security_group_id", of_security),
         (vm_affinity_groups, "affinity_group_id", of_affinity),

@@ -21,7 +21,7 @@ FIELDS: Fields = {"name": ssh_key_pairs.c.name, "publickey": ssh_key_pairs.c.pub
 def list_ssh_key_pairs(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One page of key pairs by id."""
+    """Return one page of key pairs by id."""
     pair = ssh_key_pairs.c
     query = (
         select(pair.uuid.label("id"), pair.name, pair.fingerprint, *owner_columns())

@@ -22,13 +22,13 @@ _VOLUMES = text("SELECT uuid FROM volumes WHERE removed IS NULL OR state = 'Dest
 
 
 def read_moment(connection: Connection) -> datetime:
-    """When this transaction began, by the database's clock."""
+    """Return when this transaction began, by the database's clock."""
     moment: datetime = connection.execute(text("SELECT now()")).scalar_one()
     return moment
 
 
 def unknown_guests(connection: Connection, uuids: Collection[UUID], since: datetime | None = None) -> set[UUID]:
-    """Those of these guests that no VM is.
+    """Return those of these guests that are no VM's. ``since``: nor were at any time after this.
 
     ``since``: nor was at any time after this; a guest that was seen then may have been one that was expunged after.
     """
@@ -118,7 +118,7 @@ def remove_rows(connection: Connection, vm_id: int) -> None:
 
 
 def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
-    """These guests are VMs now, or gone: what is noted of them goes, and their addresses may be taken."""
+    """Delete the notes about guests that are VMs now, or gone. Their addresses become free."""
     query = text("DELETE FROM unmanaged_guests WHERE guest_uuid = ANY(CAST(:guests AS uuid[]))")
     connection.execute(query, {"guests": list(guests)})
 
@@ -129,7 +129,7 @@ def let_go_of(connection: Connection) -> set[UUID]:
 
 
 def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Those of these uuids that a VM, a volume or a nic has, or had: no other one gets them."""
+    """Return those of these uuids that a VM, a volume or a nic has, or had. No other object gets them."""
     query = text(
         "SELECT uuid FROM virtual_machines WHERE uuid = ANY(:uuids)"
         " UNION ALL SELECT uuid FROM volumes WHERE uuid = ANY(:uuids)"
@@ -139,7 +139,7 @@ def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
 
 
 def hosts_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """These hosts by uuid: where they are, what drivers know them by, their state and the room that is free."""
+    """Return these hosts by uuid: their place, the facts that drivers need, their state and the free capacity."""
     rows = connection.execute(
         text(
             "SELECT h.uuid, h.id, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.resource_state,"
@@ -157,7 +157,7 @@ def hosts_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[
 
 
 def pools_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """These pools by uuid: where they are (cluster, host None: of all), state, size and what is promised of it."""
+    """Return these pools by uuid: their place (cluster, host None: of all), state, size and promised bytes."""
     rows = connection.execute(
         text(
             "SELECT uuid, id, name, zone_id, cluster_id, host_id, state, capacity_bytes, allocated_bytes,"
@@ -170,7 +170,7 @@ def pools_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[
 
 
 def networks_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """These networks by uuid: id, name, zone; they stay until the transaction ends."""
+    """Return these networks by uuid: id, name, zone. The rows cannot be removed until the transaction ends."""
     query = text(
         "SELECT uuid, id, name, zone_id FROM networks WHERE uuid = ANY(:uuids) AND removed IS NULL"
         " ORDER BY id FOR SHARE"
@@ -181,7 +181,7 @@ def networks_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, R
 def addresses_in_use(
     connection: Connection, network_ids: Collection[int], ips: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Those of these addresses that live nics of these networks have; guests that no row owns do not count."""
+    """Return those of these addresses that live nics of these networks have. Guests without rows do not count."""
     query = text(
         f"SELECT network_id, host(ip_address) FROM {OF_NICS} used"  # noqa: S608 - ours
         " WHERE network_id = ANY(CAST(:networks AS bigint[])) AND ip_address = ANY(CAST(:ips AS inet[]))"
@@ -191,7 +191,7 @@ def addresses_in_use(
 
 
 def macs_in_use(connection: Connection, macs: Collection[str]) -> set[str]:
-    """Those of these MAC addresses that live nics have."""
+    """Return those of these MAC addresses that live nics have."""
     query = text("SELECT mac_address FROM nics WHERE mac_address = ANY(:macs) AND removed IS NULL")
     return set(connection.execute(query, {"macs": list(macs)}).scalars())
 
@@ -213,7 +213,7 @@ def service_offerings(connection: Connection) -> Sequence[Row[Any]]:
 def names_in_use(
     connection: Connection, network_ids: Collection[int], names: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Those of these names, in lower case, that VMs hold in these networks."""
+    """Return those of these names, in lower case, that VMs hold in these networks."""
     query = text(
         "SELECT network_id, vm_name FROM nics WHERE network_id = ANY(CAST(:networks AS bigint[]))"
         " AND vm_name = ANY(:names) AND removed IS NULL"

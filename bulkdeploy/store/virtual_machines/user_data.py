@@ -36,7 +36,7 @@ def templates_with(connection: Connection, user_data_ids: Collection[int]) -> di
 
 
 def list_user_data(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of registered user data by id, the data itself in base64."""
+    """Return one page of registered user data by id, the data itself in base64."""
     data = user_data.c
     query = (
         select(

@@ -104,7 +104,7 @@ def root_is_local(connection: Connection, offering_id: int) -> bool:
 
 
 def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
-    """What the VM's volumes count."""
+    """Return the amounts that the VM's volumes count."""
     row = connection.execute(
         text(
             "SELECT count(*) AS volumes, coalesce(sum(size_bytes), 0) AS size FROM volumes"

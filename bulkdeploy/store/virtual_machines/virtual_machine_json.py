@@ -36,7 +36,7 @@ def virtual_machine_texts(
     details: frozenset[Detail],
     with_user_data: bool,
 ) -> dict[int, str]:
-    """These fields of what ``virtual_machine_rows`` answers, with jobs, by internal id."""
+    """Return these fields of ``virtual_machine_rows`` as JSON, with jobs, by internal id."""
     wanted = EVERYTHING if Detail.ALL in details else details
     return _query(fields, wanted, with_user_data).texts(connection, vm_ids=int_array(vm_ids))
 

@@ -110,7 +110,10 @@ def read_sources(connection: Connection, migrations: Sequence[UUID]) -> dict[UUI
 
 
 def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """These VMs have arrived: their migrations' claims are deleted, the hosts remembered as the last ones."""
+    """End the migrations of VMs that have arrived.
+
+    Their claims are deleted, and the sources noted as last hosts.
+    """
     moves = _migrations_of(connection, vm_ids)
     release_hosts_of(connection, [*(move.migration for move in moves), *_reservations_of(connection, vm_ids)])
     connection.execute(
@@ -124,7 +127,7 @@ def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """These VMs stay where they were: destinations are given back, and the VMs hold their sources again.
+    """End the migrations of VMs that stayed: destinations are given back, and the VMs hold their sources again.
 
     VMs whose source was declared off hold no host afterwards, because their guests do not run there any more.
     """

@@ -1,4 +1,4 @@
-"""What a VM that grows claims, and gives back if it did not: its job has the sizes from before in its progress.
+"""The claims of a VM that grows, and their release if it did not: its job has the former sizes in its progress.
 
 Runs in the caller's transaction; hosts are locked first, in the order of their ids.
 """
@@ -82,19 +82,25 @@ _SHRINK_VMS = text(
 
 
 def release_growth_and_move(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """As ``release_growth``; VMs that moved to grow hold what they held at their sources, and nothing else."""
+    """Release growth as ``release_growth``.
+
+    VMs that moved to grow hold their former claims at their sources only.
+    """
     release_growth(connection, vm_ids)
     release_destinations(connection, vm_ids)
 
 
 def release_growth_and_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """As ``release_growth``; VMs that moved to grow hold what they held, at their destinations."""
+    """Release growth as ``release_growth``.
+
+    VMs that moved to grow hold their former claims at their destinations.
+    """
     release_growth(connection, vm_ids)
     release_sources(connection, vm_ids)
 
 
 def release_growth_and_both_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """As ``release_growth``; the VMs hold no host, because their guests run nowhere."""
+    """Release growth as ``release_growth``. The VMs hold no host, because their guests run nowhere."""
     release_growth(connection, vm_ids)
     release_both_hosts(connection, vm_ids)
 

@@ -63,7 +63,10 @@ PRESENT = "present"
 
 
 def _orders() -> Orders:
-    """What stands in other tables is looked up for each VM, and only where it is asked for."""
+    """Return the orders of lists.
+
+    Columns of other tables are looked up for each VM, and only if they are asked for.
+    """
     vm = virtual_machines.c
 
     def of(table: Table, reference: ColumnElement[Any], name: str = "name") -> ColumnElement[Any]:
@@ -170,7 +173,7 @@ def list_virtual_machines(
     sees_instance_names: bool,
     sees_destroyed: bool,
 ) -> Page:
-    """One page of VMs in the order they were made; ``keyword`` reads instance names only for who sees them.
+    """Return one page of VMs in creation order; ``keyword`` reads instance names only for callers who see them.
 
     Expunging VMs are listed only where ``state`` asks for them, destroyed ones only to who sees those.
     """
@@ -222,7 +225,7 @@ def _of_deployment(deployment: EntityRef) -> Condition:
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
-    """How many VMs are ``listed``: as many as count against limits, but for the few that are gone or do not."""
+    """Return the query of the number of ``listed`` VMs: as many as count against limits, except a few."""
     vm, counts = virtual_machines.c, resource_counts.c
     kept = select(func.coalesce(func.sum(counts.amount), 0)).where(
         counts.owner_kind == "account",

@@ -22,7 +22,7 @@ from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 
 def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of snapshots, the newest first."""
+    """Return one page of snapshots, the newest first."""
     query = (
         _query()
         .where(visibility.condition(), vm_snapshots.c.removed.is_(None), vm_snapshots.c.volume_id.is_(None))
@@ -208,7 +208,7 @@ def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """These VMs are what they were in the snapshots that jobs reverted to, which are current now."""
+    """Set the sizes of VMs to those in the snapshots that jobs reverted to, which are current now."""
     connection.execute(_REVERTED, {"vms": int_array(vm_ids)})
 
 
@@ -220,17 +220,17 @@ def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def fail_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """What jobs of these VMs were to make can not be reverted to; it can be removed."""
+    """Mark snapshots that jobs of these VMs failed to make: they cannot be reverted to, but removed."""
     _become(connection, vm_ids, SnapshotState.CREATING, SnapshotState.ERROR)
 
 
 def fail_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """These VMs were not reverted, and can be."""
+    """Mark snapshots to which these VMs were not reverted: they can still be."""
     _become(connection, vm_ids, SnapshotState.REVERTING, SnapshotState.READY)
 
 
 def fail_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """What jobs of these VMs were to remove may be gone in part; it can be removed."""
+    """Mark snapshots that jobs of these VMs failed to remove: parts may be gone, and they can be removed."""
     _become(connection, vm_ids, SnapshotState.EXPUNGING, SnapshotState.ERROR)
 
 

@@ -39,7 +39,7 @@ STATES = {
 
 
 def list_snapshots(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of snapshots of volumes, the newest first."""
+    """Return one page of snapshots of volumes, the newest first."""
     query = _query().where(visibility.condition()).order_by(vm_snapshots.c.id.desc())
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     add_tags(connection, SNAPSHOT, rows)

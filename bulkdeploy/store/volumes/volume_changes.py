@@ -54,7 +54,7 @@ _HAS_JOB = text(
 
 
 def has_job_of_volume(connection: Connection, vm_id: int, volume_id: int) -> bool:
-    """Whether an unfinished job of a VM, whose row the caller has locked, changes this one of its volumes."""
+    """Return whether an unfinished job of a VM, whose row the caller has locked, changes this volume."""
     return bool(connection.execute(_HAS_JOB, {"vm": vm_id, "volume": volume_id}).scalar_one())
 
 
@@ -89,7 +89,9 @@ def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> boo
 
 
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
-    """Whether the VM could not run with a volume in this pool: where it runs, or where its other volumes are.
+    """Return whether the VM could not run with a volume in this pool.
+
+    Where it runs, or where its other volumes are.
 
     A zone-wide pool may be for the hosts of one hypervisor type only.
     """

@@ -1,4 +1,4 @@
-"""What a volume claims of its pool when it becomes larger or smaller. Runs in the caller's transaction."""
+"""The claim of a volume on its pool when its size changes. Runs in the caller's transaction."""
 
 from uuid import UUID
 

@@ -29,7 +29,7 @@ DESTROYED, EXPUNGED = "Destroy", "Expunged"
 
 
 def list_volumes(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """One page of volumes by id."""
+    """Return one page of volumes by id."""
     query = _query().where(visibility.condition(), volumes.c.removed.is_(None)).order_by(volumes.c.id)
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     _finish(connection, rows)

@@ -1,4 +1,4 @@
-"""What came before the first release: 0002_pre_commands.sql."""
+"""The schema before the first release: 0002_pre_commands.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""What VMs have in their drives, and their passwords: 0003_pre_drives_and_passwords.sql."""
+"""The drives of VMs, and their passwords: 0003_pre_drives_and_passwords.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""What clients set and read back: 0004_pre_client_fields.sql."""
+"""The fields that clients set and read back: 0004_pre_client_fields.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

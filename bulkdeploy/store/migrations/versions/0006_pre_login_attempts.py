@@ -1,4 +1,4 @@
-"""Who tried passwords: 0006_pre_login_attempts.sql."""
+"""The attempts to guess passwords: 0006_pre_login_attempts.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""What the health of the service is told from: 0015_pre_health.sql."""
+"""The rows about the health of the service: 0015_pre_health.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""What was learnt from another cloud: 0016_pre_learnt_entities.sql."""
+"""The entities that were learnt from another cloud: 0016_pre_learnt_entities.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""What drivers keep of guests: 0018_pre_guest_details.sql."""
+"""The details of guests that drivers keep: 0018_pre_guest_details.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

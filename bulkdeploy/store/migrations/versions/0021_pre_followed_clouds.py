@@ -1,4 +1,4 @@
-"""How far a CloudStack is followed: 0021_pre_followed_clouds.sql."""
+"""The progress of following a CloudStack: 0021_pre_followed_clouds.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

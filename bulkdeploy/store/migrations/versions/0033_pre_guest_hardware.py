@@ -1,4 +1,4 @@
-"""What guests' hardware can be on hosts: 0033_pre_guest_hardware.sql."""
+"""The possible hardware of guests on hosts: 0033_pre_guest_hardware.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""Which image a copy is of, and how large it is: 0037_pre_template_copies.sql."""
+"""The image of a copy, and its size: 0037_pre_template_copies.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

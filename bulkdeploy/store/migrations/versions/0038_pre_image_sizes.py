@@ -1,4 +1,4 @@
-"""What images that were fetched take of limits and pools: 0038_pre_image_sizes.sql."""
+"""The space of fetched images in limits and pools: 0038_pre_image_sizes.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

@@ -1,4 +1,4 @@
-"""Which addresses of nics a caller named: 0039_pre_requested_addresses.sql."""
+"""The addresses of nics that callers named: 0039_pre_requested_addresses.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

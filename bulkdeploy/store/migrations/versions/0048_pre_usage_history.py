@@ -1,4 +1,4 @@
-"""What guests used earlier: 0048_pre_usage_history.sql."""
+"""The past usage of guests: 0048_pre_usage_history.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
