@@ -147,9 +147,7 @@ class Dispatcher:
     def _endpoint(self, name: str) -> Endpoint | None:
         """Return what a command needs, created at its first call.
 
-        Doing so for all commands would double a process's start.
-
-        Two threads may make it at the same time; either is as good.
+        Doing so for all commands would double a process's start. Two threads may do it at the same time.
         """
         endpoint = self._endpoints.get(name)
         if endpoint is None and (command := self._commands.get(name)) is not None:

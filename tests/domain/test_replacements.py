@@ -35,8 +35,8 @@ def _rules(draw: st.DrawFn) -> ReplacementRules:
 def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: st.DataObject) -> None:
     """Jobs end in any order, users destroy VMs, and another size is asked for.
 
-    No step makes more VMs than allowed or leaves too few available ones, and all VMs become new. There may be more or
-    fewer VMs than desired when it begins.
+    No step makes more VMs than allowed or leaves too few available ones, and all VMs become new.
+    There may be more or fewer VMs than desired at the beginning.
     """
     vms = {number: Member(number, is_old=True, is_available=True) for number in range(rules.total)}
     born, pauses, destroyed = rules.total, 0, 0
@@ -61,11 +61,7 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
         assert len(vms) <= max(were, rules.desired + rules.max_surge)
         available = sum(vm.is_available for vm in vms.values())
         assert available >= min(were_available, rules.desired - rules.max_unavailable)
-        working = [vm.id for vm in vms.values() if vm.has_job]
-        for vm_id in working:
-            if data.draw(st.booleans()) or vm_id == working[0]:
-                broken = rules.method is ReplaceMethod.RECREATE and data.draw(st.integers(0, 9)) == 0 and born < 40
-                vms[vm_id] = replace(vms[vm_id], has_job=False, is_available=not broken, is_broken=broken)
+        _end_jobs(vms, data, may_break=rules.method is ReplaceMethod.RECREATE and born < 40)
         idle = [vm.id for vm in vms.values() if not vm.has_job]
         if destroyed < 3 and idle and data.draw(st.integers(0, 4)) == 0:
             destroyed += 1
@@ -77,6 +73,15 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
         assert len(vms) == rules.desired
     assert not any(vm.is_old or vm.has_job for vm in vms.values())
     assert pauses <= 1
+
+
+def _end_jobs(vms: dict[int, Member], data: st.DataObject, *, may_break: bool) -> None:
+    """End the job of the first VM that has one, and of some others."""
+    working = [vm.id for vm in vms.values() if vm.has_job]
+    for vm_id in working:
+        if data.draw(st.booleans()) or vm_id == working[0]:
+            broken = may_break and data.draw(st.integers(0, 9)) == 0
+            vms[vm_id] = replace(vms[vm_id], has_job=False, is_available=not broken, is_broken=broken)
 
 
 def test_too_many_failures_stop_a_replacement() -> None:

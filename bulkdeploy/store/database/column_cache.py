@@ -77,7 +77,7 @@ class _Reading:
 
 
 class ColumnCache:
-    """The kept columns of one process. Safe to share between threads: readings are replaced, never changed."""
+    """The cached columns of one process. Safe to share between threads: readings are replaced, never changed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -202,7 +202,7 @@ def _statement(requested: _Wanted, number: int) -> str:
 
 
 def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:
-    """Return the kept columns with changed rows replaced, new ones inserted and deleted ones left out."""
+    """Return the cached columns with changed rows replaced, new ones inserted and deleted ones left out."""
     if len(changed[key]) == 0:
         return kept
     at = np.searchsorted(kept[key], changed[key])
