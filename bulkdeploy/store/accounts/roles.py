@@ -63,7 +63,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
 
 
 def read_role(connection: Connection, role_id: int) -> dict[str, Any]:
-    """One live role as lists show it."""
+    """Return one live role as lists show it."""
     query = select(*_columns()).where(roles.c.id == role_id)
     return dict(connection.execute(query).mappings().one())
 
@@ -119,7 +119,7 @@ def lock_roles(
 
 
 def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Rights]:
-    """What roles may, at present, by the role's id."""
+    """Return the current rights of roles by the role's id."""
     types = connection.execute(select(roles.c.id, roles.c.role_type).where(id_in(roles.c.id, role_ids)))
     rules = rules_of(connection, role_ids)
     return {
