@@ -16,10 +16,12 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
+from bulkdeploy.domain.replacements import ReplaceMethod
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE_COMMIT, RESTORE_PLAN
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -253,6 +255,49 @@ def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: St
         assert [str(job.instance_uuid) for job in jobs] == sorted(vms), f"after {place}"
         assert {(job.status, job.ends) for job in jobs} == {(1, 1)}, f"after {place}"
         assert walk.worker_died(place, ROUND_S), f"no process reached {point}"
+    walk.assert_once_and_for_all()
+
+
+REPLACING = [Failpoint.SWEEP_MANAGED, Failpoint.CALL_PUBLISH, Failpoint.CALL_CLEAR, Failpoint.LEASE_COMMIT]
+OF_METHODS = {
+    ReplaceMethod.RECREATE: [Failpoint.DRIVER_BOOT, Failpoint.COMPLETION_COMMIT, Failpoint.DRIVER_DELETE],
+    ReplaceMethod.RESTORE: [RESTORE_PLAN, Failpoint.DRIVER_DELETE, RESTORE_COMMIT, Failpoint.DRIVER_BOOT],
+}
+"""What a replacement passes: every one, and those of its method."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", OF_METHODS)
+def test_a_replacement_replaces_each_vm_once_whoever_dies(walk: Walk, start: Start, method: ReplaceMethod) -> None:
+    """API process, sweeper and worker die at each step of a replacement, one VM at a time."""
+    fleet, zone = walk.fleet, walk.fleet.zone
+    fleet.set_value("job.lost.worker.max", 1000)
+    zone.change(
+        "UPDATE templates t SET hypervisor = d.hypervisor FROM templates d"
+        " WHERE d.name = 'Debian 12' AND t.name = 'Any hypervisor'"
+    )
+    start_reborn(start, "worker", "sweeper")
+    call = zone.bulk_parameters(VMS, nameprefix="web", managed=True)
+    jobs = walk.client.call("bulkDeployVirtualMachine", **call)["asyncjobs"]
+    wait_for(lambda: all_done(fleet))
+    armed = [place for _, place in places([Failpoint.CALL_COMMIT, *REPLACING, *OF_METHODS[method]])]
+    for place in armed:
+        walk.arm(place)
+    template = zone.id_of("templates", "Any hypervisor")
+    replacement = {"templateid": template, "method": method.value, "expunge": True}
+    make = partial(walk.client.post, "replaceBulkDeployment", id=jobs[0]["deploymentid"], **replacement)
+    answers = [insist(make), insist(make)]
+    assert {answer.status for answer in answers} <= {200, 431}
+    wait_for(lambda: zone.scalar("SELECT state FROM replacements") == "Completed")
+    assert [place for place in armed if not walk.is_over(place)] == []
+    wait_for(lambda: all_done(fleet))
+    made = {"deploy_virtual_machine": VMS, "restore_virtual_machine": VMS}
+    if method is ReplaceMethod.RECREATE:
+        made = {"deploy_virtual_machine": 2 * VMS, "destroy_virtual_machine": VMS}
+    counts = zone.rows("SELECT kind, count(*) AS jobs FROM async_jobs WHERE status = 1 GROUP BY kind")
+    assert {row.kind: row.jobs for row in counts} == made
+    running = "SELECT count(*) FROM virtual_machines v JOIN templates t ON t.id = v.template_id"
+    assert zone.scalar(f"{running} WHERE v.state = 'Running' AND t.uuid = :template", template=template) == VMS
     walk.assert_once_and_for_all()
 
 

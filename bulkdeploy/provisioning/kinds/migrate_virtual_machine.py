@@ -23,6 +23,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.joined_requests import JoinedRequests, Unserved
 from bulkdeploy.provisioning.assignment import Assignment, WorkReader
 from bulkdeploy.provisioning.driver_calls import DECLARED_OFF
 from bulkdeploy.provisioning.failed_tries import FailedTries
@@ -34,6 +35,7 @@ from bulkdeploy.provisioning.outcome import (
     RESOURCE_UNAVAILABLE,
     Failed,
     FinalState,
+    LeaseLost,
     Outcome,
     Paused,
     Succeeded,
@@ -44,7 +46,6 @@ from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import replace_place
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.database.shared_transaction import Apart, SharedTransaction
 from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
 from bulkdeploy.store.jobs.jobs import LeasedJob, renew_leases
 from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
@@ -61,6 +62,9 @@ ARRIVED = FinalState(VmState.RUNNING, release_sources)
 STAYED = FinalState(VmState.RUNNING, release_destinations)
 ENDED = FinalState(VmState.STOPPED, release_both_hosts)
 MIGRATE_COMMIT = "migrate.commit"
+MOST_TOGETHER = 64
+"""Moves to reserved hosts that begin in one transaction."""
+
 HOST = "host_id"
 FROM_HOST = "from_host_id"
 FOR_MAINTENANCE = "for_maintenance"
@@ -83,8 +87,8 @@ class MigrateVirtualMachine(VmSteps):
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)
-        self._begins: SharedTransaction[Assignment, _Move | Outcome] = SharedTransaction(
-            tools.engine, self._begin_moves, MIGRATE_COMMIT, during=tools.planning
+        self._begins: JoinedRequests[Assignment, _Move | None] = JoinedRequests(
+            self._begin_reserved, largest=MOST_TOGETHER
         )
 
     def at_once(self, work: Assignment) -> Outcome | None:
@@ -96,7 +100,7 @@ class MigrateVirtualMachine(VmSteps):
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
-        move = self._begins.run(work)
+        move = self._begin(work)
         if not isinstance(move, _Move):
             return move
         failure = noted_failure(work, "migrate", move.destination)
@@ -144,22 +148,34 @@ class MigrateVirtualMachine(VmSteps):
     def _look(self, move: _Move, host: HostAddress) -> PowerState | DriverError | None:
         return self.tools.calls.look(move.work, host)
 
-    def _begin_moves(self, connection: Connection, works: Sequence[Assignment]) -> Sequence[_Move | Outcome]:
-        """Begin one move of any sort, or several whose hosts are reserved.
+    def _begin(self, work: Assignment) -> _Move | Outcome:
+        if HOST in work.job.params:
+            try:
+                move = self._begins.run(work)
+            except Unserved:
+                move = None
+            if move is not None:
+                return move
+        begin = partial(self._begin_move, work=work)
+        return run_transaction(self.tools.engine, begin, MIGRATE_COMMIT, during=self.tools.planning)
 
-        Raises:
-            Apart: some of several have no reservation, or have other things to be looked at.
-        """
-        if len(works) == 1:
-            return [self._begin_move(connection, work=works[0])]
+    def _begin_reserved(self, works: Sequence[Assignment]) -> Sequence[_Move | None]:
+        """Begin moves to reserved hosts in one transaction; None for moves that must be begun by themselves."""
         plain = [work for work in works if _is_plain(work)]
-        begun = begin_reserved(connection, {work.guest.uuid: work.job.uuid for work in plain})
-        jobs = [work.job for work in plain if work.guest.uuid in begun]
+        begin = partial(self._swap_claims, works=plain)
+        try:
+            moves = run_transaction(self.tools.engine, begin, MIGRATE_COMMIT) if plain else {}
+        except LeaseLost:
+            moves = {}
+        return [moves.get(work.job.id) for work in works]
+
+    def _swap_claims(self, connection: Connection, *, works: Sequence[Assignment]) -> dict[int, _Move]:
+        begun = begin_reserved(connection, {work.guest.uuid: work.job.uuid for work in works})
+        jobs = [work.job for work in works if work.guest.uuid in begun]
         kept = renew_leases(connection, {job.id: job.fence for job in jobs}, self.tools.lease_seconds)
-        if len(kept) < len(works):
-            raise Apart([at for at, work in enumerate(works) if work.job.id not in kept])
-        moves = _read_moves(connection, jobs)
-        return [moves[work.job.id] for work in works]
+        if len(kept) < len(jobs):
+            raise LeaseLost(f"{len(jobs) - len(kept)} jobs lost their leases before their moves began")
+        return _read_moves(connection, jobs)
 
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
         """Return the move that an earlier try has begun, or a new one.
@@ -238,7 +254,7 @@ class MigrateVirtualMachine(VmSteps):
 
 
 def _is_plain(work: Assignment) -> bool:
-    """Return whether a move to a reserved host begins without any other check."""
+    """Return whether the move begins without any other check if its host is reserved."""
     return (
         work.host_id not in (None, work.job.params.get(HOST))
         and FROM_HOST not in work.job.params

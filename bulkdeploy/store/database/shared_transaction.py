@@ -8,9 +8,7 @@ of another session's, asks a program, or loses races again and again.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -18,9 +16,8 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy import metrics
 from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
-from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.joined_requests import JoinedRequests, Unserved
-from bulkdeploy.store.database.engine import NOTHING, run_transaction
+from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
 from bulkdeploy.tracing import BegunAnew
 
@@ -67,19 +64,10 @@ class SharedTransaction(Generic[T, R]):
             If it raises for one request alone, that is the answer. If it raises for several, all is undone, and
             those of ``Apart``, or all of them if it was another error, are tried alone; an error after ``work``
             is the error of all.
-        at, during: as in ``run_transaction``.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        work: Callable[[Connection, Sequence[T]], Sequence[R]],
-        at: str = Failpoint.CALL_COMMIT,
-        *,
-        during: AbstractContextManager[object] = NOTHING,
-    ) -> None:
-        self._work = work
-        self._run_transaction = partial(run_transaction, engine, at=at, during=during)
+    def __init__(self, engine: Engine, work: Callable[[Connection, Sequence[T]], Sequence[R]]) -> None:
+        self._engine, self._work = engine, work
         self._requests: JoinedRequests[T, _Outcome[R]] = JoinedRequests(self._run_together, largest=MOST_TOGETHER)
 
     @property
@@ -98,7 +86,7 @@ class SharedTransaction(Generic[T, R]):
         if outcome.together:
             metrics.SHARED_TRANSACTIONS.observe(outcome.together)
         if outcome.is_apart:
-            return self._run_transaction(lambda connection: self._work(connection, [requested])[0])
+            return run_transaction(self._engine, lambda connection: self._work(connection, [requested])[0])
         if outcome.result is None:
             raise outcome.error or TypeError("a request without result and error")
         return outcome.result[0]
@@ -110,7 +98,7 @@ class SharedTransaction(Generic[T, R]):
         while together:
             attempt = _Attempt(self._work, [requests[number] for number in together])
             try:
-                results = self._run_transaction(attempt)
+                results = run_transaction(self._engine, attempt)
             except Apart as apart:
                 for at in apart.entries:
                     outcomes[together[at]].is_apart = True
