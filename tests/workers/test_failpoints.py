@@ -259,7 +259,7 @@ def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: St
 
 
 REPLACING = [Failpoint.SWEEP_MANAGED, Failpoint.CALL_PUBLISH, Failpoint.CALL_CLEAR, Failpoint.LEASE_COMMIT]
-OF_METHODS = {
+OF_METHODS: dict[ReplaceMethod, list[str]] = {
     ReplaceMethod.RECREATE: [Failpoint.DRIVER_BOOT, Failpoint.COMPLETION_COMMIT, Failpoint.DRIVER_DELETE],
     ReplaceMethod.RESTORE: [RESTORE_PLAN, Failpoint.DRIVER_DELETE, RESTORE_COMMIT, Failpoint.DRIVER_BOOT],
 }
