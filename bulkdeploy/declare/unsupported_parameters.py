@@ -35,7 +35,7 @@ _NAMES: Mapping[WireType, str] = {
         "diskofferingid extensionid imagestoreid oscategoryid parenttemplateid policyid projectid "
         "projectroleid snapshotid storageid storagepolicy vgpuprofileid virtualmachineid volumeid vpcid"
     ),
-    WireType.LIST: ("bgppeerids dnssearchorder networkids servicelist storageids zoneids"),
+    WireType.LIST: ("bgppeerids dnssearchorder networkids storageids zoneids"),
     WireType.MAP: (
         "accountdetails datadiskofferinglist details dhcpoptions dhcpoptionsnetworklist externaldetails "
         "nicipaddresslist nicnetworklist properties userdatadetails"

@@ -6,7 +6,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -25,7 +25,7 @@ PROVIDER = Response(
         text("state", "Enabled or Disabled"),
         text("physicalnetworkid", "its physical network"),
         texts("servicelist", "what it offers"),
-        flag("canenableindividualservice", "always false: all of it is offered"),
+        flag("canenableindividualservice", "always true: servicelist names the services to offer"),
     ),
 )
 
@@ -42,7 +42,7 @@ ELEMENT_FIELDS = (
     text("nspid", "its provider"),
     flag("enabled", "whether it may be used"),
 )
-ALL_OFFERED = "all services of a provider are offered"
+SERVICE_LIST = strings("servicelist", "the services that it offers; default: all that it has")
 
 
 def list_providers(call: Call) -> Page:
@@ -177,15 +177,15 @@ COMMANDS = (
         parameters=(
             uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
             string("name", "the provider; those of boxes are not known", required=True, choices=tuple(PROVIDERS)),
+            SERVICE_LIST,
         ),
         unsupported={
-            "servicelist": ALL_OFFERED,
             "destinationphysicalnetworkid": "traffic between physical networks is not bridged",
         },
     ),
     Command(
         name="updateNetworkServiceProvider",
-        description="Enables or disables a provider of network services",
+        description="Enables or disables a provider of network services, or changes which services it offers",
         handler=update_provider,
         shape=Shape.JOB,
         response=PROVIDER,
@@ -194,8 +194,8 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),
             string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+            SERVICE_LIST,
         ),
-        unsupported={"servicelist": ALL_OFFERED},
     ),
     Command(
         name="deleteNetworkServiceProvider",

@@ -4,6 +4,7 @@ bulkdeploy runs no routers; providers are here because clients that build a zone
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -12,7 +13,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.network_services import ELEMENTS
+from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
 from bulkdeploy.store.filters import Arguments
@@ -34,11 +35,12 @@ def add_provider(connection: Connection, caller: Caller, given: Arguments) -> Jo
     """Add a provider, disabled.
 
     Raises:
-        InvalidParameter: the physical network was deleted, or has it already.
+        InvalidParameter: the physical network was deleted, or has it already; or it has no such service.
     """
     network: EntityRef = given["physicalnetworkid"]
     hold(connection, network, "physicalnetworkid", shared=True)
-    values = {"physical_network_id": network.id, "name": given["name"]}
+    services = _services(given["name"], given)
+    values = {"physical_network_id": network.id, "name": given["name"], **services}
     with unique_name("name", given["name"], f"physical network {network.name}: a provider"):
         provider = insert_row(connection, Entity.NETWORK_SERVICE_PROVIDER, values)
     text = f"added provider {provider.name} to physical network {network.name}"
@@ -46,18 +48,28 @@ def add_provider(connection: Connection, caller: Caller, given: Arguments) -> Jo
 
 
 def update_provider(connection: Connection, caller: Caller, provider: EntityRef, given: Arguments) -> JobTicket:
-    """Enable or disable a provider.
+    """Enable or disable a provider, or change which of its services it offers.
 
     Raises:
-        InvalidParameter: it was deleted, or must be configured before it is enabled.
+        InvalidParameter: it was deleted, or must be configured before it is enabled; or it has no such service.
     """
     row = hold(connection, provider)
     state = given.get("state", row["state"])
     if state == ENABLED and provider.name in ELEMENTS and not row["element_enabled"]:
         raise InvalidParameter("state", state, f"provider {provider.name} must be configured first")
-    change_row(connection, provider, {"state": state})
+    change_row(connection, provider, {"state": state, **_services(provider.name, given)})
     text = f"changed provider {provider.name}: {state}"
     return _done(connection, caller, EventType.SERVICE_PROVIDER_UPDATE, provider, text)
+
+
+def _services(name: str, given: Arguments) -> dict[str, Any]:
+    """Return the column of the services that a call gives a provider, or nothing if it gives none."""
+    services = list(dict.fromkeys(given.get("servicelist", ())))
+    for service in services:
+        if service not in PROVIDERS[name]:
+            rule = f"provider {name} has the services {', '.join(PROVIDERS[name])}"
+            raise InvalidParameter("servicelist", service, rule)
+    return {"services": services} if services else {}
 
 
 def delete_providers(connection: Connection, caller: Caller, providers: Sequence[EntityRef]) -> None:

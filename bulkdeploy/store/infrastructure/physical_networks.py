@@ -109,7 +109,13 @@ def list_providers(connection: Connection, arguments: Arguments, paging: Paging)
     """Return one page of service providers by id."""
     one = network_service_providers.c
     query = (
-        select(one.uuid.label("id"), one.name, one.state, physical_networks.c.uuid.label("physicalnetworkid"))
+        select(
+            one.uuid.label("id"),
+            one.name,
+            one.state,
+            one.services.label("servicelist"),
+            physical_networks.c.uuid.label("physicalnetworkid"),
+        )
         .select_from(
             network_service_providers.join(physical_networks, physical_networks.c.id == one.physical_network_id)
         )
@@ -118,8 +124,8 @@ def list_providers(connection: Connection, arguments: Arguments, paging: Paging)
     )
     rows, count = fetch_rows(connection, filtered(query, PROVIDER, arguments), paging)
     for row in rows:
-        row["servicelist"] = list(PROVIDERS[row["name"]])
-        row["canenableindividualservice"] = False
+        row["servicelist"] = row["servicelist"] or list(PROVIDERS[row["name"]])
+        row["canenableindividualservice"] = True
     return Page(rows, count)
 
 

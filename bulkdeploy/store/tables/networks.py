@@ -117,6 +117,7 @@ network_service_providers = Table(
     name_column(),
     Column("state", Text, nullable=False, server_default="Disabled"),
     Column("element_enabled", Boolean, nullable=False, server_default=text("false")),
+    Column("services", ARRAY(Text), comment="NULL: all that the provider has"),
     removed(),
     Index(
         "uq_network_service_providers_live_name",

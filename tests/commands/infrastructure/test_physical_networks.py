@@ -31,6 +31,12 @@ def test_a_physical_network_comes_with_its_providers(cloud: Cloud, zone: dict[st
     (element,) = cloud.rows("listVirtualRouterElements", nspid=router["id"])
     assert cloud.make("configureVirtualRouterElement", id=element["id"], enabled="True")["enabled"] is True
     assert cloud.make("updateNetworkServiceProvider", **change)["state"] == "Enabled"
+    some = cloud.make("updateNetworkServiceProvider", id=router["id"], servicelist="Dns,Dhcp")
+    assert (some["servicelist"], some["state"]) == (["Dns", "Dhcp"], "Enabled")
+    wrong = cloud.refused("updateNetworkServiceProvider", id=router["id"], servicelist="Dns,Coffee")
+    assert "provider VirtualRouter has the services Dhcp, Dns," in wrong.errortext
+    (listed,) = cloud.rows("listNetworkServiceProviders", name="VirtualRouter", **where)
+    assert listed["servicelist"] == ["Dns", "Dhcp"]
     added = cloud.make("addNetworkServiceProvider", name="SecurityGroupProvider", **where)
     assert added["servicelist"] == ["SecurityGroup"]
     assert (
