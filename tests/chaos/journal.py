@@ -66,6 +66,9 @@ class Journal:
     vms: list[str] = field(default_factory=list)
     """VMs that nobody has asked to destroy yet."""
 
+    fleets: list[str] = field(default_factory=list)
+    """Managed deployments. Their VMs are in no other list: the sweeper makes and destroys them, too."""
+
     lock: Lock = field(default_factory=Lock)
 
     def saw_end(self, job: str, status: int, result: str) -> None:
@@ -85,6 +88,11 @@ class Journal:
         with self.lock:
             calls = [call for call in self.bulk_calls[-200:] if call.jobs]
         return dice.choice(dice.choice(calls).jobs or [""]) if calls else None
+
+    def some_fleet(self, dice: Random) -> str | None:
+        """A managed deployment."""
+        with self.lock:
+            return dice.choice(self.fleets) if self.fleets else None
 
     def some_vm(self, dice: Random, *, take: bool = False) -> str | None:
         """A VM; ``take``: to be destroyed, so that nobody else gets it."""

@@ -33,8 +33,12 @@ OPERATIONS = {
     "bulkRestoreVirtualMachine": "restoreVirtualMachine",
     "bulkMigrateVirtualMachine": "migrateVirtualMachine",
     "bulkUpdateVirtualMachine": "updateVirtualMachine",
+    "bulkScaleVirtualMachine": "scaleVirtualMachine",
 }
-"""Operations on many VMs, and the commands whose jobs they make."""
+"""Operations on many VMs, and the commands whose jobs they make; ``_remove_and_recover`` makes the others."""
+
+FLEETS, MOST_OF_FLEET = 6, 25
+"""So many managed deployments, each of at most so many VMs."""
 
 UNEXPECTED = (503, 530)
 """Statuses of errors that say nothing of the call: here, a database that cannot be reached."""
@@ -111,6 +115,8 @@ class Client(Thread):
             (self._destroy_some, 18),
             (self._change_vm, 20),
             (self._operate, 8),
+            (self._remove_and_recover, 3),
+            (self._manage, 8),
             (self._cancel, 4),
             (self._poll, 14),
             (self._migrate, 5),
@@ -218,34 +224,113 @@ class Client(Thread):
             self._request(command, vm, id=vm)
 
     def _operate(self) -> None:
-        """Make one operation on several VMs, sometimes with a pace; repeat its call until it is answered."""
+        """Make one operation on several VMs."""
         vms = {self._journal.some_vm(self._dice) for _ in range(self._dice.randint(2, 40))} - {None}
+        command, single = self._dice.choice(list(OPERATIONS.items()))
+        more: dict[str, object] = {}
+        if command == "bulkUpdateVirtualMachine":
+            more["displayname"] = "{name} {n}"
+        if command == "bulkScaleVirtualMachine":
+            more["serviceofferingid"] = self._names.parameters["serviceofferingid"]
+        if vms:
+            self._operate_on(set(map(str, vms)), command, single, **more)
+
+    def _remove_and_recover(self) -> None:
+        """Destroy several VMs, and recover or expunge those that were destroyed a while later."""
+        taken = {self._journal.some_vm(self._dice, take=True) for _ in range(self._dice.randint(1, 8))} - {None}
+        vms = set(map(str, taken))
         if not vms:
             return
-        command, single = self._dice.choice(list(OPERATIONS.items()))
+        destroyed = self._operate_on(vms, "bulkDestroyVirtualMachine", "destroyVirtualMachine")
+        if destroyed is not None:
+            with self._journal.lock:
+                self._journal.vms += vms - destroyed
+        self._ended.wait(self._dice.uniform(0.5, 3.0))
+        if destroyed and self._dice.random() < 0.5:
+            recovered = self._operate_on(destroyed, "bulkRecoverVirtualMachine", "recoverVirtualMachine")
+            with self._journal.lock:
+                self._journal.vms += recovered or ()
+        elif destroyed:
+            self._operate_on(destroyed, "bulkExpungeVirtualMachine", "expungeVirtualMachine")
+
+    def _operate_on(self, vms: set[str], command: str, single: str, **more: object) -> set[str] | None:
+        """Make one operation on VMs, sometimes with a pace; repeat its call until it is answered.
+
+        Returns the VMs that got jobs; None if nobody knows.
+        """
         token = str(UUID(int=self._dice.getrandbits(128)))
-        call: dict[str, object] = {"ids": ",".join(sorted(map(str, vms))), "partial": True, "requesttoken": token}
-        if command == "bulkUpdateVirtualMachine":
-            call["displayname"] = "{name} {n}"
+        call: dict[str, object] = {"ids": ",".join(sorted(vms)), "partial": True, "requesttoken": token, **more}
         if self._dice.random() < 0.5:
             call |= {"maxparallel": self._dice.randint(1, 8), "maxfailures": "50%"}
-        answer = None
-        for _ in range(ATTEMPTS):
-            answer = self._try(command, **call)
-            if answer is not None and not leaves_open(answer) and answer.status not in UNEXPECTED:
-                break
-            self._ended.wait(self._dice.uniform(0.1, 1.5))
-        is_open = answer is None or leaves_open(answer) or answer.status in UNEXPECTED
+        answer = self._insist(command, **call)
         made = answer.body["asyncjobs"] if answer is not None and answer.status == 200 else []
         with self._journal.lock:
-            for vm in vms if is_open else ():
-                self._journal.requested[str(vm), single].broken += 1
+            for vm in vms if answer is None else ():
+                self._journal.requested[vm, single].broken += 1
             for job in made:
                 requested = self._journal.requested[job["jobinstanceid"], single]
                 requested.answered += 1
                 requested.jobs.append(job["jobid"])
-            if answer is not None and not is_open and answer.status != 200:
+            if answer is not None and answer.status != 200:
                 self._journal.refusals[reason(answer)] += 1
+        return None if answer is None else {job["jobinstanceid"] for job in made}
+
+    def _insist(self, command: str, **parameters: object) -> Answer | None:
+        """Repeat a call that may be repeated until it is answered; None if nobody knows what it did."""
+        for _ in range(ATTEMPTS):
+            answer = self._try(command, **parameters)
+            if answer is not None and not leaves_open(answer) and answer.status not in UNEXPECTED:
+                return answer
+            self._ended.wait(self._dice.uniform(0.1, 1.5))
+        return None
+
+    def _manage(self) -> None:
+        """Make a managed deployment, or change, replace, pause, resume or disturb one."""
+        fleet = self._journal.some_fleet(self._dice)
+        if fleet is None or (len(self._journal.fleets) < FLEETS and self._dice.random() < 0.3):
+            self._make_fleet()
+            return
+        one: dict[str, object] = {"id": fleet}
+        all_of: dict[str, object] = {"deploymentid": fleet, "partial": True}
+        method = self._dice.choice(["Recreate", "Restore"])
+        surge: dict[str, object] = {
+            "maxsurge": self._dice.randint(0, 3),
+            "maxunavailable": self._dice.randint(1, 5),
+        }
+        changes: list[tuple[str, dict[str, object]]] = [
+            ("updateBulkDeployment", {**one, "virtualmachinecount": self._dice.randint(0, MOST_OF_FLEET)}),
+            ("updateBulkDeployment", {**one, "autoheal": True, "healafter": 1, "maxunavailable": "50%"}),
+            (
+                "replaceBulkDeployment",
+                {**one, **surge, "method": method, "maxfailures": "50%", "expunge": True},
+            ),
+            ("replaceBulkDeployment", {**one, **surge, "userdata": "YQ==", "pauseafter": "30"}),
+            ("replaceBulkDeployment", {**one, "pause": True}),
+            ("replaceBulkDeployment", {**one, "rollback": True}),
+            ("resumeBulkOperation", one),
+            ("bulkStopVirtualMachine", all_of),
+            ("bulkStartVirtualMachine", all_of),
+            ("bulkDestroyVirtualMachine", {**all_of, "expunge": True}),
+        ]
+        command, parameters = self._dice.choice(changes)
+        answer = self._try(command, **parameters)
+        if answer is not None and answer.status != 200:
+            with self._journal.lock:
+                self._journal.refusals[reason(answer)] += 1
+
+    def _make_fleet(self) -> None:
+        self._number += 1
+        parameters = {
+            **self._names.parameters,
+            "nameprefix": f"{self.name}-managed-{self._number}",
+            "virtualmachinecount": self._dice.randint(1, MOST_OF_FLEET),
+            "managed": True,
+            "requesttoken": str(UUID(int=self._dice.getrandbits(128))),
+        }
+        answer = self._insist("bulkDeployVirtualMachine", **parameters)
+        if answer is not None and answer.status == 200:
+            with self._journal.lock:
+                self._journal.fleets.append(answer.body["asyncjobs"][0]["deploymentid"])
 
     def _migrate(self) -> None:
         vm = self._journal.some_vm(self._dice)

@@ -29,6 +29,20 @@ QUIET_LEASES = 84
 QUIET_LEASES all have ended: those that could not clean up while hypervisors failed try again after pauses. They are
 counted in rounds of the sweeper, which take longer where everything does."""
 
+FINAL_SIZE = 3
+"""The size that managed deployments get when faults are over."""
+
+WRONG_SIZES = (
+    "SELECT d.uuid, m.desired_count, m.next_check, count(v.id) AS vms FROM managed_deployments m"
+    " JOIN deployments d ON d.id = m.deployment_id"
+    " LEFT JOIN replacements r ON r.deployment_id = m.deployment_id AND r.completed IS NULL"
+    " LEFT JOIN deployments part ON part.id = d.id OR part.grown_from = d.id"
+    " LEFT JOIN virtual_machines v ON v.deployment_id = part.id AND v.removed IS NULL"
+    "   AND v.state NOT IN ('Destroyed', 'Expunging')"
+    " WHERE m.last_error IS NULL GROUP BY d.uuid, m.deployment_id"
+    " HAVING count(DISTINCT v.id) < m.desired_count OR (count(r.id) = 0 AND count(DISTINCT v.id) > m.desired_count)"
+)
+
 ROUNDS_PER_LEASE = LEASE_S / SWEEP_INTERVAL_S
 
 TICK_S = 0.05
@@ -166,8 +180,10 @@ class _Trial:
         self._wait_until_ready()
         self._take_hosts_back()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
+        self._settle_fleets()
         self._corruption.heal_all(self._tick)  # a job may wait for what only heal mends: a claim of nobody
         self._figures.breaches += self._wait_for_jobs()
+        self._figures.breaches += self._wait_for_fleets()
         left = self._corruption.heal_all(self._tick)
         if left is not None:
             self._figures.breaches.append(left)
@@ -179,6 +195,35 @@ class _Trial:
             status, body = program.get("/health/live")
             if status != 200:
                 self._figures.breaches.append(f"{program.name} is not live: {body}")
+
+    def _settle_fleets(self) -> None:
+        """End replacements and healing, as an operator does, and let each managed deployment have another size.
+
+        A size that the zone has no room for is refused; then the old one stays.
+        """
+        client = self._system.clients[0]
+        for row in self._zone.rows(
+            "SELECT d.uuid FROM managed_deployments m JOIN deployments d ON d.id = m.deployment_id"
+        ):
+            client.post("replaceBulkDeployment", id=row.uuid, pause=True)
+            client.post("updateBulkDeployment", id=row.uuid, virtualmachinecount=FINAL_SIZE, autoheal=False)
+
+    def _wait_for_fleets(self) -> Iterator[str]:
+        """Wait until each managed deployment has its size; breaches where that takes too many rounds.
+
+        VMs beyond the size stay while a replacement is paused or failed. The sweeper says why it cannot add VMs.
+        """
+        rounds = Rounds(self._system.sweeper)
+        began = rounds.ended()
+        while True:
+            for _ in range(10):
+                self._tick()
+            wrong = self._zone.rows(WRONG_SIZES)
+            if not wrong:
+                return
+            if rounds.ended() - began > QUIET_LEASES * ROUNDS_PER_LEASE:
+                yield from (f"managed deployment has not its size: {tuple(row)}" for row in wrong)
+                return
 
     def _wait_for_jobs(self) -> Iterator[str]:
         """Wait until no job is left; breaches where that takes too many rounds of the sweeper."""
