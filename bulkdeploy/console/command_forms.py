@@ -133,7 +133,7 @@ def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit:
     known = _known(row, one) if row else visit.given.get(one.name, "")
     values = [known] if sent is None else sent.getlist(one.name)
     chosen = frozenset(part for value in values for part in value.split(",") if part)
-    options = tuple(_options(one, visit))
+    options = tuple(_options(one, row, visit))
     kind = _control(one, with_options=bool(options))
     return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
 
@@ -202,12 +202,18 @@ def _control(one: ApiParameter, *, with_options: bool) -> str:
     return "area" if one.length > LONG_TEXT else "text"
 
 
-def _options(one: ApiParameter, visit: Visit) -> Iterator[tuple[str, str]]:
+def _options(one: ApiParameter, row: Row, visit: Visit) -> Iterator[tuple[str, str]]:
     if one.type == "boolean":
         texts = visit.pages.texts
         yield from (("true", texts.flags.true), ("false", texts.flags.false))
     elif one.choices:
         yield from ((word, word) for word in one.choices)
+    elif one.related == ("listNics",):
+        for nic in row.get("nic") or ():
+            yield (
+                str(nic["id"]),
+                " · ".join(str(nic[name]) for name in ("networkname", "ipaddress") if nic.get(name)),
+            )
     elif one.names_entities and one.related:
         yield from _things(one.related[0], visit)
 

@@ -60,7 +60,8 @@ VMS = Noun(
     ("name",),
     actions=(
         *("updateVirtualMachine", "migrateVirtualMachine", "scaleVirtualMachine", "createVMSnapshot"),
-        *("attachVolume", "attachIso", "detachIso", "addNicToVirtualMachine", "updateVMAffinityGroup"),
+        *("attachVolume", "attachIso", "detachIso", "updateVMAffinityGroup"),
+        *("addNicToVirtualMachine", "updateDefaultNicForVirtualMachine", "removeNicFromVirtualMachine"),
         *("resetPasswordForVirtualMachine", "resetSSHKeyForVirtualMachine", "resetUserDataForVirtualMachine"),
         *("assignVirtualMachine", "restoreVirtualMachine", *TAGS),
     ),

@@ -141,7 +141,7 @@ def test_health_tells_of_drivers_and_of_the_last_audit(admin: Visitor, console_e
 
 def test_graphs_of_hosts_and_of_jobs(admin: Visitor, things: dict[str, str], console_engine: Engine) -> None:
     """Two measurements make graphs of a host and of its cluster, within the period that is chosen; jobs by hour."""
-    assert "No measurements yet" in admin.page(things["host"]).text
+    assert "Not enough measurements yet" in admin.page(things["host"]).text
     with console_engine.begin() as connection:
         connection.execute(
             text(

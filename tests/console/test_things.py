@@ -6,7 +6,7 @@ import pytest
 
 from bulkdeploy.cli.connection.catalogue import read_catalogue
 from bulkdeploy.commands.registry import find_commands
-from bulkdeploy.console.command_forms import subject_of
+from bulkdeploy.console.command_forms import LEFT_OUT, subject_of
 from bulkdeploy.console.nouns import NOUNS, Noun
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
@@ -31,6 +31,8 @@ def test_declarations_name_what_there_is(noun: Noun) -> None:
     assert not [name for name in (*noun.shown, *noun.filters) if TEXTS.columns.get(name) == name]
     assert TEXTS.nav.get(noun.page) != noun.page
     assert TEXTS.groups.get(noun.group) != noun.group
+    asked = {one.name for command in (*noun.creates, *noun.actions) for one in APIS[command].parameters} - LEFT_OUT
+    assert not [name for name in asked if TEXTS.columns.get(name) == name]
     for command in noun.actions:
         names = {one.name for one in APIS[command].parameters}
         assert subject_of(APIS[command], noun) is not None or names & {"name", "account", "domainid"}, command
@@ -96,7 +98,8 @@ def test_tags_are_set_and_taken_off_by_forms(admin: Visitor, zone_ids: Zone) -> 
 def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zone_ids: Zone) -> None:
     """It says who chose the host and how, and leaves out the host that the VM is on."""
     form = {name: str(value) for name, value in zone_ids.bulk_parameters(1).items()}
-    assert admin.send("deploy", {**form, "nameprefix": "moving", "requesttoken": "moving"}).status_code == 303
+    form |= {"nameprefix": "moving", "owner": f"account:{zone_ids.id_of('domains', 'acme')}:acme"}
+    assert admin.send("deploy", {**form, "requesttoken": "moving"}).status_code == 303
     newest = "SELECT v.id, v.uuid, h.uuid AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
     (vm,) = zone_ids.rows(f"{newest} ORDER BY v.id DESC LIMIT 1")
     zone_ids.change("UPDATE async_jobs SET status = 1, completed = now() WHERE instance_uuid = :vm", vm=vm.uuid)
