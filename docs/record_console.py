@@ -61,6 +61,7 @@ def main() -> None:
         _take(page, "deployment")
         _wait_to_the_end(page)
         _look_around(page, service)
+        _keep_a_number(page)
 
 
 def _fill_in(page: Any, offering: str, count: int, prefix: str) -> None:
@@ -138,6 +139,22 @@ def _look_around(page: Any, service: WholeService) -> None:
     page.click("details.columns:has(a[href^='act?']) summary")
     page.click("details.columns a:has-text('Migrate virtual machine')")
     _take(page, "migrate")
+
+
+def _keep_a_number(page: Any) -> None:
+    """Deploy a managed deployment and replace half of its VMs."""
+    _fill_in(page, "Small", 30, "kept")
+    page.click("details:has(#managed) summary")
+    page.select_option("#managed", "true")
+    page.click("#deploy button.primary")
+    _wait_to_the_end(page)
+    page.click("#deployment .head a:has-text('Replace its VMs')")
+    page.fill("#maxsurge", "5")
+    page.fill("#pauseafter", "50")
+    _take(page, "replace")
+    page.click("form.stack button.primary")
+    page.wait_for_selector("button[value=resume]", timeout=240_000)
+    _take(page, "replacement")
 
 
 def _wait_for_graphs(page: Any) -> None:

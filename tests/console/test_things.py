@@ -31,8 +31,10 @@ def test_declarations_name_what_there_is(noun: Noun) -> None:
     assert not [name for name in (*noun.shown, *noun.filters) if TEXTS.columns.get(name) == name]
     assert TEXTS.nav.get(noun.page) != noun.page
     assert TEXTS.groups.get(noun.group) != noun.group
-    asked = {one.name for command in (*noun.creates, *noun.actions) for one in APIS[command].parameters} - LEFT_OUT
-    assert not [name for name in asked if TEXTS.columns.get(name) == name]
+    fields_of_forms = {
+        one.name for command in (*noun.creates, *noun.actions) for one in APIS[command].parameters
+    } - LEFT_OUT
+    assert not [name for name in fields_of_forms if TEXTS.columns.get(name) == name]
     for command in noun.actions:
         names = {one.name for one in APIS[command].parameters}
         assert subject_of(APIS[command], noun) is not None or names & {"name", "account", "domainid"}, command
