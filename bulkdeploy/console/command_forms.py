@@ -14,6 +14,8 @@ from bulkdeploy.console.visit import Visit
 
 MOST_OPTIONS = 500
 """Things that a field offers; where there are more, their id is typed."""
+AS_A_NAME = 3
+"""Columns that tell things without names apart: the id and what follows it."""
 LONG_TEXT = 1000
 NUMBERS = ("integer", "long", "short", "float")
 OWNER = ("account", "domainid", "projectid")
@@ -227,7 +229,8 @@ def _things(ids_from: str, visit: Visit) -> Iterator[tuple[str, str]]:
     if count > MOST_OPTIONS:
         return
     for row in rows:
-        words = (row.get(noun.shown[0]), _size_of_disks(row, visit), row.get("zonename"))
+        names = [row.get(name) for name in noun.shown[: 1 if noun.shown[0] != "id" else AS_A_NAME]]
+        words = (*names, _size_of_disks(row, visit), row.get("zonename"))
         yield str(row["id"]), " · ".join(str(word) for word in words if word)
 
 

@@ -271,6 +271,16 @@ def templates() -> list[Path]:
     return sorted(TEMPLATES.rglob("*.html"))
 
 
+def test_what_scrolls_is_reached_by_keyboard() -> None:
+    """Each part of a page that may be wider than the screen takes the focus, and has a name."""
+    parts = {
+        (path.name, part)
+        for path in templates()
+        for part in re.findall(r'<[^>]*class="scroll"[^>]*>', path.read_text())
+    }
+    assert not {(name, part) for name, part in parts if 'tabindex="0" role="region" aria-label="' not in part}
+
+
 def test_all_words_stand_in_one_file() -> None:
     """Templates have none: a translation is one file."""
     for template in templates():
