@@ -8,6 +8,7 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from typing_extensions import override
 from urllib3.exceptions import NewConnectionError
 from urllib3.util import create_urllib3_context
 
@@ -48,8 +49,8 @@ class OneContext(HTTPAdapter):
             self._context = create_urllib3_context(cert_reqs=ssl.CERT_NONE)
         super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
 
+    @override
     def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        """See HTTPAdapter."""
         if self._fingerprint is not None:
             more["assert_fingerprint"] = self._fingerprint
         super().init_poolmanager(*arguments, ssl_context=self._context, **more)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field
+from typing_extensions import override
 
 from bulkdeploy.domain.power import PowerAction, PowerState
 from bulkdeploy.drivers.options import DriverOptions
@@ -64,18 +65,18 @@ class IpmitoolDriver(PowerDriver):
         self._options = options
 
     @classmethod
+    @override
     def from_options(cls, options: IpmitoolOptions) -> Self:
-        """See PowerDriver."""
         return cls(options)
 
+    @override
     def power_state(self, bmc: Bmc, *, timeout_s: float) -> PowerState:
-        """See PowerDriver."""
         printed = self._run(bmc, ["chassis", "power", "status"], timeout_s)
         lines = [line.strip().lower() for line in printed.splitlines()]
         return next((STATES[line] for line in lines if line in STATES), PowerState.UNKNOWN)
 
+    @override
     def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
-        """See PowerDriver."""
         if action in (PowerAction.ON, PowerAction.OFF):
             wanted = PowerState.ON if action is PowerAction.ON else PowerState.OFF
             if self.power_state(bmc, timeout_s=timeout_s) is wanted:

@@ -9,6 +9,7 @@ from pydantic import Field
 from sushy import exceptions
 from sushy.auth import BasicAuth
 from sushy.connector import Connector
+from typing_extensions import override
 
 from bulkdeploy.domain.power import PowerAction, PowerState
 from bulkdeploy.drivers.options import DriverOptions
@@ -58,19 +59,19 @@ class RedfishDriver(PowerDriver):
         self._tries = options.tries
 
     @classmethod
+    @override
     def from_options(cls, options: RedfishOptions) -> Self:
-        """See PowerDriver."""
         return cls(options)
 
+    @override
     def power_state(self, bmc: Bmc, *, timeout_s: float) -> PowerState:
-        """See PowerDriver."""
         try:
             return STATES.get(self._system(bmc, timeout_s).power_state, PowerState.UNKNOWN)
         except exceptions.SushyError as error:
             raise _failure(bmc, error) from error
 
+    @override
     def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
-        """See PowerDriver."""
         try:
             system = self._system(bmc, timeout_s)
             if STATES.get(system.power_state) == {"ON": PowerState.ON, "OFF": PowerState.OFF}.get(action):

@@ -2,6 +2,8 @@
 
 from typing import LiteralString, Self
 
+from typing_extensions import override
+
 from bulkdeploy.domain.power import PowerAction, PowerState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -28,21 +30,21 @@ class SimulatedPower(PowerDriver):
         self._link = SimulatorLink(url, pool_size=4, durable=True)
 
     @classmethod
+    @override
     def from_options(cls, options: SimulatorOptions) -> Self:
-        """See PowerDriver."""
         url = options.url.get_secret_value()
         ensure_database(url)
         return cls(url)
 
+    @override
     def power_state(self, bmc: Bmc, *, timeout_s: float) -> PowerState:
-        """See PowerDriver."""
         ((is_off, is_dead),) = self._request(bmc, READ, timeout_s) or [(False, True)]
         if is_dead:
             raise PowerError(bmc.host_name, "no route to the management controller", is_unanswered=True)
         return PowerState.OFF if is_off else PowerState.ON
 
+    @override
     def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
-        """See PowerDriver."""
         is_off = self.power_state(bmc, timeout_s=timeout_s) is PowerState.OFF
         if action is not PowerAction.ON and not is_off:
             self._request(bmc, SWITCH_OFF, timeout_s)
@@ -54,8 +56,8 @@ class SimulatedPower(PowerDriver):
         del password
         self.power_state(bmc, timeout_s=timeout_s)
 
+    @override
     def close(self) -> None:
-        """See PowerDriver."""
         self._link.close()
 
     def _request(self, bmc: Bmc, query: LiteralString, timeout_s: float) -> list[tuple[bool, bool]]:

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.errors import (
     BulkDeployError,
@@ -146,8 +147,8 @@ class GiveDevice(DeviceChange):
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         """Restore the rows as they were before ``claim``."""
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if CLAIMED not in work.job.progress:
             if OVERDUE in work.job.progress:
                 return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
@@ -203,8 +204,8 @@ class TakeDevice(DeviceChange):
             BulkDeployError: as ``check``.
         """
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if LOST not in work.job.progress:
             try:
                 with read_only(self.tools.engine) as connection:

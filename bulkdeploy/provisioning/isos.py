@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from bulkdeploy.provisioning.assignment import Assignment
@@ -28,18 +29,18 @@ class ChangeDrive(GiveDevice):
             BulkDeployError: one of REFUSALS.
         """
 
+    @override
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
-        """See GiveDevice."""
         iso = work.guest.iso_uuid
         return {ISO: None if iso is None else str(iso), DRIVE: self.change(connection, work)}
 
+    @override
     def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """See GiveDevice."""
         return replace(work.guest, iso_uuid=None if claimed[ISO] is None else UUID(claimed[ISO]))
 
     def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         return self.tools.calls.drive(work, wanted)
 
+    @override
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        """See GiveDevice."""
         restore_drive(connection, work.vm_id, claimed[DRIVE])

@@ -4,6 +4,8 @@ from abc import abstractmethod
 from dataclasses import replace
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.drivers.driver import SnapshotSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import VmSteps
@@ -23,8 +25,8 @@ class SnapshotSteps(VmSteps):
         refused = super().at_once(work)
         return replace(refused, final=self.kind.if_never_begun) if isinstance(refused, Failed) else refused
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         params = work.job.params
         with read_only(self.tools.engine) as connection:
             volume = volume_of_snapshot(connection, params["snapshot_id"])

@@ -14,6 +14,8 @@ from typing import ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.cloudstack.client import (
     INVALID,
     OF_EACH_OWNER,
@@ -92,8 +94,8 @@ class CloudStackDriver(HypervisorDriver):
         self._turns = Turns()
 
     @classmethod
+    @override
     def from_options(cls, options: CloudStackOptions) -> Self:
-        """See HypervisorDriver."""
         access = Access(
             options.url,
             options.apikey.get_secret_value(),
@@ -103,8 +105,8 @@ class CloudStackDriver(HypervisorDriver):
         )
         return cls(options, Client(access))
 
+    @override
     def close(self) -> None:
-        """See HypervisorDriver."""
         self._client.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
@@ -137,8 +139,8 @@ class CloudStackDriver(HypervisorDriver):
             hypervisor_version=row.get("hypervisorversion"),
         )
 
+    @override
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         order = self._order(host, guest.uuid)
         with self._in_turn("boot", host, guest.uuid, fence, timeout_s) as call:
             call.claim("boot", [volume.uuid for volume in guest.volumes])
@@ -217,10 +219,10 @@ class CloudStackDriver(HypervisorDriver):
                 return
             _Call(self, None, volume_uuid, 0, timeout_s).delete_volume(volume_uuid)
 
+    @override
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, destination, guest.uuid, fence, timeout_s)
         where = call.raise_fence("migrate")
         if where.host_uuids - {source.uuid, destination.uuid}:
@@ -237,14 +239,14 @@ class CloudStackDriver(HypervisorDriver):
                 call.migrate(row)
         fences.move(guest.uuid, destination.uuid, None, fence)
 
+    @override
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         call.fenced_here("scale")
         call.scale("scale", call.running("scale", "servoff"), guest, self._order(host, guest.uuid))
 
+    @override
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         call.fenced_here("devices")
         row = call.running("devices", "nics")
@@ -252,10 +254,10 @@ class CloudStackDriver(HypervisorDriver):
         call.give_volumes("devices", row, guest, self._order(host, guest.uuid))
         call.give_nics("devices", row, guest.nics)
 
+    @override
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.fenced_here("resize")
         row = call.at_rest("resize")
@@ -270,8 +272,8 @@ class CloudStackDriver(HypervisorDriver):
                 raise DriverError("resize", call.host_name, "a guest that runs is in the way", transient=False)
             call.resize("resize", there, volume.size_bytes)
 
+    @override
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver."""
         call = _Call(self, None, guest_uuid, fence, timeout_s)
         call.raise_fence("look")
         there = call.volume_row("look", volume.uuid, call.at_rest("look"))

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -127,8 +129,8 @@ class ExtensionDriver(HypervisorDriver):
         self._turn_name = f"extension {options.executable}"
 
     @classmethod
+    @override
     def from_options(cls, options: ExtensionOptions) -> Self:
-        """See HypervisorDriver."""
         return cls(options)
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
@@ -150,8 +152,8 @@ class ExtensionDriver(HypervisorDriver):
             return False
         return None if states is None else True
 
+    @override
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         with self._call("boot", host, guest.uuid, fence, timeout_s) as call:
             if len(guest.volumes) > 1:
                 raise DriverError(
@@ -246,8 +248,8 @@ class ExtensionDriver(HypervisorDriver):
         return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
 
     @property
+    @override
     def program(self) -> Path:
-        """See HypervisorDriver."""
         return self._options.executable
 
     def run_custom_action(
@@ -267,8 +269,8 @@ class ExtensionDriver(HypervisorDriver):
         kept = self._kept_by_host()
         return call_each(hosts, lambda host: [one for one, _ in self._guests(host, kept[host.uuid], timeout_s)])
 
+    @override
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver."""
         kept = self._kept_by_host()
         for host in self._records.directory.hosts():
             for guest, state in self._guests(host, kept[host.uuid], LOOK_SECONDS):
@@ -277,8 +279,8 @@ class ExtensionDriver(HypervisorDriver):
                     raise DriverError("list", host.name, reason, transient=True)
                 yield guest
 
+    @override
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """See HypervisorDriver."""
         kept = self._kept_by_host()
         for host in self._records.directory.hosts():
             try:
@@ -390,16 +392,16 @@ class _Call(FencedCall):
             raise ValueError(f"nothing is kept of guest {self.guest}")
         return self.kept
 
+    @override
     def fenced_here(self, step: str) -> FencedGuest:
-        """See FencedCall."""
         return self._read(super().fenced_here(step))
 
+    @override
     def raise_fence_elsewhere(self, step: str) -> FencedGuest:
-        """See FencedCall."""
         return self._read(super().raise_fence_elsewhere(step))
 
+    @override
     def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
-        """See FencedCall."""
         return self._read(super().claim(step, volume_uuids))
 
     def _read(self, fenced: FencedGuest) -> FencedGuest:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import structlog
+from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
@@ -115,8 +116,8 @@ class GanetiDriver(BatchDriver):
         self._mirrors = Mirrors(rapi, options, lambda: self._records)
 
     @classmethod
+    @override
     def from_options(cls, options: GanetiOptions) -> Self:
-        """See HypervisorDriver."""
         access = Access(
             tuple(url.rstrip("/") for url in options.urls),
             options.username,
@@ -126,8 +127,8 @@ class GanetiDriver(BatchDriver):
         )
         return cls(options, Rapi(access))
 
+    @override
     def close(self) -> None:
-        """See HypervisorDriver."""
         self._rapi.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
@@ -336,10 +337,10 @@ class GanetiDriver(BatchDriver):
                         raise DriverError("delete", ANY_HOST, f"guest {one.uuid} has the volume", transient=True)
                     _Call(self, None, one.uuid, 0, timeout_s).drop(one, volume_uuid)
 
+    @override
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, destination, guest.uuid, fence, timeout_s)
         fences = self._records.fences
         where = call.raise_fence("migrate")
@@ -414,8 +415,8 @@ class GanetiDriver(BatchDriver):
             unseen.update((host.uuid, str(error)) for host in self._records.directory.hosts())
             return []
 
+    @override
     def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
-        """See HypervisorDriver."""
         unseen: dict[UUID, str] = {}
         found = [guest for guest in self.list_seen_guests(unseen) if guest.uuid == guest_uuid]
         hosts = {host.uuid for host in self._records.directory.hosts()}
@@ -424,14 +425,14 @@ class GanetiDriver(BatchDriver):
                 raise DriverError("look", ANY_HOST, reason, transient=True)
         return found
 
+    @override
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver."""
         for one in self._instances(LOOK_SECONDS):
             for volume, (pool, size_bytes) in one.volumes.items():
                 yield volume, pool, size_bytes
 
+    @override
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
-        """See HypervisorDriver."""
         return self._storage.units_of(node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
 
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:

@@ -18,6 +18,8 @@ from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cluster_http import NotAnswered
@@ -125,12 +127,12 @@ class IncusDriver(HypervisorDriver):
         self._is_clustered: bool | None = None
 
     @classmethod
+    @override
     def from_options(cls, options: IncusOptions) -> Self:
-        """See HypervisorDriver."""
         return cls(options, Incus(access_of(options)))
 
+    @override
     def close(self) -> None:
-        """See HypervisorDriver."""
         self._events.close()
         self._incus.close()
 
@@ -279,8 +281,8 @@ class IncusDriver(HypervisorDriver):
 
     # Guests
 
+    @override
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         with self._turns.of(guest.uuid, "boot", call.host_name, timeout_s=call.left):
             call.claim("boot", [volume.uuid for volume in guest.volumes])
@@ -385,8 +387,8 @@ class IncusDriver(HypervisorDriver):
 
     # Changes of running guests
 
+    @override
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         with self._turns.of(guest.uuid, "scale", call.host_name, timeout_s=call.left):
             call.fenced_here("scale")
@@ -397,8 +399,8 @@ class IncusDriver(HypervisorDriver):
 
             call.change_running("scale", scaled)
 
+    @override
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         with self._turns.of(guest.uuid, "devices", call.host_name, timeout_s=call.left):
             call.fenced_here("devices")
@@ -415,10 +417,10 @@ class IncusDriver(HypervisorDriver):
             call.change_running("devices", changed)
             call.claim("devices", [*wanted])
 
+    @override
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "resize", call.host_name, timeout_s=call.left):
             where = call.fenced_here("resize")
@@ -435,8 +437,8 @@ class IncusDriver(HypervisorDriver):
                     raise DriverError("resize", host.name, reason, transient=False)
                 call.resize(there, volume.size_bytes)
 
+    @override
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver."""
         call = _Call(self, None, guest_uuid, fence, timeout_s)
         call.raise_fence("look")
         found = call.look("look")
@@ -447,10 +449,10 @@ class IncusDriver(HypervisorDriver):
 
     # Snapshots: that of the instance, with the root disk, is taken last and goes first: where it is, all are
 
+    @override
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         with self._at_rest("snapshot", host, guest, fence, timeout_s) as call:
             if call.has_snapshot("snapshot", snapshot.uuid):
                 return
@@ -473,10 +475,10 @@ class IncusDriver(HypervisorDriver):
                 call.run("revert", "PUT", where, {"restore": str(snapshot.uuid)}, target=member)
             call.close("revert", patience_s=0.0)
 
+    @override
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         with self._at_rest("delete_snapshot", host, guest, fence, timeout_s) as call:
             for where, member in reversed(call.places("delete_snapshot", guest)):
                 call.remove_snapshot("delete_snapshot", where, member, snapshot.uuid)
@@ -529,14 +531,14 @@ class IncusDriver(HypervisorDriver):
                 if one.runs or not one.is_gated:
                     yield one.guest(hosts[one.member])
 
+    @override
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
         yield from self._volumes(call, self._instances("list", LOOK_SECONDS, whole=True))
 
+    @override
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """See HypervisorDriver."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         addresses = self._records.directory.hosts()
         try:
@@ -663,8 +665,8 @@ class _Call(FencedCall):
         self.state = f"{self.path}/state"
 
     @property
+    @override
     def host_name(self) -> str:
-        """See FencedCall."""
         return self._named if self.host is None else self.host.name
 
     # Requests

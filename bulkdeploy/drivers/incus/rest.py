@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from typing_extensions import override
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
@@ -119,12 +120,12 @@ class _SocketAdapter(HTTPAdapter):
         super().__init__()
         self._pool = _SocketPool(path)
 
+    @override
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """See HTTPAdapter."""
         return self._pool
 
+    @override
     def close(self) -> None:
-        """See HTTPAdapter."""
         self._pool.close()
 
 

@@ -15,6 +15,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urldefrag, urlsplit
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.domain.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
@@ -154,17 +156,17 @@ class LibvirtDriver(HypervisorDriver):
         self._snapshots = GuestSnapshots(self._calls)
 
     @classmethod
+    @override
     def from_options(cls, options: LibvirtOptions) -> Self:
-        """See HypervisorDriver."""
         return cls(options)
 
+    @override
     def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
         super().use_records(records)
         self._calls.records = records
 
+    @override
     def close(self) -> None:
-        """See HypervisorDriver."""
         self._events.close()
         self._links.close()
 
@@ -179,23 +181,23 @@ class LibvirtDriver(HypervisorDriver):
         )
         return self._links.run("connect", address, deadline, work)
 
+    @override
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """See HypervisorDriver."""
         return self._links.run("look", host, Deadline(timeout_s), _list_guests)
 
+    @override
     def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
-        """See HypervisorDriver."""
         pools = [pool.uuid for pool in self._usable_pools()]
         return self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=pools))
 
+    @override
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """See HypervisorDriver."""
         return self._events.ended(hosts)
 
     # Templates
 
+    @override
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         if self._calls.find_copy(template_uuid, pool_uuid) is not None:
             return
         image = self._records.directory.template(template_uuid)
@@ -209,8 +211,8 @@ class LibvirtDriver(HypervisorDriver):
 
     # Guests
 
+    @override
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         self._calls.of_guest("boot", host, guest.uuid, timeout_s, lambda call: self._start(call, guest, fence))
 
     def _start(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
@@ -295,9 +297,8 @@ class LibvirtDriver(HypervisorDriver):
             domain.destroy()
         self._networks.remove_filter(call, guest_uuid)
 
+    @override
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver."""
-
         def look(call: HostCall) -> PowerState | None:
             fenced = self._calls.fenced_here(call, "look", guest_uuid, fence)
             domain = find_domain(call, guest_uuid)
@@ -309,6 +310,7 @@ class LibvirtDriver(HypervisorDriver):
 
         return self._calls.of_guest("look", host, guest_uuid, timeout_s, look)
 
+    @override
     def ensure_absent(
         self,
         host: HostAddress | None,
@@ -318,7 +320,6 @@ class LibvirtDriver(HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """See HypervisorDriver."""
         deadline = Deadline(timeout_s)
         named = ANY_HOST if host is None else host.name
 
@@ -472,14 +473,14 @@ class LibvirtDriver(HypervisorDriver):
 
     # Volumes and snapshots
 
+    @override
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         self._volumes.ensure_absent(pool_uuid, volume_uuid, timeout_s=timeout_s)
 
+    @override
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._volumes.ensure_resized(host, guest_uuid, volume, fence=fence, timeout_s=timeout_s)
 
     def activity_mark(
@@ -489,8 +490,8 @@ class LibvirtDriver(HypervisorDriver):
         del host
         return self._volumes.last_writes(other, volumes, timeout_s=timeout_s) if volumes else None
 
+    @override
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver."""
         return self._volumes.size_of(guest_uuid, volume, fence=fence, timeout_s=timeout_s)
 
     def ensure_snapshot(
@@ -505,10 +506,10 @@ class LibvirtDriver(HypervisorDriver):
         """See HypervisorDriver. A guest that runs gets another process: consoles must be opened anew."""
         self._snapshots.ensure_reverted(host, guest, snapshot, fence=fence, timeout_s=timeout_s)
 
+    @override
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._snapshots.ensure_absent(host, guest, snapshot, fence=fence, timeout_s=timeout_s)
 
     # Consoles
@@ -538,8 +539,8 @@ class LibvirtDriver(HypervisorDriver):
         reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
         raise DriverError("connect", ANY_HOST, reason, transient=False)
 
+    @override
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
-        """See HypervisorDriver."""
         known = self._records.directory.pools_of_host(host.uuid)
         pools = [pool for pool in known if _is_usable(pool, self._options)]
         work = partial(units_of, pools=pools, options=self._options)
@@ -547,14 +548,14 @@ class LibvirtDriver(HypervisorDriver):
 
     # Files on hosts
 
+    @override
     def states_of_files(
         self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, FileState]:
-        """See HypervisorDriver."""
         return self._links.run("files", host, Deadline(timeout_s), partial(read_states, paths=paths))
 
+    @override
     def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         self._links.run("files", host, Deadline(timeout_s), partial(write_file, file=file))
 
     # Lists
@@ -567,8 +568,8 @@ class LibvirtDriver(HypervisorDriver):
 
         yield from _each(self._records.directory.hosts(), listed)
 
+    @override
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """See HypervisorDriver."""
         hosts = self._records.directory.hosts()
         found = call_each(hosts, lambda host: self._links.run("list", host, Deadline(LISTING_S), _list_guests))
         for host, guests in zip(hosts, found, strict=True):
@@ -589,12 +590,12 @@ class LibvirtDriver(HypervisorDriver):
 
         return list(_each([host for host in self._records.directory.hosts() if host.uuid in wanted], details))
 
+    @override
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver."""
         yield from _each(self._usable_pools(), self._volumes_of_pool)
 
+    @override
     def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver."""
         pools = self._usable_pools()
         for pool, volumes in zip(pools, call_each(pools, self._volumes_of_pool), strict=True):
             if isinstance(volumes, DriverError):

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import orjson
 from psycopg import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.usage import HostUsage
@@ -158,8 +159,8 @@ class SimulatorDriver(BatchDriver):
             for end, again, row in zip(ends, alone, rows, strict=True)
         ]
 
+    @override
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver."""
         power = self._call(
             "SELECT * FROM simulator_code.look_at(%s, %s, %s, %s, %s)",
             [host.uuid, guest_uuid],
@@ -167,16 +168,16 @@ class SimulatorDriver(BatchDriver):
         )
         return None if power is None or power == ABSENT else PowerState(power)
 
+    @override
     def find_guest(self, guest_uuid: UUID) -> list[Guest]:
-        """See HypervisorDriver."""
         query = f"{GUESTS} AND uuid = %s UNION ALL {STRAYS} WHERE guest_uuid = %s"
         rows = self._link.request(
             "look", ANY_HOST, lambda link: link.execute(query, [guest_uuid, guest_uuid]).fetchall()
         )
         return [_guest(row) for row in rows]
 
+    @override
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_copy_gone(%s, %s, %s, %s, %s)",
             [host.uuid, guest_uuid],
@@ -273,10 +274,10 @@ class SimulatorDriver(BatchDriver):
             return [error if isinstance(answer, HostModel) else answer for answer in answers]
         return answers
 
+    @override
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         work = partial(set_overcommit, uuids=host_uuids, cpu=cpu_overcommit, memory=memory_overcommit)
         self._link.request("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
@@ -320,18 +321,18 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("devices", host, fence, timeout_s),
         )
 
+    @override
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_resized(%s, %s, %s, %s, %s, %s, %s)",
             [_uuid_of(host), guest_uuid, volume.uuid, volume.size_bytes],
             SimulatedCall("resize", host, fence, timeout_s),
         )
 
+    @override
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver."""
         size = self._call(
             "SELECT * FROM simulator_code.size_of(%s, %s, %s, %s, %s)",
             [guest_uuid, volume.uuid],
@@ -349,30 +350,30 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("snapshot", host, fence, timeout_s),
         )
 
+    @override
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_reverted(%s, %s, %s, %s, %s, %s)",
             [_uuid_of(host), guest.uuid, snapshot.uuid],
             SimulatedCall("revert", host, fence, timeout_s),
         )
 
+    @override
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_snapshot_absent(%s, %s, %s, %s, %s, %s)",
             [_uuid_of(host), guest.uuid, snapshot.uuid],
             SimulatedCall("delete_snapshot", host, fence, timeout_s),
         )
 
+    @override
     def ensure_template_made(
         self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_template_made(%s, %s, %s, %s, %s, %s)",
             [guest.uuid, volume.uuid, template_uuid],
@@ -405,8 +406,8 @@ class SimulatorDriver(BatchDriver):
         rows = self._link.request("look", ANY_HOST, lambda link: link.execute(query, [uuids]).fetchall())
         return [GuestDetails(row[0], row[1], row[2], tuple(row[3]), tuple(map(_nic, row[4]))) for row in rows]
 
+    @override
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver."""
         query = "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
         for row in self._link.pages(query):
             yield row[0], row[1], row[2]
@@ -439,8 +440,8 @@ class SimulatorDriver(BatchDriver):
             for pool in pools
         ]
 
+    @override
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         query = "DELETE FROM simulator.broken_units WHERE host_uuid = %s AND pool_uuid = %s"
         self._link.request(
             "storage",
@@ -449,10 +450,10 @@ class SimulatorDriver(BatchDriver):
             patience_s=timeout_s,
         )
 
+    @override
     def states_of_files(
         self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, FileState]:
-        """See HypervisorDriver."""
         query = (
             "SELECT path, encode(sha256(content), 'hex'), mode FROM simulator.files"
             " WHERE host_uuid = %s AND path = ANY(%s)"
@@ -465,8 +466,8 @@ class SimulatorDriver(BatchDriver):
 
         return self._link.request("files", host.name, look, patience_s=timeout_s)
 
+    @override
     def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
         query = (
             "INSERT INTO simulator.files (host_uuid, path, content, mode) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT (host_uuid, path) DO UPDATE SET content = excluded.content, mode = excluded.mode"
@@ -496,8 +497,8 @@ class SimulatorDriver(BatchDriver):
             "adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests))
         )
 
+    @override
     def close(self) -> None:
-        """See HypervisorDriver."""
         self._link.close()
 
     def _call(self, query: LiteralString, parameters: list[object], call: SimulatedCall) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -29,8 +30,8 @@ NIC_ID = "nic_id"
 class AddNic(GiveDevice):
     """Params: ``network_id``, and ``ip_address`` and ``mac_address`` or None."""
 
+    @override
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
-        """See GiveDevice."""
         params = work.job.params
         found = read_networks(connection, ids=[params["network_id"]])
         if not found:
@@ -38,8 +39,8 @@ class AddNic(GiveDevice):
         nic = add_nic(connection, work.vm_id, found[0], params["ip_address"], params["mac_address"])
         return {DEVICE: str(nic.uuid), NIC_ID: nic.id}
 
+    @override
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        """See GiveDevice."""
         del work
         take_back(connection, claimed[NIC_ID])
 

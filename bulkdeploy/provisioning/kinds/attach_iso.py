@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
@@ -19,8 +20,8 @@ from bulkdeploy.scheduling.virtual_machine_isos import insert_iso
 class AttachIso(ChangeDrive):
     """Params: ``iso_id``, ``iso_uuid``, ``iso_name``, ``forced``."""
 
+    @override
     def change(self, connection: Connection, work: Assignment) -> int | None:
-        """See ChangeDrive."""
         params = work.job.params
         iso = EntityRef(Entity.ISO, params["iso_id"], UUID(params["iso_uuid"]), params["iso_name"])
         return insert_iso(connection, work.vm_id, iso, forced=bool(params["forced"]))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -36,8 +37,8 @@ class AttachVolume(GiveDevice):
     A volume that had no place loses it again where it is not attached.
     """
 
+    @override
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
-        """See GiveDevice."""
         volume = _volume(connection, work)
         attach(connection, volume, work.vm_id, work.job.params["device_id"])
         return {DEVICE: str(volume.uuid), STATE: volume.state, HAS_PLACE: volume.pool_id is not None}
@@ -51,15 +52,15 @@ class AttachVolume(GiveDevice):
         )
         return replace(work.guest, volumes=tuple(volumes))
 
+    @override
     def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
-        """See GiveDevice."""
         if claimed[HAS_PLACE]:
             return None
         (volume,) = (volume for volume in work.guest.volumes if str(volume.uuid) == claimed[DEVICE])
         return self.tools.calls.remove_unused_volume(work, volume.pool_uuid, volume.uuid)
 
+    @override
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        """See GiveDevice."""
         take_back(connection, _volume(connection, work), state=claimed[STATE], has_place=claimed[HAS_PLACE])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import PLANNED, InstanceType
@@ -40,8 +41,8 @@ BEFORE, AFTER = "before", "after"
 class BalanceZone(JobSteps[PlaceWork]):
     """Params: ``hypervisors`` that can move running VMs, ``most_moves``, ``least_gain``; a pin of PINS; PLANNED."""
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         return run_transaction(self.tools.engine, partial(self._look, work=work), BALANCE_COMMIT)
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -26,8 +27,8 @@ from bulkdeploy.store.database.engine import run_transaction
 class ChangePowerPassword(JobSteps[PlaceWork]):
     """Params: ``password``, encrypted."""
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         row, timeout_s = read_bmc_and_timeout(self.tools.engine, work.job.instance_id)
         if row is None:
             return self.failed(work, INTERNAL_ERROR, DISABLED)

@@ -6,6 +6,8 @@ The row of a template that could not be made is removed.
 from dataclasses import replace
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -35,8 +37,8 @@ class CreateTemplate(VmSteps):
         refused = super().at_once(work)
         return replace(refused, final=NOT_MADE) if isinstance(refused, Failed) else refused
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         params = work.job.params
         volume = next((one for one in work.guest.volumes if str(one.uuid) == params["volume_uuid"]), None)
         if volume is None:

@@ -3,6 +3,8 @@
 One that could not be taken stays as a row in state Error, until it is removed.
 """
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -23,8 +25,8 @@ TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_cre
 class CreateVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
+    @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
-        """See SnapshotSteps."""
         if snapshot.with_memory and work.state is not VmState.RUNNING:
             why = f"it is {work.state.value}; a VM whose memory is to be kept must be Running"
             return self.failed(work, INTERNAL_ERROR, why, NOT_TAKEN)

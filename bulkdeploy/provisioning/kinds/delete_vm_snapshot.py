@@ -4,6 +4,8 @@ It is asked for until its hypervisor has done it; what can not be removed in tim
 removed again.
 """
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -23,8 +25,8 @@ GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_remova
 class DeleteVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
+    @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
-        """See SnapshotSteps."""
         failure = noted_failure(work, "delete_snapshot", work.host) or self.tools.calls.remove_snapshot(
             work, snapshot
         )

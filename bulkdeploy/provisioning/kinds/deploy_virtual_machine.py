@@ -6,6 +6,7 @@ sweeper has it removed.
 """
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -30,18 +31,18 @@ class DeployVirtualMachine(VmSteps):
         super().__init__(kind, tools)
         self._starter = Starter(kind, tools, find_place=_move_claim, failed=FAILED, removes_volumes=True)
 
+    @override
     def moves(self, job: LeasedJob) -> bool:
-        """See JobSteps."""
         return bool(job.params.get(START_VM, True))
 
+    @override
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps."""
         if not work.job.params.get(START_VM, True):
             return Succeeded(UNCHANGED)
         return super().at_once(work)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         return self._starter.run(work, pinned=work.pinned)
 
 

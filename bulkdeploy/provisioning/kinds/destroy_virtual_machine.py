@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -29,8 +30,8 @@ class DestroyVirtualMachine(VmSteps):
         gone = work.state in (VmState.DESTROYED, VmState.EXPUNGING)
         return Succeeded(UNCHANGED) if gone and not work.job.params.get("expunge") else super().at_once(work)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if work.job.params.get("expunge"):
             outcome = expunge(self.tools.calls, work)
         else:

@@ -1,6 +1,7 @@
 """Taking the ISO out of a VM's drive, and its guest's if it runs."""
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -15,8 +16,8 @@ from bulkdeploy.scheduling.virtual_machine_isos import eject_iso
 class DetachIso(ChangeDrive):
     """Params: none."""
 
+    @override
     def change(self, connection: Connection, work: Assignment) -> int | None:
-        """See ChangeDrive."""
         return eject_iso(connection, work.vm_id)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -20,16 +21,16 @@ from bulkdeploy.store.volumes.volume_changes import read_volume, take_volume
 class DetachVolume(TakeDevice):
     """Params: ``volume_id``, ``volume_uuid``."""
 
+    @override
     def device(self, work: Assignment) -> UUID:
-        """See TakeDevice."""
         return UUID(work.job.params["volume_uuid"])
 
+    @override
     def check(self, connection: Connection, work: Assignment) -> None:
-        """See TakeDevice."""
         _attached(work, read_volume(connection, work.job.params["volume_id"]))
 
+    @override
     def take(self, connection: Connection, work: Assignment) -> None:
-        """See TakeDevice."""
         detach(connection, _attached(work, take_volume(connection, work.job.params["volume_id"])))
 
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.configuration import Scope
@@ -114,8 +115,8 @@ class Start(StrEnum):
 class EvacuateHost(JobSteps[PlaceWork]):
     """Params: BY_DRIVER, ONLY_HA, MODE; PLANNED, where a plan is applied."""
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         if FENCED not in work.job.progress:
             failure = self._fence(work) if work.job.params[BY_DRIVER] else None
             if failure is not None:

@@ -1,5 +1,7 @@
 """Expunging a destroyed VM: it goes with its volumes, now. What was recovered meanwhile is left alone."""
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -12,8 +14,8 @@ from bulkdeploy.provisioning.outcome import UNCHANGED, Outcome
 class ExpungeVirtualMachine(VmSteps):
     """The steps that expunge a VM; they have no params."""
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         return expunge(self.tools.calls, work)
 
 

@@ -7,6 +7,7 @@ no further effect: a host is never reset twice.
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -31,8 +32,8 @@ DISABLED = "out-of-band management of the host is disabled or not configured"
 class IssuePowerAction(JobSteps[PlaceWork]):
     """Params: ``action``, a PowerAction; ``timeout_s``, or None for the setting of the host's cluster."""
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         action = PowerAction(work.job.params["action"])
         if BEGUN in work.job.progress and not action.is_repeatable:
             return self.failed(work, INTERNAL_ERROR, LOST)

@@ -7,6 +7,7 @@ one of those ends. It needs no driver. Dying anywhere loses nothing: the next lo
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -40,8 +41,8 @@ VMS = "vms"
 class MigrateHost(JobSteps[PlaceWork]):
     """Params: PLANNED, where a plan is applied."""
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         return run_transaction(self.tools.engine, partial(self._look, work=work), MIGRATE_HOST_COMMIT)
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -98,8 +99,8 @@ class MigrateVirtualMachine(VmSteps):
         outcome = super().at_once(work)
         return replace(outcome, final=NOT_BEGUN) if isinstance(outcome, Failed) else outcome
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         move = self._begin(work)
         if not isinstance(move, _Move):
             return move

@@ -7,6 +7,7 @@ ends. It needs no driver. Dying anywhere loses nothing: the next look sees what 
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -54,8 +55,8 @@ class PrepareHostForMaintenance(JobSteps[PlaceWork]):
     Claims tell when the host is empty: of VMs there, and of migrations not arrived elsewhere.
     """
 
+    @override
     def run(self, work: PlaceWork) -> Outcome:
-        """See JobSteps."""
         return run_transaction(self.tools.engine, partial(self._look, work=work), PREPARE_COMMIT)
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:

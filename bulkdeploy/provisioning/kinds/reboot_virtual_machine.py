@@ -4,6 +4,8 @@ One that could not be stopped runs on. One that could be stopped and not started
 worker that takes over does both again: a guest that came up meanwhile goes down once more.
 """
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import CRASHES, LEAVES_HOST, InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -24,8 +26,8 @@ class RebootVirtualMachine(VmSteps):
         super().__init__(kind, tools)
         self._starter = starter_of_existing_vms(kind, tools)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         leaves_host: DriverError | None = None
         if not work.job.progress.keys() & {FAILURE, AVOID, OVERDUE}:
             failure = self.tools.calls.stop(work, forced=bool(work.job.params.get("forced")))

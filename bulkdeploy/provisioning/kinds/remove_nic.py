@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
@@ -19,16 +20,16 @@ from bulkdeploy.store.networks.nics import live_nics
 class RemoveNic(TakeDevice):
     """Params: ``nic_id``, ``nic_uuid``."""
 
+    @override
     def device(self, work: Assignment) -> UUID:
-        """See TakeDevice."""
         return _nic(work).uuid
 
+    @override
     def check(self, connection: Connection, work: Assignment) -> None:
-        """See TakeDevice."""
         check_removable(live_nics(connection, work.vm_id), work.guest.uuid, _nic(work))
 
+    @override
     def take(self, connection: Connection, work: Assignment) -> None:
-        """See TakeDevice."""
         remove_nic(connection, work.vm_id, _nic(work))
 
 

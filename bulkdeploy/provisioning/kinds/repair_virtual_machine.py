@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -43,8 +45,8 @@ class RepairVirtualMachine(VmSteps):
         super().__init__(kind, tools)
         self._starter = starter_of_existing_vms(kind, tools)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if work.job.progress.keys() & {FAILURE, AVOID}:
             return self._starter.run(work, pinned=False)
         if OVERDUE in work.job.progress:

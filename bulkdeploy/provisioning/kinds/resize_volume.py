@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -36,8 +37,8 @@ RESIZE_COMMIT, GIVE_BACK_COMMIT = "resize.commit", "give_back.commit"
 class ResizeVolume(DeviceChange):
     """Params: ``volume_id``, ``volume_uuid``; the new ``size_bytes`` and ``disk_offering_id``."""
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if OLD not in work.job.progress:
             if OVERDUE in work.job.progress:
                 return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))

@@ -9,6 +9,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -55,8 +56,8 @@ class RestoreVirtualMachine(VmSteps):
         super().__init__(kind, tools)
         self._starter = starter_of_existing_vms(kind, tools)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         new = NewRootDisk(**work.job.params)
         runs = work.state is VmState.STARTING
         if REMOVED not in work.job.progress:

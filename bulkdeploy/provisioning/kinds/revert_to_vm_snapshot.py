@@ -4,6 +4,8 @@ Nothing undoes it: a try that failed is repeated while time is left. A guest tha
 made to run as it is.
 """
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -26,8 +28,8 @@ MAY_RUN = FinalState(VmState.UNKNOWN, fail_revert)
 class RevertToVmSnapshot(SnapshotSteps):
     """Params: see SnapshotSteps."""
 
+    @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
-        """See SnapshotSteps."""
         runs = work.state is VmState.STARTING
         if snapshot.with_memory is not runs:
             needed = VmState.RUNNING if snapshot.with_memory else VmState.STOPPED

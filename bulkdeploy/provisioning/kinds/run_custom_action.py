@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -29,8 +30,8 @@ LOST = "the worker that ran the action ended: the action may have been done, and
 class RunCustomAction(VmSteps):
     """Params: ``action`` (uuid, name, details, timeout, success and error messages) and ``values``, encrypted."""
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         action = work.job.params["action"]
         if BEGUN in work.job.progress:
             return _ended(action, LOST, is_done=False)

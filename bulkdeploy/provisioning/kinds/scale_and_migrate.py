@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -56,8 +57,8 @@ class ScaleAndMigrate(ScaleVirtualMachine):
 
     grown, not_grown = FinalState(VmState.RUNNING, release_sources), AS_BEFORE
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         source = self._source(work)
         off = work.off_hosts if source is None or not source.is_off else work.off_hosts | {source.uuid}
         if source is None:
@@ -101,8 +102,8 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         attempt.commit()
         return None
 
+    @override
     def change(self, work: Assignment) -> DriverError | None:
-        """See ScaleVirtualMachine."""
         source = self._source_address(work)
         if source is not None and work.host is not None:
             moving = replace(work, guest=sized(work.guest, work.job.progress[OLD]))
@@ -133,8 +134,8 @@ class ScaleAndMigrate(ScaleVirtualMachine):
             return seen.may_pass
         return seen is PowerState.RUNNING
 
+    @override
     def hosts_of(self, work: Assignment) -> list[HostAddress]:
-        """See ScaleVirtualMachine."""
         source = self._source_address(work)
         return super().hosts_of(work) + ([] if source is None else [source])
 

@@ -8,6 +8,7 @@ A start that fails in the end leaves the VM Stopped, without a host; its volumes
 from functools import partial
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -52,8 +53,8 @@ class StartVirtualMachine(VmSteps):
         """See JobSteps. A VM that runs already is a success."""
         return Succeeded(UNCHANGED) if work.state is VmState.RUNNING else super().at_once(work)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         if work.host_id is None:
             if OVERDUE in work.job.progress:
                 return self.failed(work, INTERNAL_ERROR, why_overdue(work.job.progress), STOPPED)

@@ -3,6 +3,8 @@
 A stop that is refused leaves the VM Running with its claim, forced or not.
 """
 
+from typing_extensions import override
+
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
@@ -19,8 +21,8 @@ class StopVirtualMachine(VmSteps):
         """See JobSteps. A VM that is stopped already is a success."""
         return Succeeded(UNCHANGED) if work.state is VmState.STOPPED else super().at_once(work)
 
+    @override
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
         failure = self.tools.calls.stop(work, forced=bool(work.job.params.get("forced")))
         return Succeeded(STOPPED) if failure is None else not_stopped(self, work, failure)
 
