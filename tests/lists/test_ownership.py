@@ -19,6 +19,7 @@ OF_ALL = {
     "listVMSchedule",
     "listServiceOfferings",
     "listDiskOfferings",
+    "listResourceDetails",
     "listResourceLimits",
 }
 """Lists that take owner parameters and show things that accounts do not own as they own VMs."""

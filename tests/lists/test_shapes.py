@@ -33,6 +33,7 @@ ELSEWHERE = {
         "listProjectRolePermissions",
         "listProjectRoles",
         "listRegions",
+        "listResourceDetails",
         "listResourceSchedule",
         "listStoragePoolObjects",
         "listSimulatorHAStateTransitions",

@@ -165,6 +165,7 @@ EARLIER_ROLES = """
     ALTER TABLE deployments DROP COLUMN grown_from;
     DROP TABLE project_invitations;
     ALTER TABLE project_accounts DROP COLUMN role_id;
+    DROP TABLE resource_details;
     ALTER TABLE network_service_providers DROP COLUMN services;
     ALTER TABLE virtual_machines DROP COLUMN lease_expires, DROP COLUMN lease_due, DROP COLUMN lease_action;
     ALTER TABLE service_offerings DROP COLUMN lease_days, DROP COLUMN lease_action;

@@ -48,6 +48,7 @@ UPDATE vm_schedules SET removed = now() WHERE account_id = ANY(:accounts) AND re
 DELETE FROM dedicated_resources WHERE account_id = ANY(:accounts);
 DELETE FROM resource_limits WHERE owner_kind = 'account' AND owner_id = ANY(:accounts);
 DELETE FROM configuration_values WHERE scope = 'Account' AND scope_id = ANY(:accounts);
+DELETE FROM resource_details WHERE account_id = ANY(:accounts);
 DELETE FROM resource_tags WHERE account_id = ANY(:accounts)
 """
 

@@ -62,7 +62,7 @@ USER_READS = (
     ),
     *("listOauthProvider", "listResourceIcon", "listSnapshotPolicies", "listTemplatePermissions"),
     *("listGpuDevices", "listGuiThemes", "listProjectInvitations", "listSslCerts"),
-    *("listProjectRolePermissions", "listProjectRoles"),
+    *("listProjectRolePermissions", "listProjectRoles", "listResourceDetails"),
     *("listNetworkPermissions", "listResourceSchedule", "listVMSchedule"),
     *("listVirtualMachinesMetrics", "listVirtualMachinesUsageHistory", "listVolumesMetrics"),
 )

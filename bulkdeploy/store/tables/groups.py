@@ -156,6 +156,21 @@ resource_tags = Table(
     Index("uq_resource_tags_key", "resource_type", "resource_id", "key", unique=True),
 )
 
+resource_details = Table(
+    "resource_details",
+    metadata,
+    identity(),
+    Column("resource_type", Text, nullable=False),
+    Column("resource_id", BigInteger, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column(
+        "display", Boolean, nullable=False, server_default=text("true"), comment="false: only root admins see it"
+    ),
+    reference("account_id", "accounts.id", index=True),
+    Index("uq_resource_details_key", "resource_type", "resource_id", "key", unique=True),
+)
+
 annotations = Table(
     "annotations",
     metadata,

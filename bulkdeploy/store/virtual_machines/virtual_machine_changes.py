@@ -143,6 +143,13 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
         ),
         both,
     )
+    connection.execute(
+        text(
+            "UPDATE resource_details SET account_id = :account"
+            " WHERE resource_type = 'Volume' AND resource_id IN (SELECT id FROM volumes WHERE vm_id = :vm)"
+        ),
+        both,
+    )
 
 
 def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
