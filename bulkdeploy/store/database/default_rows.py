@@ -64,7 +64,8 @@ USER_READS = (
     *("listGpuDevices", "listGuiThemes", "listProjectInvitations", "listSslCerts"),
     *("listProjectRolePermissions", "listProjectRoles", "listResourceDetails"),
     *("listNetworkPermissions", "listResourceSchedule", "listVMSchedule"),
-    *("listVirtualMachinesMetrics", "listVirtualMachinesUsageHistory", "listVolumesMetrics"),
+    *("getVirtualMachineUsageHistory", "listVirtualMachinesMetrics"),
+    *("listVirtualMachinesUsageHistory", "listVolumesMetrics"),
 )
 """What users may read. Named one by one: a pattern such as list* would open what is for admins."""
 USER_READING = tuple((name, ALLOW) for name in (*USER_READS, "login", "logout"))
