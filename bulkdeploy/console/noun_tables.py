@@ -9,6 +9,8 @@ from bulkdeploy.console.nouns import PAGE_OF_ID, Noun
 from bulkdeploy.console.table_declarations import Column, Filter, Table
 
 STATES = ("state", "resourcestate", "allocationstate", "status", "vmstate", "powerstate", "hastate")
+NOT_SET_UP = "Disabled"
+"""The state of the power and of the HA of hosts that have neither."""
 LONG_TEXTS = ("description", "displaytext", "userdata")
 FEW = ("listZones", "listPods", "listClusters")
 """Commands whose rows a filter offers; of other things there may be too many to choose from."""
@@ -57,12 +59,16 @@ def table_of(noun: Noun, api: Api) -> Table:
 
 
 def flat(row: Row) -> Row:
-    """Return a row with the fields of its objects beside its own, as ``object.field``."""
+    """Return a row with the fields of its objects beside its own, as ``object.field``.
+
+    A state of an object that is not set up is left out: it is no reason to look at the row.
+    """
     inner = {
         f"{name}.{key}": value
         for name, held in row.items()
         if isinstance(held, dict)
         for key, value in held.items()
+        if not (key in STATES and value == NOT_SET_UP)
     }
     return {**row, **inner}
 
