@@ -65,10 +65,10 @@ class Recorder(Protocol):
 
 class _NoSpan:
     def set(self, name: str, value: Value) -> None:
-        """Does nothing: spans are not recorded."""
+        """Do nothing, because spans are not recorded."""
 
     def fail(self, why: str) -> None:
-        """Does nothing: spans are not recorded."""
+        """Do nothing, because spans are not recorded."""
 
 
 _recorder: Recorder | None = None

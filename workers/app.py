@@ -148,7 +148,7 @@ class _QuietWorker(CeleryWorker):
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Of a message broker's refusal its words are enough."""
+    """Remove the traceback of a message broker's refusal, whose text is enough, and keep every record."""
     if record.exc_info and isinstance(record.exc_info[1], RedisError):
         record.exc_info = None
     return True

@@ -122,12 +122,12 @@ class _Rounds:
         self._last = time.monotonic()
 
     def count(self) -> None:
-        """A round is over."""
+        """Count a round that has ended."""
         metrics.SWEEPER_ROUNDS.inc()
         self._last = time.monotonic()
 
     def trouble(self) -> str | None:
-        """Why this process must be ended and started anew; None: it works."""
+        """Return why this process must be restarted, or None if it works."""
         idle_s = time.monotonic() - self._last
         return f"no round ended for {idle_s:.0f} s" if idle_s > self._late_s else None
 

@@ -38,7 +38,7 @@ def register_tasks(app: Celery, run: Callable[[int], None]) -> None:
 
 
 class RunsJobs:
-    """What the tasks do in a pool of Celery's: run the job, and return when it has ended here.
+    """The function of all tasks in a pool of Celery: run the job, and return when it has ended here.
 
     The runner is made with the first job that a process runs, for what a pool's process was forked from runs none.
     """
@@ -69,7 +69,7 @@ def handing_over_to(accept: Accept) -> type[Consumer]:
 
     class HandingOver(Consumer):
         def create_task_handler(self, *_: Any, **__: Any) -> Callable[[Any], None]:
-            """What Celery calls with each message."""
+            """Return the function that Celery calls with each message."""
             return lambda message: _hand_over(message, accept)
 
     return HandingOver

@@ -122,7 +122,7 @@ class Connections:
             self._loop.call_later(EVICTION_DELAY_S, self._evict, group)
 
     def _evict(self, group: _Group) -> None:
-        """Closes connections that have waited, once the loop has read what has come from them: in two rounds."""
+        """Close connections that have waited, once the loop has read their input: in two rounds."""
         before = self._loop.time() - EVICTION_DELAY_S
         self._loop.call_soon(self._loop.call_soon, self._put_out, group, before)
 

@@ -17,7 +17,10 @@ def add_health(app: Flask, system: System) -> None:
     """Answer ``/health/ready``: 200 when all is well, else 503."""
 
     def ready() -> Response:
-        """The database answers. Without the message broker calls are still taken: their jobs are sent later."""
+        """Answer whether the database is reachable.
+
+        Without the message broker calls are still accepted: their jobs are sent later.
+        """
         try:
             with system.reading.connect() as connection:
                 ping(connection)

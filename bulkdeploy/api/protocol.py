@@ -115,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._hang_up()
 
     def shutdown(self) -> None:
-        """The process ends: a call in hand is answered, everything else is over."""
+        """Close the connection because the process ends. A call in hand is answered first."""
         if self._reading is not Reading.WHOLE and self._answered:
             self._hang_up()
         else:
@@ -137,13 +137,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_the_time()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Reset the counters at the beginning of a request."""
         super().on_message_begin()
         self._reading = Reading.HEADERS
         self._head_bytes = self._header_bytes = self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        """A part of the request line."""
+        """Add a part of the request line."""
         super().on_url(url)
         if len(self.url) > LONGEST_URL:
             self._give_up(RequestLineTooLong(LONGEST_URL))
@@ -158,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
 
     def on_headers_complete(self) -> None:
-        """The body comes next. The query is kept from uvicorn's parser of URLs, which takes 64 KiB at most."""
+        """Begin to read the body. The query is kept from uvicorn's parser of URLs, which accepts 64 KiB at most."""
         whole = self.url
         self.url, _, query = whole.partition(b"?")
         super().on_headers_complete()
@@ -166,14 +166,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = Reading.BODY
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; the length of one in chunks is not known."""
+        """Add a part of the body, and reject too long ones: the length of a body in chunks is not known before."""
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Note that the request is whole."""
         super().on_message_complete()
         if self._is_for_console():
             return
@@ -220,7 +220,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- answering ------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """An answer is written, which does not mean read."""
+        """Note that the answer is written, and watch whether the client reads it."""
         super().on_response_complete()
         if self._reading is Reading.WHOLE and self.cycle.response_complete:
             self._wait_for_request()

@@ -48,7 +48,7 @@ class SharedCalls:
         return transaction.run(_SharingCall(call, sharing, copy_context()))
 
     def waiting(self) -> int:
-        """Calls that wait for others to be committed."""
+        """Return the number of calls that wait for others to be committed."""
         return sum(transaction.waiting for transaction in self._transactions.values())
 
     def _handle(self, connection: Connection, entries: Sequence[_SharingCall]) -> Sequence[Any]:

@@ -75,7 +75,9 @@ class WireAnswer:
 
 
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:
-    """Decoded parameters by name: the query string wins over the form, the first of several over the rest.
+    """Decode the parameters by name.
+
+    The query string overrides the form, and the first of several overrides the others.
 
     A piece without ``=`` is ignored; what is no UTF-8 becomes U+FFFD (cloudstack-protocol.md 1.1).
 

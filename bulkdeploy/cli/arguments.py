@@ -70,7 +70,7 @@ def check_values(api: Api, parameters: dict[str, str]) -> None:
 
 
 def missing_parameters(api: Api, given: "dict[str, str] | set[str]") -> list[ApiParameter]:
-    """Required parameters that are not among the given names."""
+    """Return the required parameters that are not among the given names."""
     names = {name.lower().partition("[")[0] for name in given}
     return [parameter for parameter in api.parameters if parameter.required and parameter.name not in names]
 

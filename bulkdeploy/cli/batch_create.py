@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
 
 
 def _show(context: CommandContext, answer: Mapping[str, Any], *, planned: bool) -> None:
-    """The plan, or the jobs to their end, and then where each VM is and which were left out."""
+    """Show the plan, or follow the jobs to their end and show the place of each VM and which were left out."""
     screen = context.screen
     table = screen.format == "table"
     if planned:

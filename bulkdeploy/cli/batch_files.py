@@ -129,7 +129,7 @@ def _sizes(number: int, given: Any) -> dict[str, Any]:
 
 
 def _disks(number: int, given: Any) -> Iterator[tuple[str, Any]]:
-    """The first disk is the root disk; others are data disks of the offering that the call names."""
+    """Yield the parameters for disks: the first is the root disk, others are data disks of the call's offering."""
     sizes = []
     for at, disk in enumerate(given if isinstance(given, list) else [given]):
         if not isinstance(disk, dict) or "size" not in disk:

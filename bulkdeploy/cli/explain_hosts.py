@@ -50,7 +50,7 @@ def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> M
 
 
 def _for_migration(context: CommandContext, vm_id: str, names: str) -> list[dict[str, Any]]:
-    """A VM that was deployed alone: the hosts that it could move to."""
+    """Return the hosts to which a VM that was deployed alone could move."""
     if context.catalogue.get("findHostsForMigration") is None:
         raise UsageError("this API does not say why hosts take no VMs")
     wanted = {name.lower() for name in names.split(",")}

@@ -150,7 +150,7 @@ class _Front:
         return answer
 
     def sign_out(self) -> Response:
-        """The session ends; who did not send its key only loses the cookies."""
+        """End the session. A request without the session's key only loses its cookies."""
         if request.form.get(KEY, "") == request.cookies.get(KEY):
             call_api(self._api, request.environ, "logout", None, request.form.get(KEY))
         answer = _go("sign-in")
@@ -187,7 +187,7 @@ class _Front:
         return None
 
     def failed(self, error: HTTPException) -> Response:
-        """A page that is not there, a method that it does not have."""
+        """Return the page for an unknown page or a method that a page does not have."""
         text = self._pages.render(
             "plain.html",
             theme=_theme(request),
@@ -256,7 +256,7 @@ def _go(where: str) -> Response:
 
 
 def _set_cookie(answer: Response, name: str, value: str | None, max_age: int | None = None) -> None:
-    """A cookie of the folder that the console's pages seem to stand in, which a browser works out by itself."""
+    """Set a cookie of the folder in which the console's pages seem to be, which the browser determines."""
     answer.set_cookie(
         name,
         value or "",

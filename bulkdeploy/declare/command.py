@@ -108,7 +108,7 @@ class Command:
 
     @property
     def envelope_key(self) -> str:
-        """The one top-level key of an answer: the lower-cased name and ``response``."""
+        """The single top-level key of an answer: the lower-cased name and ``response``."""
         return self.envelope or f"{self.name.lower()}response"
 
 

@@ -216,7 +216,7 @@ def long(
 def boolean(
     name: str, description: str, *, since: str | None = None, roles: frozenset[RoleType] = EVERY_ROLE
 ) -> Parameter:
-    """``true`` in any case is true; everything else is false and never an error."""
+    """Declare a flag: ``true`` in any case is true; everything else is false and never an error."""
     return Parameter(name, WireType.BOOLEAN, description, since=since, roles=roles)
 
 

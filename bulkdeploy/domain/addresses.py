@@ -27,7 +27,7 @@ def subnet_of(gateway: str, netmask: str) -> IPv4Network:
 
 
 def check_in_subnet(parameter: str, address: str, subnet: IPv4Network) -> None:
-    """An address is one that a machine of the network may have.
+    """Check that an address is one that a machine of the network may have.
 
     Raises:
         InvalidParameter: it is outside, or the network's first or last.
@@ -37,7 +37,7 @@ def check_in_subnet(parameter: str, address: str, subnet: IPv4Network) -> None:
 
 
 def check_order(start: str, end: str, parameter: str = "endip") -> None:
-    """A range does not end before it begins.
+    """Check that a range does not end before it begins.
 
     Raises:
         InvalidParameter: it does.

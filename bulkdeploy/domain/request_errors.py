@@ -40,7 +40,7 @@ class RequestTooSlow(BulkDeployError):
 
 
 class ServerBusy(BulkDeployError):
-    """This process already handles as many requests as it may (503)."""
+    """The process already handles as many requests as it may (503)."""
 
     def __init__(self) -> None:
         super().__init__("The server has as many requests in hand as it may; try again later")

@@ -78,7 +78,7 @@ class FencedCall:
         return where
 
     def let_go(self, where: FencedGuest) -> None:
-        """The guest, which was seen not to be there, is on no host and holds nothing any more."""
+        """Release a guest that was seen to be absent: it is on no host and holds nothing any more."""
         if where.host_uuids:
             self.fences.release(self.guest, self.fence)
 

@@ -170,7 +170,7 @@ class Fences(Protocol):
         """Return whether no higher fence was seen."""
 
     def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
-        """The guest is on this host, and moves to that one, or nowhere.
+        """Note that the guest is on this host, and moves to that one, or nowhere.
 
         Raises:
             Overtaken: a higher fence was seen.
@@ -190,7 +190,7 @@ class Fences(Protocol):
         """Return the guests whose kept details contain these, as JSON contains JSON."""
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
-        """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""
+        """Note that the guest is on no host and holds nothing. If a higher fence was seen, nothing changes."""
 
     def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
         """Yield those of these volumes that guests hold, with their guests.
@@ -242,10 +242,10 @@ class TemplateCopies(Protocol):
         """
 
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
-        """The attempt goes on; False: another one has taken over."""
+        """Report the progress of an attempt. Return False if another one has taken over."""
 
     def end(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, *, made: bool) -> bool:
-        """The attempt has ended; False: another one has taken over."""
+        """End an attempt. Return False if another one has taken over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +311,10 @@ class Counterparts(Protocol):
         """Return the note, or None if there never was one."""
 
     def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
-        """The cloud is about to be told of it: note that before."""
+        """Note, before the cloud gets the order, that it is about to."""
 
     def spend(self, uuid: UUID, attempt: int) -> None:
-        """The id of this attempt is used up: go on to the next attempt, unless that was done already."""
+        """Note that the id of this attempt is used up. The next attempt counts, unless it does already."""
 
     def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
         """Write the addresses that the cloud gave to the nics of a VM of ours into the rows of these nics.

@@ -116,7 +116,7 @@ class PostgresServer:
         return self.process
 
     def is_ready(self) -> bool:
-        """True once the server says so in its lock file."""
+        """Return whether the server reports in its lock file that it is ready."""
         if self.process is None or self.process.poll() is not None:
             return False
         lines = self._lock_file_lines()

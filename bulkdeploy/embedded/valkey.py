@@ -87,7 +87,7 @@ class ValkeyServer:
         return self.process
 
     def is_ready(self) -> bool:
-        """True once it answers PING, and is the one that knows our password."""
+        """Return whether the server answers PING and accepts this password."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
                 link.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())

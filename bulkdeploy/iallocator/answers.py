@@ -248,7 +248,9 @@ def allocate_secondary(work: Work, request: Members) -> Answer:
 
 
 def multi_evacuate(work: Work, request: Members) -> Answer:
-    """New secondaries for all instances that have theirs on given nodes: what node-evacuate replaced.
+    """Return new secondaries for all instances that have theirs on given nodes.
+
+    (node-evacuate replaced this request.).
 
     Raises:
         MalformedDocument: the request lacks a member.

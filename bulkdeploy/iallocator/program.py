@@ -26,7 +26,7 @@ FLAG_VALUES = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def run() -> int:
-    """``main`` as a process of its own, which starts faster without what only longer work needs; the exit status.
+    """Run ``main`` as a process of its own with a faster start, and return its exit status.
 
     The linear algebra library of numpy starts a thread for each core, which takes more time than all of numpy, and
     nothing here is linear algebra. What operators have set stays.

@@ -13,7 +13,7 @@ PROFILE = "admin"
 
 @click.group()
 def admin() -> None:
-    """The default administrator."""
+    """Manage the default administrator."""
 
 
 @admin.command()

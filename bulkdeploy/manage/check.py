@@ -94,7 +94,7 @@ def cloudstack(url: str, apikey: str, secretkey: str, ca_file: str | None, calls
 
 
 def _report(needs: Iterable[Need], *, to_the_end: bool = False) -> None:
-    """A line for each need up to the first that is missing, or for all; then how what is missing is mended."""
+    """Print a line for each need up to the first missing one, or for all, then the remedies."""
     remedies: dict[str, None] = {}
     for need in needs:
         click.echo(f"{'ok     ' if need.remedy is None else 'missing'}  {need.name}: {need.found}")

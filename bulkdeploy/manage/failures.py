@@ -37,7 +37,7 @@ EXPECTED = (
 
 
 def is_for_the_operator(error: Exception) -> bool:
-    """True where the error's own text says all there is to know.
+    """Return whether the error's own text says everything that an operator needs.
 
     A reader that went away (``| head``) is not a failure: click ends such a command silently.
     """

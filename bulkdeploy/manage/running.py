@@ -44,7 +44,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def with_running_services(settings: Settings) -> Settings:
-    """``settings``, with those of the ``up`` that runs in data_dir, unless they name another database.
+    """Return ``settings`` with those of the ``up`` that runs in data_dir, unless they name another database.
 
     Where another user's data_dir cannot be read, nothing of ours runs there.
     """

@@ -359,6 +359,6 @@ class _Zone:
         return before - self._shortfall(left, memory) - self._shortfall(entered, -memory)
 
     def _shortfall(self, cluster: int, freed: int) -> float:
-        """The part of the largest host's memory that is not free in its cluster, were so many MiB freed there."""
+        """Return the share of the largest host's memory that its cluster lacks after ``freed`` MiB were freed."""
         largest = int(self.largest[cluster])
         return max(0, largest - int(self.free[cluster]) - freed) / max(largest, 1)

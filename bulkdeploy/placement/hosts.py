@@ -110,7 +110,10 @@ def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: Candi
 
 
 def _by_preference(candidates: CandidateHosts, wanted: Ints, preference: Ints, growth: int, order: Ints) -> Ints:
-    """The most preferred host with room takes each VM, which changes its preference by ``growth``."""
+    """Return the share of each candidate.
+
+    The most preferred one with capacity takes each VM, which changes its preference by ``growth``.
+    """
     added = np.zeros(len(candidates.capacity), dtype=np.int64)
     if growth < 0:
         cluster, capacity = candidates.cluster[order], candidates.capacity[order]

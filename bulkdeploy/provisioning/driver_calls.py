@@ -254,7 +254,7 @@ class DriverCalls:
         return self._change(work, "devices", change)
 
     def _ensure_iso(self, driver: HypervisorDriver, host: HostAddress, guest: GuestSpec) -> None:
-        """The pool of the guest's root volume has the ISO in its drive, where hypervisors have drives."""
+        """Copy the ISO of the guest's drive into the pool of its root volume, if the hypervisor has drives."""
         if guest.iso_uuid is not None and Ability.ISOS in driver.abilities:
             driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self._timeout_s)
 

@@ -55,14 +55,17 @@ class HeldLeases:
         self._thread.start()
 
     def add(self, job: LeasedJob) -> None:
-        """A lease was taken just now."""
+        """Add a lease that was just taken."""
         with self._lock:
             self._held[job.id] = (job, self._clock())
             if job.runs_alone:
                 self._quarantined.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
-        """The lease is needed no more; a newer one of the same job, if this process has it, stays."""
+        """Remove a lease that is not needed any more.
+
+        A newer one of the same job, if this process has it, stays.
+        """
         with self._lock:
             held = self._held.get(job.id)
             if held is not None and held[0].fence == job.fence:

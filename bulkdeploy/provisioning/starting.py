@@ -194,5 +194,8 @@ def _another_place(connection: Connection, work: Assignment, avoid_host_ids: fro
 
 
 def starter_of_existing_vms(kind: JobKind, tools: StepTools) -> Starter:
-    """Runs VMs that there were before their job: one that cannot be started is Stopped, and keeps its volumes."""
+    """Return the starter of VMs that existed before their job.
+
+    If one cannot be started, it is Stopped and keeps its volumes.
+    """
     return Starter(kind, tools, find_place=_another_place, failed=STOPPED, removes_volumes=False)

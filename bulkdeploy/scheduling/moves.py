@@ -27,7 +27,7 @@ from bulkdeploy.store.ledger.snapshot import read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class VmMove:
-    """Where one VM of a plan goes.
+    """The move of one VM of a plan.
 
     Attributes:
         vm_id: the VM.
@@ -204,7 +204,7 @@ class _Zone:
         return replace(move, to_host_id=int(place.host_ids[0]), why="", planner=planner)
 
     def lose(self, host_id: int) -> None:
-        """The host is down: it takes no VM, and does not count as a part of its cluster."""
+        """Remove a host that is down from the plan: it takes no VM, and does not count as a part of its cluster."""
         self._changes.append((None, partial(without_host, host_id=host_id)))
 
     def give_back(self, moves: Iterable[VmMove]) -> None:

@@ -98,7 +98,7 @@ def take_back(connection: Connection, nic_id: int) -> None:
 
 
 def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> None:
-    """The nic is one of these of the VM, and may be taken from it.
+    """Check that the nic is one of these of the VM, and may be removed from it.
 
     Raises:
         InvalidParameter: the VM has no such nic, or it is the default one.

@@ -16,7 +16,7 @@ from bulkdeploy.store.virtual_machines.vm_snapshots import (
 
 
 def check_no_snapshots(connection: Connection, vm_id: int, parameter: str, shown: UUID | str) -> None:
-    """A VM, whose row the caller has locked, may change what its snapshots are of.
+    """Check that a VM, whose row the caller has locked, has no snapshots that a change would spoil.
 
     Raises:
         InvalidParameter: it has snapshots; ``shown`` is the value of ``parameter``.
@@ -38,7 +38,9 @@ def find_spoiled_snapshots(connection: Connection, vm_ids: Collection[int]) -> d
 def check_no_snapshots_of_volumes(
     connection: Connection, vm_id: int, parameter: str, shown: UUID | str, *, volume_id: int | None = None
 ) -> None:
-    """A volume of a VM (None: each of them) may be taken from it, be resized, replaced, or given to another owner.
+    """Check that no volume of a VM, or not this one, has snapshots.
+
+    So it may be detached, resized, replaced or given to another owner.
 
     Raises:
         InvalidParameter: it has snapshots, which lie in it; ``shown`` is the value of ``parameter``.

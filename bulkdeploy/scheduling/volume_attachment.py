@@ -53,7 +53,7 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
 
 
 def check_free(volume: Row[Any]) -> None:
-    """A volume that a VM can be given.
+    """Check that a volume can be given to a VM.
 
     Raises:
         InvalidParameter: a VM has it, or it is no data volume.
@@ -63,7 +63,7 @@ def check_free(volume: Row[Any]) -> None:
 
 
 def check_deletable(volume: Row[Any], parameter: str) -> None:
-    """A volume may be deleted, if the rest is so.
+    """Check that a volume is not protected against deletion.
 
     Raises:
         InvalidParameter: it is protected.

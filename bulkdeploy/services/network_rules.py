@@ -64,7 +64,7 @@ def check_zones(connection: Connection, caller: Caller, batch: Sequence[Argument
 
 
 def check_basic(given: Arguments, offering: OfferingFacts) -> None:
-    """The network of a Basic zone is a Shared one, whose addresses are given pod by pod (createVlanIpRange).
+    """Check the network of a Basic zone: a Shared one, whose addresses are given pod by pod (createVlanIpRange).
 
     Raises:
         InvalidParameter, InvalidCombination: it is another one, or is given addresses or a VLAN.
@@ -122,7 +122,7 @@ def check_offerings(
 
 
 def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: EntityRef) -> None:
-    """A network may have this offering instead of its present one.
+    """Check that a network may have this offering instead of its present one.
 
     Raises:
         InvalidParameter: it is of another type, or without a service that the network has.
@@ -262,7 +262,7 @@ def _vlan(
 
 
 def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:
-    """A network's own DNS servers: IPv4 addresses, the second only beside the first, in networks that have DNS.
+    """Check a network's own DNS servers: IPv4 addresses, the second only beside the first, in networks with DNS.
 
     Raises:
         InvalidParameter, InvalidCombination: they are not.

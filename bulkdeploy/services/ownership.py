@@ -208,7 +208,9 @@ def require_all_access(connection: Connection, caller: Caller, account_ids: Mapp
 def require_same_owner(
     connection: Connection, caller: Caller, named: NamedOwner, account_ids: Iterable[int | None], noun: str
 ) -> None:
-    """An owner that a call names beside the ids of things is that of each: ``account_ids``, None: a domain's.
+    """Check that an owner whom a call names beside ids is the owner of each object.
+
+    ``account_ids``, None: a domain's.
 
     Raises:
         InvalidCombination, InvalidParameter: as ``resolve_owner``.

@@ -98,7 +98,10 @@ def owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
 
 
 def _domain(domain_id: ColumnElement[Any], admin: bool, *, above: Condition | None = None) -> Condition:
-    """A domain is the caller's, for admins one below it, and where ``above`` holds also one above it."""
+    """Return the condition that a domain is the caller's.
+
+    For admins it may be below, and if ``above`` holds also above it.
+    """
     home = domains.alias()
     mine = [home.c.lineage == LINEAGE]
     if above is not None:

@@ -147,7 +147,10 @@ def own_uuid(given: Values) -> dict[str, Any]:
 
 
 def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Reads every live row of a kind, by id: ``_id``, ``_uuid``, and the values of parameters; else its name."""
+    """Return the reader of all live rows of a kind, by id: ``_id``, ``_uuid``, and the values of parameters.
+
+    Else its name.
+    """
     source = SOURCES[entity]
     columns = source.table.c
     named = [column.label(name) for name, column in (fields or {"name": columns[source.name]}).items()]

@@ -45,7 +45,7 @@ _VOLUMES_AGAIN = text(
 
 
 def remove_volumes_again(connection: Connection, pools_of: Mapping[UUID, UUID]) -> set[UUID]:
-    """Deleted volumes that these pools, which are theirs, still have: the sweeper removes them."""
+    """Mark deleted volumes that their pools still have, so that the sweeper removes them again."""
     pairs = {"volumes": list(pools_of), "pools": list(pools_of.values())}
     return set(connection.execute(_VOLUMES_AGAIN, pairs).scalars())
 

@@ -127,12 +127,15 @@ def account_name() -> ColumnElement[Any]:
 
 
 def within(caller_lineage: str, lineage: ColumnElement[str]) -> Condition:
-    """The domain with ``lineage`` is the caller's or above it: what is open there is open to the caller."""
+    """Return the condition that the domain with ``lineage`` is the caller's or above it.
+
+    Its objects are open to the caller.
+    """
     return literal(caller_lineage).startswith(lineage)
 
 
 def open_to_domain(domain_ids: ColumnElement[Any], caller_lineage: str, *, below: bool) -> Condition:
-    """An ARRAY of domain ids is empty (public) or names a domain at or above the caller's.
+    """Return the condition that an ARRAY of domain ids is empty or has a domain at or above the caller's.
 
     ``below``: or one below it, as domain admins see them.
     """

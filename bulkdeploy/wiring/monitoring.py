@@ -81,6 +81,6 @@ def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTT
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Logs nothing: scrapes come every few seconds."""
+            """Log nothing: scrapes come every few seconds."""
 
     return Handler

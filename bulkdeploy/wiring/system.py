@@ -40,7 +40,7 @@ def build_engine(
     plans: Plans = Plans.KEPT,
     of_any_release: bool = False,
 ) -> Engine:
-    """Connections to the configured database; unless it may be any, one that fits not this release is refused."""
+    """Return connections to the configured database. An unfitting schema is refused, unless it may be any."""
     engine = create_engine(
         settings.require_database_url(),
         pool_size=max(settings.database_pool_size, least_pool_size),

@@ -122,6 +122,25 @@ def test_guides_are_plain(word: str) -> None:
     assert files_with(word, ".md") == []
 
 
+STARTS_WITHOUT_SUBJECT = frozenset(
+    {"How", "It", "Its", "Of", "That", "These", "They", "This", "Those"}
+    | {"What", "Which", "Who", "Whom", "Whose", "Why", "Where"}
+)
+"""A docstring that begins so does not name the thing that it is about."""
+
+
+def test_docstrings_of_the_product_name_their_subject() -> None:
+    """No docstring begins with a relative clause or a pronoun; the linter requires a verb of functions."""
+    wrong = []
+    for path in (ROOT / "bulkdeploy").rglob("*.py"):
+        for node in nodes_of(path):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = ast.get_docstring(node) or ""
+                if re.split(r"\W", docstring, maxsplit=1)[0] in STARTS_WITHOUT_SUBJECT:
+                    wrong.append(f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}")
+    assert wrong == []
+
+
 def test_the_glossary_is_short() -> None:
     """It has at most MOST_TERMS terms, each once, and none that is banned."""
     terms = re.findall(r"^\| ([^|]+) \| ", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)

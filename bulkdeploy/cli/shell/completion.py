@@ -35,7 +35,7 @@ class Completer:
     """Completes command lines with what a workspace knows, and what its servers say."""
 
     def __init__(self, workspace: Workspace, base: Options | None = None) -> None:
-        """``base``: the options that the shell was started with."""
+        """Create a completer; ``base``: the options with which the shell was started."""
         self.workspace, self.base = workspace, base or Options()
         self._remembered: dict[object, tuple[float, list[Entity]]] = {}
 

@@ -200,7 +200,7 @@ def _changing(kind: Kind, word: str) -> Command:
 
 
 def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
-    """Deleting, and saying who may use it."""
+    """Return the commands that delete a template or ISO, and that share it."""
     this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
     return (
         Command(

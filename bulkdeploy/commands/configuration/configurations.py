@@ -113,7 +113,7 @@ def update_configuration(call: Call) -> Mapping[str, Any]:
 
 
 def reset_configuration(call: Call) -> Mapping[str, Any]:
-    """Removes a narrower value of one setting, so that the wider one holds again.
+    """Remove a narrower value of one setting, so that the wider one applies again.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.

@@ -222,7 +222,7 @@ COMMANDS = (
 
 
 def _key(values: Values) -> Hashable:
-    """A simulated host is what the query of its url says; where it is, is the rest."""
+    """Return the key of a simulated host: the query of its url describes the host, the rest is its place."""
     return values["zoneid"], (values.get("url") or "").partition("?")[0]
 
 

@@ -18,7 +18,7 @@ ABSENT = dict.fromkeys(THERE[-6:], 0)
 
 
 def list_infrastructure(call: Call) -> Mapping[str, int]:
-    """The service itself is the one management server, however many processes it is."""
+    """Count the infrastructure. The service is one management server, however many processes it has."""
     return {**count_infrastructure(call.connection), "managementservers": 1, **ABSENT}
 
 

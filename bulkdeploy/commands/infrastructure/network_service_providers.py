@@ -46,7 +46,7 @@ SERVICE_LIST = strings("servicelist", "the services that it offers; default: all
 
 
 def list_providers(call: Call) -> Page:
-    """Providers, by physical network or all."""
+    """Return providers, by physical network or all."""
     return physical_networks.list_providers(call.connection, call.arguments, paging(call))
 
 

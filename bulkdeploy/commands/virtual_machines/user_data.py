@@ -40,7 +40,7 @@ USER_DATA = Response(
 
 
 def list_user_data(call: Call) -> Page:
-    """Registered user data.
+    """Return registered user data.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -33,7 +33,7 @@ class HostContract:
             rig.driver.admit_host(machines.silent, timeout_s=1.0)
 
     def test_one_that_does_not_answer_stops_no_other(self, rig: Rig, machines: Machines) -> None:
-        """Of many machines at once each gets its own answer, in the order in which they were named."""
+        """Many machines at once get their own answers, in the order in which they were named."""
         requested = [machines.silent, *machines.answering, machines.silent]
         first, *models, last = rig.driver.admit_hosts(requested, timeout_s=PATIENCE_S)
         assert isinstance(first, DriverError)

@@ -149,7 +149,7 @@ class WrongAnswer(Exception):
 
 
 def prepared(vm: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """``merged`` with what ``prepare`` answered.
+    """Return ``merged`` with the answer of ``prepare``.
 
     Raises:
         WrongAnswer: the guest then has no name, or its details are no object.

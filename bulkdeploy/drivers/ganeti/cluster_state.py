@@ -106,7 +106,7 @@ def _creations(ops: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _let_move(
     one: Mapping[str, Any], instances: Mapping[str, dict[str, Any]], nodes: Mapping[str, dict[str, Any]]
 ) -> None:
-    """An instance whose secondary a job replaces counts as mirrored on the new one, which its disks take from."""
+    """Count an instance whose secondary a job replaces as mirrored on the new one, where its disks take space."""
     found, node = instances.get(one.get("instance_name", "")), one.get("remote_node") or ""
     if found is not None and node in nodes and one.get("OP_ID") == "OP_INSTANCE_REPLACE_DISKS":
         found["nodes"] = [found["nodes"][0], node]

@@ -240,7 +240,10 @@ class GanetiDriver(BatchDriver):
         return answers
 
     def _wait_for(self, call: "_Call", start: StartCall, creations: Creations, position: int) -> None:
-        """The end of a start that was asked for with others; one that Ganeti made no job for is asked for alone."""
+        """Wait for the end of a start that was requested with others.
+
+        Without a job of Ganeti it is requested alone.
+        """
         try:
             self._wait_for_job(call, creations, position)
         except NotSubmitted:
@@ -279,7 +282,7 @@ class GanetiDriver(BatchDriver):
             call.keep_mirrored()
 
     def _stop(self, call: "_Call", *, forced: bool, timeout_s: float) -> None:
-        """The instance stays, and is on no host as far as others are told."""
+        """Stop an instance. It stays, and is on no host for other programs."""
         call.fenced_here("stop")
         found = call.look_at_state("stop")
         if found is not None and (found.runs or found.wanted):

@@ -85,7 +85,7 @@ def _image(incus: Incus, template: str, image: str) -> Need:
 
 
 def _compare_and_set(incus: Incus) -> Need:
-    """An instance without disks comes, is changed twice under one tag, and goes."""
+    """Check compare-and-set: create an instance without disks, change it twice under one tag, and remove it."""
     name = f"bulkdeploy-check-{uuid4()}"
     where = path_of("instances", name)
     made = {"name": name, "source": {"type": "none"}, "profiles": [], "devices": {}, "config": {}}

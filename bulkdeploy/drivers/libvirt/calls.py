@@ -177,7 +177,7 @@ def elsewhere(step: str, host: HostAddress) -> DriverError:
 
 @contextmanager
 def overtaken_at(step: str, host: str) -> Iterator[None]:
-    """A higher fence that was seen is an error of this step at this host; so is a host that was declared off."""
+    """Turn an overtaken fence, or a host that was declared off, into an error of this step at this host."""
     try:
         yield
     except Overtaken as error:
@@ -223,6 +223,6 @@ def undefine(domain: Any) -> None:
 
 
 def affected(domain: Any) -> int:
-    """Flags of a change of a guest that runs: it itself, and its definition."""
+    """Return the flags of a change of a running guest: the guest itself, and its definition."""
     live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
     return int(live | config if domain.isPersistent() else live)

@@ -142,7 +142,7 @@ def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
 
 
 def _forget_pool(call: HostCall, uuid: UUID) -> None:
-    """The pool goes, its folder stays."""
+    """Undefine a pool, and keep its folder."""
     try:
         left = call.connection.storagePoolLookupByUUID(uuid.bytes)
     except libvirt.libvirtError as error:

@@ -436,7 +436,7 @@ def _write_console(devices: Tree.Element, log: str | None) -> None:
 
 
 def _write_screen(devices: Tree.Element, screen: Screen) -> None:
-    """A tablet besides: its pointer is where the viewer's is, without anything in the guest."""
+    """Write a screen with a tablet, whose pointer follows the viewer's without any software in the guest."""
     graphics = Tree.SubElement(devices, "graphics", type="vnc", autoport="yes", passwd=screen.password)
     Tree.SubElement(graphics, "listen", type="address", address=screen.address)
     Tree.SubElement(Tree.SubElement(devices, "video"), "model", type="vga")

@@ -48,7 +48,7 @@ def remove(domain: Any, snapshot_uuid: UUID, kept: str | None) -> None:
 
 
 def take_of_running(domain: Any, snapshot_uuid: UUID, volume_uuids: Collection[UUID]) -> None:
-    """A snapshot of these volumes of a guest that runs, all at one moment; those that have it keep it."""
+    """Take a snapshot of these volumes of a running guest, all at one moment. Existing snapshots stay."""
     name = str(snapshot_uuid)
     actions = [
         {"type": "blockdev-snapshot-internal-sync", "data": {"device": node, "name": name}}
@@ -91,7 +91,7 @@ def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: L
 
 
 def take(domain: Any, snapshot_uuid: UUID) -> None:
-    """A snapshot of volumes whose guest does not run, in place of what an earlier call left of it."""
+    """Take a snapshot of volumes whose guest does not run, in place of the remains of an earlier call."""
     remove(domain, snapshot_uuid, None)
     domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory=None), 0)
 

@@ -88,7 +88,7 @@ def _prepare(settings: Settings) -> None:
 
 
 def _let_hosts_take_time(settings: Settings) -> None:
-    """Simulated hosts answer at once unless told otherwise; real ones do not."""
+    """Give simulated hosts latencies, unless there are some; real hosts have their own."""
     from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
     from bulkdeploy.drivers.simulator.database import connect
     from bulkdeploy.wiring.drivers import simulator_url

@@ -24,7 +24,7 @@ NOT_NEGATIVE = click.FloatRange(0)
 
 @click.group()
 def simulator() -> None:
-    """Simulated hypervisors: faults, latencies, hosts and guests."""
+    """Manage simulated hypervisors: faults, latencies, hosts and guests."""
 
 
 @simulator.group()

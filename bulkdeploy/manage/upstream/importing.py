@@ -173,7 +173,7 @@ class _Import:
         return self._report
 
     def _adopt_root(self, nouns: Mapping[str, Noun], rows: Rows) -> None:
-        """The domain above all others is ours and theirs."""
+        """Identify the root domain of the other cloud with the service's."""
         above_all = next((row for row in rows.get("listDomains", ()) if not row.get("parentdomainid")), None)
         if above_all is None:
             return

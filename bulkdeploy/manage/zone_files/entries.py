@@ -166,7 +166,7 @@ class EntryReader:
             self._bind(section, entry, key, text)
 
     def _repeat(self, section: Section, entry: Entry, key: str, text: str, repeated: dict[str, list[Any]]) -> None:
-        """The values that a text with a pattern stands for; the last one is checked, being the longest."""
+        """Repeat the values of a text with a pattern. The last one is checked, because it is the longest."""
         try:
             number = patterns.count(text) or 1
             if any(len(values) != number for values in repeated.values()):

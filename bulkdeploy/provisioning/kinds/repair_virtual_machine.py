@@ -67,7 +67,7 @@ class RepairVirtualMachine(VmSteps):
         return self._at_home(work, work.host, seen, hosts)
 
     def _end_all(self, work: Assignment, hosts: Sequence[HostAddress]) -> Outcome:
-        """A VM that does not run by its row is on no host."""
+        """End all guests of a VM that does not run by its row."""
         for host in hosts:
             failure = self.tools.calls.stop(
                 replace(work, host=host), forced=bool(work.job.params.get("forced"))
@@ -156,7 +156,7 @@ class RepairVirtualMachine(VmSteps):
 
 
 def _left(work: Assignment) -> FinalState:
-    """A VM that was Running by its row is so again; others were not moved."""
+    """Return the final state. A VM that was Running by its row is so again; others were not moved."""
     return RUNS if work.state is VmState.STARTING else UNCHANGED
 
 

@@ -89,7 +89,7 @@ def require_administered(caller: Caller, owner: Owner, rights: Rights, apis: Api
 
 
 def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
-    """Raises InvalidParameter where a new name is empty, has blanks at its ends, or a forbidden character."""
+    """Check a new name: it may not be empty, have blanks at its ends, or contain a forbidden character."""
     if not value or value != value.strip():
         raise InvalidParameter(parameter, value, "it must not be empty, nor begin or end with blanks")
     wrong = sorted(set(forbidden) & set(value))

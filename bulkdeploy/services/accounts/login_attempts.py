@@ -66,7 +66,7 @@ def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
 
 
 def succeed(connection: Connection, attempt: Attempt) -> None:
-    """The password was right: the user's failures are forgotten. The address keeps its own, but for this attempt.
+    """Note that the password was correct: the user's failures are deleted.
 
     For who has one good password could guess others' for ever otherwise.
     """
@@ -84,7 +84,7 @@ def count_wrong_password(connection: Connection, caller: Caller, user_id: int, u
 
 
 def forget(connection: Connection, domain_id: int, username: str) -> None:
-    """A user was let in again: failures before that do not count."""
+    """Delete the failures of a user who was let in again."""
     user = Attempt(domain_id, username).user
     login_attempts.forget_attempts(connection, user)
     login_attempts.forget_all_attempts(connection, f"{user}{FROM}")

@@ -64,7 +64,10 @@ def _columns(given: Arguments) -> dict[str, Any]:
 
 
 def _check_sizes(given: Arguments) -> None:
-    """Fixed: cores, speed and memory. Custom: neither cores nor memory, and bounds for both or for none."""
+    """Check the sizes.
+
+    Fixed: cores, speed and memory. Custom: neither cores nor memory, and bounds for both or for none.
+    """
     missing = [parameter for parameter in ("cpunumber", "memory") if parameter not in given]
     is_custom = given.get("customized", bool(missing))
     if is_custom and len(missing) < 2:

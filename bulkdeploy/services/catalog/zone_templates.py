@@ -55,7 +55,7 @@ def set_templates(
 
 
 def _without_stray_domain(given: Arguments) -> Arguments:
-    """A domain without an account is that of the zone an entry stands in, and says nothing of whose it is."""
+    """Remove a domain without an account, which is that of the zone around the entry and names no owner."""
     return given if "account" in given else {name: value for name, value in given.items() if name != "domainid"}
 
 

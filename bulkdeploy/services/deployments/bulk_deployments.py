@@ -80,7 +80,10 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
 
 
 def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Stored plans as answered: ``clusters``, ``excluded``, ``skew``, ``planner`` and ``allocator`` of each."""
+    """Return stored plans in the form of answers.
+
+    ``clusters``, ``excluded``, ``skew``, ``planner`` and ``allocator``.
+    """
     names = store.plan_clusters(connection, plans)
     return [
         {

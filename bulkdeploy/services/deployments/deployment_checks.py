@@ -339,7 +339,7 @@ def _check_disk_offering(
 
 
 def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
-    """The owner must be allowed to use it, whatever the caller may (cloudstack-protocol.md 0.3: access-checked)."""
+    """Check that the owner may use the template, whatever the caller may (cloudstack-protocol.md 0.3)."""
     template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
         raise InvalidParameter(
@@ -397,7 +397,7 @@ def _check_hypervisor(request: DeployRequest, template: TemplateFacts) -> str:
 
 
 def _check_pins(connection: Connection, request: DeployRequest, zone: ZoneFacts) -> None:
-    """A pinned pod, cluster or host lies in the zone; a pinned host can take VMs at all."""
+    """Check that a pinned pod, cluster or host lies in the zone, and that a pinned host can take VMs at all."""
     for parameter, table, row_id in (
         ("podid", "pods", request.pod_id),
         ("clusterid", "clusters", request.cluster_id),

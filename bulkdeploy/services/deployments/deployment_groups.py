@@ -45,7 +45,7 @@ def check_affinity_groups(
 def check_key_pairs(
     connection: Connection, keypairs: Sequence[str], owner: Owner, parameter: str = "keypairs"
 ) -> None:
-    """The owner has key pairs of all these names, which ``parameter`` gave.
+    """Check that the owner has key pairs of all these names, which ``parameter`` gave.
 
     Raises:
         InvalidParameter: some are missing.

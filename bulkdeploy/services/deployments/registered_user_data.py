@@ -87,7 +87,7 @@ def _columns(connection: Connection, batch: Sequence[Arguments], method: str) ->
 
 
 def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | None) -> None:
-    """The caller may see this registered user data, if any is named; it may have been deleted.
+    """Check that the caller may see this registered user data, if any is named. It may have been deleted.
 
     Raises:
         PermissionDenied: it is another account's.

@@ -115,7 +115,7 @@ def end_leftovers(connection: Connection, system: System, host: EntityRef) -> No
 
 
 def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, HostModel]) -> None:
-    """Raises ResourceUnavailable where a host can not be given its files: it would be unlike the others."""
+    """Put the service's files on hosts. A host that cannot get them is refused: it would differ from the others."""
     addresses = [
         HostAddress(
             host.uuid, models[host.uuid].name, models[host.uuid].ip_address, host.hypervisor, host.access.url

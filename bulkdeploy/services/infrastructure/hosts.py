@@ -243,7 +243,7 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reac
 
 
 def _require_not_evacuated(connection: Connection, host: EntityRef) -> None:
-    """A host that is about to be fenced takes no VMs, though it answers: they would end with it."""
+    """Refuse a host that is about to be fenced. It takes no VMs, though it answers: they would end with it."""
     job = evacuation_of(connection, host.id)
     if job is not None:
         raise InvalidParameter(

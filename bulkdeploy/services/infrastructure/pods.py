@@ -111,7 +111,7 @@ def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> 
 
 
 def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
-    """A range without an end ends with its network, as in CloudStack."""
+    """Check a range, and complete it: a range without an end ends with its network, as in CloudStack."""
     if row.get("start_ip") is None:
         if row.get("end_ip") is not None:
             raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")

@@ -123,7 +123,7 @@ def _affinity_type(text: str) -> AffinityType:
 
 
 def _require_root_admin(caller: Caller, group: EntityRef) -> None:
-    """Groups of a whole domain come from dedicating places, which is a root admin's matter."""
+    """Require a root admin: groups of a whole domain come from dedicating places."""
     if not caller.is_root_admin:
         raise PermissionDenied(
             f"{caller.username} does not have permission to operate with affinity group {group.uuid}"

@@ -164,7 +164,7 @@ def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID
 
 
 def end_removal(connection: Connection, removal: Removal, failed: Collection[UUID]) -> None:
-    """The addresses of guests that are gone may be taken."""
+    """Free the addresses of guests that are gone."""
     store.forget_guests(connection, {one.guest.uuid for one in removal.guests} - set(failed))
 
 

@@ -68,7 +68,7 @@ def assign_virtual_machine(
 
 
 def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_owner: Owner) -> None:
-    """The new owner is another one, and may use what the VM was made of and what it is connected to."""
+    """Check that the new owner is another one, and may use the VM's template and networks."""
     if new_owner.account_id == owner.account_id:
         raise InvalidParameter(
             "account", new_owner.account_name, "the virtual machine belongs to this account already"

@@ -214,7 +214,7 @@ def _check_growing(connection: Connection, row: Row[Any], *, columns: Mapping[st
 def _check_growth(
     configuration: Configuration, row: Row[Any], columns: Mapping[str, Any], *, is_scalable: bool
 ) -> None:
-    """A running guest only grows, and only if it was made for it; the job sees whether its host takes it."""
+    """Check that a running guest only grows, and was made for it. The job checks whether its host has capacity."""
     if not configuration.flag(SETTING, Scope.ZONE, row.zone_id):
         raise PermissionDenied(
             "Dynamically scaling virtual machines is disabled for this zone, please contact your admin "

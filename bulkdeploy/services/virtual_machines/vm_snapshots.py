@@ -200,7 +200,7 @@ def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str
 
 
 def _check_power(vm: Row[Any], snapshot: Row[Any], parameter: str) -> None:
-    """A revert neither stops nor starts a VM (reference: revertToVMSnapshot)."""
+    """Check the VM's power state: a revert neither stops nor starts a VM (reference: revertToVMSnapshot)."""
     with_memory = snapshot.snapshot_type == SnapshotType.DISK_AND_MEMORY
     if with_memory and vm.state != VmState.RUNNING:
         rule = f"the snapshot has memory, and its virtual machine is {vm.state}: start it first"

@@ -124,7 +124,7 @@ def _of_offering(
 def _check_pool_serves(
     connection: Connection, volume: Row[Any], found: DiskOfferingFacts, offering: EntityRef
 ) -> None:
-    """A volume stays in its pool, which was chosen by storage type and tags."""
+    """Check that the new offering goes with the volume's pool, which was chosen by storage type and tags."""
     if volume.pool_id is None:
         return
     if store.storage_of(connection, volume.disk_offering_id) != (found.storage_type, found.storage_tags):

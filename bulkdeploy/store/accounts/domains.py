@@ -99,7 +99,7 @@ def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
 
 
 def insert_domains(connection: Connection, new: Sequence[tuple[Row[Any], dict[str, Any]]]) -> list[EntityRef]:
-    """New domains below locked ones, each with its columns.
+    """Insert new domains below locked ones, each with its columns.
 
     Raises:
         NameTaken: a live domain of the name, in any case, is right below the parent.

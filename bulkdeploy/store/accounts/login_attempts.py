@@ -36,7 +36,7 @@ def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:
 
 
 def take_back(connection: Connection, subject: str) -> None:
-    """The last attempt of a subject was no failure."""
+    """Take back the last counted failure of a subject."""
     mine = update(login_attempts).where(attempt.subject == subject, attempt.failures > 0)
     connection.execute(mine.values(failures=attempt.failures - 1))
 

@@ -17,7 +17,7 @@ from bulkdeploy.store.tables.accounts import accounts, projects
 
 
 def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Reads every live row of a kind that accounts own, but projects', as zone files say it: within its account."""
+    """Return the reader of live rows of a kind that accounts own, but projects', in the form of zone files."""
     read_all = reader(entity, {**fields, "_owner": SOURCES[entity].table.c.account_id})
 
     def read(connection: Connection) -> list[dict[str, Any]]:

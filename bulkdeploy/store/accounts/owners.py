@@ -72,7 +72,7 @@ def domain_place(connection: Connection, domain_id: int) -> tuple[UUID, str]:
 
 
 def domain_places(connection: Connection, domain_ids: Collection[int]) -> dict[int, tuple[UUID, str]]:
-    """The uuids and the lineages (internal ids from ROOT, ``/1/4/9/``) of existing domains by internal id."""
+    """Return the uuids and the lineages (such as ``/1/4/9/``) of existing domains by internal id."""
     if not domain_ids:
         return {}
     query = select(domains.c.id, domains.c.uuid, domains.c.lineage).where(id_in(domains.c.id, domain_ids))

@@ -14,7 +14,7 @@ ALLOWED = cast(global_value("incorrect.login.attempts.allowed"), BigInteger)
 
 
 def is_locked() -> Condition:
-    """The user's password is locked."""
+    """Return the condition that the user's password is locked."""
     return and_(ALLOWED > 0, users.c.failed_logins >= ALLOWED, users.c.is_default.is_(False))
 
 

@@ -73,7 +73,7 @@ def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any
 
 
 def live_zones(connection: Connection) -> list[int]:
-    """Internal ids of all zones that were not deleted."""
+    """Return the internal ids of all zones that were not deleted."""
     query = select(zones.c.id).where(zones.c.removed.is_(None)).order_by(zones.c.id)
     return list(connection.execute(query).scalars())
 
@@ -124,7 +124,7 @@ def users_of(connection: Connection, template_ids: Collection[int]) -> dict[int,
 
 
 def accounts_named(connection: Connection, owner: Owner, names: Sequence[str]) -> dict[str, int]:
-    """Internal ids of the live accounts of the owner's domain with these names."""
+    """Return the internal ids of the live accounts of the owner's domain with these names."""
     query = select(accounts.c.name, accounts.c.id).where(
         accounts.c.domain_id == owner.domain_id, accounts.c.name.in_(names), accounts.c.removed.is_(None)
     )

@@ -53,7 +53,7 @@ class Configuration:
         return float(self.text(name, scope, scope_id))
 
     def scoped(self, name: str, scope: Scope) -> dict[int, str]:
-        """Overrides of ``name`` by the id of each ``scope`` that has one."""
+        """Return the overrides of ``name`` by the id of each ``scope`` that has one."""
         return {key[1]: value for key, value in self.overrides.items() if key[0] is scope and key[2] == name}
 
 
@@ -106,7 +106,7 @@ def _of(entity: Entity, parameter: str, place_id: int, name: str, value: str) ->
 
 
 def global_value(name: str) -> ColumnElement[str]:
-    """A global setting's text inside another statement, for calls that are made too often to ask on their own."""
+    """Return the expression of a global setting's text for another, frequent statement."""
     value = configuration_values.c
     override = select(value.value).where(
         value.scope == Scope.GLOBAL.value, value.scope_id == GLOBAL_ID, value.name == name

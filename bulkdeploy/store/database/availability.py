@@ -64,5 +64,5 @@ def _sqlstate(error: BaseException) -> str | None:
 
 
 def ping(connection: Connection) -> None:
-    """A round trip to the database."""
+    """Make a round trip to the database."""
     connection.execute(select(1))

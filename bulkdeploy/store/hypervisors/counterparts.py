@@ -35,7 +35,7 @@ _SPEND = text(
 
 
 def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
-    """The next attempt counts, and knows no root volume yet; nothing happens where a later one counts."""
+    """Go on to the next attempt, which has no root volume yet. If a later one counts, nothing changes."""
     connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
 
 

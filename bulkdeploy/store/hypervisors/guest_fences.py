@@ -93,7 +93,10 @@ _MOVE = text(
 def move(
     connection: Connection, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int
 ) -> bool:
-    """The guest is on this host and moves to that one, or nowhere; False: a higher fence was seen."""
+    """Note that the guest is on this host and moves to that one, or nowhere.
+
+    Return False if a higher fence was seen.
+    """
     given = {"guest": guest_uuid, "host": host_uuid, "destination": destination_uuid, "fence": fence}
     return connection.execute(_MOVE, given).rowcount == 1
 
@@ -136,7 +139,7 @@ _RELEASE = text(
 
 
 def release(connection: Connection, guest_uuid: UUID, fence: int) -> None:
-    """The guest is on no host and holds nothing, unless a higher fence was seen."""
+    """Note that the guest is on no host and holds nothing, unless a higher fence was seen."""
     connection.execute(_RELEASE, {"guest": guest_uuid, "fence": fence})
 
 

@@ -57,7 +57,7 @@ _OUTDATED = text(
 
 
 def outdated(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Running VMs on hosts of these hypervisors that are Up whose rules are not those that they were given.
+    """Return running VMs on hosts of these hypervisors that are Up whose rules are not those they were given.
 
     Those that began, or moved, since then are among them. Each with id, uuid, updated, host_uuid, host_name,
     ip_address, hypervisor and url, the digest of its rules and the version of what was noted.

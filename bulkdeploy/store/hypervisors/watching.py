@@ -53,7 +53,7 @@ _LOCK_SETTLED = text(_SETTLED + " AND v.uuid = ANY(CAST(:vms AS uuid[])) ORDER B
 
 
 def settled_vms(connection: Connection, host_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Running VMs of these hosts on which no job works."""
+    """Return running VMs of these hosts on which no job works."""
     return connection.execute(_SETTLED_ON, {"hosts": list(host_uuids)}).all()
 
 

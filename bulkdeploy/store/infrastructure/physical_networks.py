@@ -141,7 +141,10 @@ def list_elements(connection: Connection, names: Iterable[str], arguments: Argum
 
 
 def add_default_providers(connection: Connection, networks: Mapping[int, bool]) -> None:
-    """The providers that physical networks start with, disabled: ids, and whether they have security groups."""
+    """Add the providers with which physical networks start, disabled.
+
+    Ids, and whether they have security groups.
+    """
     names = [*sorted(ELEMENTS, reverse=True), "ConfigDrive"]
     rows = [
         {"physical_network_id": network_id, "name": name}

@@ -85,7 +85,7 @@ def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> P
 
 
 def _add_ranges(row: dict[str, Any]) -> None:
-    """A pod's one range in both forms that CloudStack has for it.
+    """Add a pod's one range in both forms that CloudStack has for it.
 
     Terraform reads the first element of each list, so a pod without a range has empty texts in them.
     """

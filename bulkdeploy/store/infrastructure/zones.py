@@ -145,7 +145,7 @@ def _query() -> Any:
 
 
 def _open_to(caller: Caller) -> Condition:
-    """The zone is public or its domain's, and not dedicated to others."""
+    """Return the condition that the zone is public or its domain's, and not dedicated to others."""
     lineage = caller.owner.lineage
     reachable = within(lineage, domains.c.lineage)
     if caller.role_type is not RoleType.USER:

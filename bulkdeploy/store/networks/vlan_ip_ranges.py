@@ -107,7 +107,7 @@ def count_addresses(connection: Connection, range_ids: Collection[int]) -> dict[
 
 
 def network_types(connection: Connection, zone_ids: Collection[int]) -> dict[int, str]:
-    """Basic or Advanced, by zone."""
+    """Return the network type, Basic or Advanced, by zone."""
     query = select(zones.c.id, zones.c.network_type).where(id_in(zones.c.id, zone_ids))
     return {row.id: row.network_type for row in connection.execute(query)}
 

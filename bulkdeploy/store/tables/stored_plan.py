@@ -21,7 +21,7 @@ class StoredPlan(TypeDecorator[Mapping[str, Any]]):
     cache_ok = True
 
     def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> dict[str, Any] | None:
-        """Lists become texts."""
+        """Turn lists into texts."""
         del dialect
         if value is None:
             return None

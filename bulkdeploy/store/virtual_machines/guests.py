@@ -141,7 +141,7 @@ _READY = text(
 
 
 def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The VMs' volumes exist on their pools now, and their guests have them."""
+    """Note that the VMs' volumes exist on their pools now, and that their guests have them."""
     connection.execute(_READY, {"vms": int_array(sorted(vm_ids))})
 
 
@@ -157,7 +157,7 @@ _REMOVE_SNAPSHOTS = text(
 
 
 def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The VMs are gone, with their snapshots; their rows still resolve by uuid."""
+    """Note that the VMs are gone, with their snapshots. Their rows still resolve by uuid."""
     vms = {"vms": int_array(sorted(vm_ids))}
     connection.execute(_REMOVE_SNAPSHOTS, vms)
     connection.execute(_REMOVE, vms)

@@ -23,7 +23,7 @@ FIELDS: Fields = {"name": user_data.c.name, "userdata": user_data.c.content, "pa
 
 
 def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
-    """Registered user data: its owner (account_id), content, and when it was removed."""
+    """Return registered user data: its owner (account_id), content, and when it was removed."""
     return connection.execute(select(user_data).where(user_data.c.id == user_data_id)).one()
 
 

@@ -155,7 +155,7 @@ def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
 
 
 def set_snapshot_state(connection: Connection, snapshot_id: int, state: SnapshotState) -> None:
-    """A job is to revert to it, or to remove it."""
+    """Set the state of a snapshot that a job is to revert to, or to remove."""
     connection.execute(update(vm_snapshots).where(vm_snapshots.c.id == snapshot_id).values(state=state.value))
 
 
@@ -203,7 +203,7 @@ _BECOME = text(
 
 
 def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The snapshots that jobs of these VMs made are there, and current; the one before is their parent."""
+    """Note that the snapshots of these VMs' jobs exist, and are current. The one before is their parent."""
     connection.execute(_MADE, {"vms": int_array(vm_ids)})
 
 
@@ -213,7 +213,7 @@ def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The snapshots that jobs of these VMs removed are gone; their children have their parents."""
+    """Note that the snapshots that jobs of these VMs removed are gone. Their children get their parents."""
     vms = {"vms": int_array(vm_ids)}
     for statement in (_PARENT_IS_CURRENT, _GONE):
         connection.execute(statement, vms)
