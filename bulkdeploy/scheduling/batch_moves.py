@@ -165,7 +165,13 @@ def plan_together(
     members = AffinityMembers(connection, configuration, groups)
     for zone_id in zone_ids:
         of_zone = [kind for kind in kinds.values() if kind.need.zone_id == zone_id]
-        _plan_zone(connection, configuration, of_zone, members, made)
+        merged = _merge(of_zone, forbidden)
+        planned = _plan_zone(connection, configuration, merged, members)
+        if len(merged) < len(of_zone):
+            swapped = _leave_hosts(planned, vms)
+            planned = swapped or _plan_zone(connection, configuration, of_zone, members)
+        made.hosts.update(planned.hosts)
+        made.placed.extend(planned.placed)
     return made
 
 
@@ -179,14 +185,48 @@ def _lock(connection: Connection, zone_ids: Sequence[int], groups: Mapping[int, 
         lock_affinity_groups(connection, group_ids)
 
 
+def _merge(kinds: Sequence[AlikeVms], forbidden: frozenset[int]) -> list[AlikeVms]:
+    """Return the kinds with one for all VMs of a need, which may then get the hosts that others of them leave."""
+    by_need: dict[PlacementNeed, list[AlikeVms]] = {}
+    for kind in kinds:
+        by_need.setdefault(kind.need, []).append(kind)
+    return [
+        alike[0] if len(alike) == 1 else AlikeVms(need, forbidden, [vm for kind in alike for vm in kind.vms])
+        for need, alike in by_need.items()
+    ]
+
+
+def _leave_hosts(plan: BatchPlan, left: Mapping[int, int | None]) -> BatchPlan | None:
+    """Return the plan with VMs of one need swapped so that none of them gets the host that it leaves.
+
+    Returns None if a VM got no host, or no swap is possible.
+    """
+    if any(isinstance(host, NoPlace) for host in plan.hosts.values()):
+        return None
+    swapped = BatchPlan()
+    for each in plan.placed:
+        hosts: list[int] = each.planned.plan.host_ids.tolist()
+        vms = list(each.vms)
+        for at, host in enumerate(hosts):
+            if left[vms[at].id] != host:
+                continue
+            other = next((to for to, vm in enumerate(vms) if host not in (hosts[to], left[vm.id])), None)
+            if other is None:
+                return None
+            vms[at], vms[other] = vms[other], vms[at]
+        swapped.placed.append(replace(each, vms=vms))
+        swapped.hosts.update(zip([vm.id for vm in vms], hosts, strict=True))
+    return swapped
+
+
 def _plan_zone(
     connection: Connection,
     configuration: Configuration,
     kinds: Sequence[AlikeVms],
     members: AffinityMembers,
-    made: BatchPlan,
-) -> None:
-    """Plan the VMs of a zone owner by owner, each owner's on what those before leave, and add them to ``made``."""
+) -> BatchPlan:
+    """Plan the VMs of a zone owner by owner, each owner's on what those before leave."""
+    made = BatchPlan()
     left: ZoneSnapshot | None = None
     placed: dict[int, Mapping[int, int]] = {}
     catalog = placement_catalog()
@@ -220,6 +260,7 @@ def _plan_zone(
                 made.placed.append(PlacedVms(kind.need, kind.vms[: plan.placed], planned))
             left = after(left, request, plan)
             add_members(request, plan, placed)
+    return made
 
 
 def _hosts(kind: AlikeVms, plan: Plan) -> dict[int, int | NoPlace]:

@@ -545,3 +545,26 @@ def test_no_operation_takes_more_statements_for_more_vms(
         assert not done.failed
         counts.append(len(statements))
     assert counts[0] == counts[1]
+
+
+def test_vms_that_move_may_get_each_others_hosts_but_never_their_own(fleet: Fleet, client: ApiClient) -> None:
+    """Two VMs exchange their hosts if no others are allowed; so do two and one, which no even spread allows."""
+    rows = fleet.zone.rows("SELECT id, uuid, cluster_id FROM hosts ORDER BY cluster_id, id LIMIT 2")
+    here, there = ((row.id, str(row.uuid)) for row in rows)
+    call = fleet.zone.bulk_parameters(3)
+    del call["virtualmachinecount"]
+    for _ in range(3):
+        client.call("deployVirtualMachine", hostid=here[1], **call)
+    fleet.run()
+    first, second, third = (str(vm.uuid) for vm in fleet.vms())
+
+    def move(vms: str, to: str) -> list[int]:
+        client.call("bulkMigrateVirtualMachine", ids=vms, tohostids=to)
+        fleet.run()
+        return [vm.host_id for vm in fleet.vms()]
+
+    both = f"{here[1]},{there[1]}"
+    assert move(second, there[1]) == [here[0], there[0], here[0]]
+    assert move(f"{first},{second}", both) == [there[0], here[0], here[0]]
+    assert move(f"{first},{second},{third}", both) == [here[0], there[0], there[0]]
+    fleet.assert_intact()
