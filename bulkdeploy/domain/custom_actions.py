@@ -15,7 +15,9 @@ from uuid import UUID
 from bulkdeploy.domain.errors import InvalidParameter
 
 NAME = re.compile(r"[a-zA-Z0-9 _-]{1,255}", re.ASCII)
-BUILT_IN = frozenset({"prepare", "create", "start", "stop", "reboot", "delete", "status", "statuses", "getconsole"})
+BUILT_IN = frozenset(
+    {"prepare", "create", "start", "stop", "reboot", "delete", "status", "statuses", "activity", "getconsole"}
+)
 """Actions that every extension has. No custom action has their names: they change where a guest runs."""
 
 RESOURCE_TYPE = "VirtualMachine"

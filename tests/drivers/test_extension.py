@@ -55,11 +55,11 @@ def write_program(shelf: Path) -> Path:
 
 
 @contextmanager
-def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig]:
-    """Two hosts of an empty shelf; ``statuses``: the extension has that action."""
+def shelf_driver(engine: Engine, shelf: Path, **actions: bool) -> Iterator[Rig]:
+    """Two hosts of an empty shelf; ``actions``: which optional actions the extension has."""
     program = write_program(shelf)
     options = ExtensionOptions.model_validate(
-        {"executable": program, "details": {"shelf": str(shelf), "token": SECRET}, "statuses": statuses}
+        {"executable": program, "details": {"shelf": str(shelf), "token": SECRET}, **actions}
     )
     driver = ExtensionDriver.from_options(options)
     subjects = Subjects(volumes=1)
@@ -205,6 +205,26 @@ def test_an_action_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, how: st
     assert (failed.value.unanswered, failed.value.transient) == (True, True)
     Caller(rig.driver).run(rig.hosts[0], guest)
     assert shelved(tmp_path) == {guest.name: "PowerOn"}
+
+
+def test_another_host_sees_what_the_guests_of_a_silent_host_write(engine: Engine, tmp_path: Path) -> None:
+    """The mark changes with their disks alone; who cannot look says so; without the action nothing is seen."""
+    with shelf_driver(engine, tmp_path, activity=True) as rig:
+        silent, other = rig.hosts
+        guests = [rig.new_guest(), rig.new_guest()]
+        for host, guest in zip(rig.hosts, guests, strict=True):
+            Caller(rig.driver).run(host, guest)
+        marks = []
+        for written in guests:
+            marks.append(rig.driver.activity_mark(silent, other, [], timeout_s=30))
+            (tmp_path / f"{written.name}.disk").write_text("1")
+        marks.append(rig.driver.activity_mark(silent, other, [], timeout_s=30))
+        assert marks == ["left", "left 1", "left 1"]
+        fault(tmp_path, "activity", "refuse")
+        with pytest.raises(DriverError, match="out of paper"):
+            rig.driver.activity_mark(silent, other, [], timeout_s=30)
+    with shelf_driver(engine, tmp_path) as rig:
+        assert rig.driver.activity_mark(*rig.hosts, [], timeout_s=30) is None
 
 
 def test_refusals_say_why_without_secrets(rig: Rig, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ STEPS = {
     "start": "boot",
     "status": "look",
     "statuses": "look",
+    "activity": "look",
     "getconsole": "console",
 }
 """What errors call an action; others by their own names."""
@@ -268,6 +269,21 @@ class ExtensionDriver(HypervisorDriver):
             raise DriverError("look", ANY_HOST, f"{self._program.path} can not be run", transient=True)
         kept = self._kept_by_host()
         return call_each(hosts, lambda host: [one for one, _ in self._guests(host, kept[host.uuid], timeout_s)])
+
+    def activity_mark(
+        self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
+    ) -> str | None:
+        """See HypervisorDriver: ``activity``, where the extension has it, with the guests of the silent host."""
+        del volumes  # disks are where the executable made them
+        if not self._options.activity:
+            return None
+        guests = [{"uuid": kept.vm["uuid"], "name": kept.name} for _, kept in self._kept_by_host()[host.uuid]]
+        payload = {**self._payload(other), "silenthost": host_details(host.url), "virtualmachines": guests}
+        try:
+            answer = self._program.run("activity", payload, timeout_s=timeout_s)
+        except ActionFailed as error:
+            raise _error("activity", other.name, error) from error
+        return str(answer.get("mark") or "") or None
 
     @override
     def list_guests(self) -> Iterator[Guest]:

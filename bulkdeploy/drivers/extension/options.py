@@ -22,6 +22,10 @@ class ExtensionOptions(DriverOptions):
     statuses: bool = Field(
         default=True, description="Whether it has the action statuses; else guests are looked at one by one."
     )
+    activity: bool = Field(
+        default=False,
+        description="Whether it has the action activity, which tells host HA that guests of a silent host run.",
+    )
     details_identify: bool = Field(
         default=True,
         description="Whether what prepare answers identifies a guest: no two guests then have the same details.",

@@ -19,7 +19,7 @@ SHOWN_CHARACTERS = 500
 REFUSED = ("error", "failed", "failure")
 HIDDEN = "****"
 
-READ = ("prepare", "status", "statuses", "getconsole")
+READ = ("prepare", "status", "statuses", "activity", "getconsole")
 """Actions whose JSON is read; ``status`` may print a bare word.
 
 The others may print plain text: as for CloudStack, their exit code says how they ended."""
