@@ -71,8 +71,8 @@ if action == "statuses":
     end({"status": "success", "power_state": states})
 if action == "activity":
     disks = [shelf / f"{one['name']}.disk" for one in payload["virtualmachines"]]
-    written = [disk.read_text() for disk in disks if disk.exists()]
-    end({"status": "success", "mark": " ".join([payload["silenthost"]["node"], *written])})
+    numbers_written = [disk.read_text() for disk in disks if disk.exists()]
+    end({"status": "success", "mark": " ".join([payload["silenthost"]["node"], *numbers_written])})
 guest = payload["cloudstack.vm.details"]
 page = shelf / f"{guest['name']}.guest"
 answer: dict[str, object] = {"status": "success"}
