@@ -122,7 +122,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
     string(
         "boottype",
-        "what guests boot with; default: what the template's detail UEFI says, else BIOS",
+        "the firmware of the guests; default: by the template's detail UEFI, else BIOS",
         choices=tuple(BootType),
     ),
     string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),

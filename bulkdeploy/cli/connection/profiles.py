@@ -51,7 +51,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("apikey", Kind.SECRET, "", "API key", True),
         Setting("secretkey", Kind.SECRET, "", "secret key", True),
         Setting("username", Kind.TEXT, "", "user to log in as, where there are no keys", True),
-        Setting("password", Kind.SECRET, "", "that user's password", True),
+        Setting("password", Kind.SECRET, "", "the password of the user", True),
         Setting("domain", Kind.TEXT, "/", "that user's domain, as a path", True),
         Setting("confdservers", Kind.TEXT, "", "addresses of confd servers, with commas between them", True),
         Setting("confdkeyfile", Kind.TEXT, "", "file with the key of these confd servers", True),

@@ -141,7 +141,7 @@ CHANGEABLE = (
 
 CREATE = Command(
     name="createAccount",
-    description="Makes an account with its first user",
+    description="Creates an account with its first user",
     handler=create_account,
     prepare=new_user,
     shape=Shape.OBJECT,
@@ -159,7 +159,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateAccount",
-    description="Gives an account another name, role or network domain",
+    description="Changes the name, role or network domain of an account",
     handler=update_account,
     shape=Shape.OBJECT,
     response=ACCOUNT,
@@ -187,7 +187,7 @@ COMMANDS = (
             string("name", "only accounts of this name"),
             integer("accounttype", "only accounts of this type"),
             string("state", "only accounts in this state", choices=STATES),
-            strings("details", "what to say of each account; default all", choices=DETAILS),
+            strings("details", "the details of each account in the answer; default all", choices=DETAILS),
             boolean("iscleanuprequired", "true: only accounts with something left to clean up; there are none"),
             SHOW_ICON,
             *(parameter for parameter in OWNER if parameter.name != "account"),

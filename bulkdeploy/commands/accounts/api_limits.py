@@ -46,7 +46,7 @@ def reset_api_limit(call: Call) -> None:
 COMMANDS = (
     Command(
         name="getApiLimit",
-        description="Says how many calls the caller's account has left in the present interval",
+        description="Returns how many calls the caller's account has left in the current interval",
         handler=get_api_limit,
         shape=Shape.OBJECT,
         response=Response(

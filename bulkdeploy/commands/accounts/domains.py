@@ -118,7 +118,7 @@ def delete_domain(call: Call) -> JobTicket:
 
 CREATE = Command(
     name="createDomain",
-    description="Makes a domain",
+    description="Creates a domain",
     handler=create_domain,
     shape=Shape.OBJECT,
     response=DOMAIN,
@@ -136,7 +136,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateDomain",
-    description="Gives a domain another name or network domain",
+    description="Changes the name or network domain of a domain",
     handler=update_domain,
     shape=Shape.OBJECT,
     response=DOMAIN,
@@ -164,7 +164,7 @@ COMMANDS = (
             string("name", "only domains of this name"),
             integer("level", "only domains this far below ROOT"),
             boolean("listall", "the domains below the caller's, too"),
-            strings("details", "what to say of each domain; default all", choices=DETAILS),
+            strings("details", "the details of each domain in the answer; default all", choices=DETAILS),
             SHOW_ICON,
             *PAGING,
         ),

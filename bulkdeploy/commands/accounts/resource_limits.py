@@ -31,7 +31,7 @@ RESOURCE_LIMIT = Response(
         *OWNER_FIELDS,
         text("resourcetype", "the resource's number"),
         text("resourcetypename", "the resource's name, such as user_vm"),
-        large_number("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
+        large_number("max", "the limit: a number, MiB of memory or GiB of storage; -1: no limit"),
     ),
 )
 
@@ -88,7 +88,7 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         integer("resourcetype", "the resource, by its number", required=True),
-        long("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
+        long("max", "the limit: a number, MiB of memory or GiB of storage; -1: no limit"),
         *HOLDER,
     ),
     unsupported={"tag": NO_TAGGED_LIMITS},

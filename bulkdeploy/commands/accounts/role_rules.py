@@ -21,6 +21,6 @@ RULE = Response(
 
 RULE_PARAMETERS = (
     string("rule", "an API's name, * standing for any letters", required=True, rule=API_PATTERN),
-    string("permission", "what it says", required=True, choices=PERMISSIONS),
+    string("permission", "allow or deny", required=True, choices=PERMISSIONS),
     string("description", "its description"),
 )

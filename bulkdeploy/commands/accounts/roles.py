@@ -112,7 +112,7 @@ PUBLICITY = boolean("ispublic", "whether others than root admins see it and give
 
 CREATE = Command(
     name="createRole",
-    description="Makes a role, with no rules or with those of another",
+    description="Creates a role without rules, or with the rules of another role",
     handler=create_role,
     shape=Shape.OBJECT,
     response=ROLE,
@@ -132,7 +132,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateRole",
-    description="Gives a role another name, description or, while no account has it, type",
+    description="Changes the name and description of a role, and its type while no account has the role",
     handler=update_role,
     shape=Shape.OBJECT,
     response=ROLE,
@@ -168,7 +168,7 @@ CREATE_RULE = Command(
 IMPORT = replace(
     CREATE,
     name="importRole",
-    description="Makes a role with these rules; with forced, changes a role that has the name",
+    description="Creates a role with these rules; forced=true changes an existing role of the name",
     handler=import_role,
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
@@ -241,7 +241,7 @@ COMMANDS = (
             uuid("roleid", Entity.ROLE, "the role", required=True),
             uuids("ruleorder", Entity.ROLE_PERMISSION, "all rules of the role, the first to be asked first"),
             uuid("ruleid", Entity.ROLE_PERMISSION, "one rule of the role"),
-            string("permission", "what that rule is to say", choices=PERMISSIONS),
+            string("permission", "the new permission of the rule, allow or deny", choices=PERMISSIONS),
         ),
         rules=(
             ExactlyOne(("ruleorder", "ruleid")),

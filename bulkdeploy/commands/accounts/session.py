@@ -114,7 +114,7 @@ def _hours_east(timezone: ZoneInfo) -> str:
 COMMANDS = (
     Command(
         name="login",
-        description="Begins a session: later calls with its cookies and its sessionkey need no signature",
+        description="Opens a session. Later calls with its cookies and its sessionkey need no signature.",
         handler=login,
         prepare=check_login,
         shape=Shape.BARE,

@@ -262,7 +262,7 @@ COMMANDS = (
     ),
     Command(
         name="registerUserKeys",
-        description="Gives a user new keys; all earlier ones are void",
+        description="Creates new API keys for a user. All earlier keys become invalid.",
         handler=register_user_keys,
         shape=Shape.OBJECT,
         response=USER_KEYS,
@@ -273,7 +273,7 @@ COMMANDS = (
     Command(
         name="getUserKeys",
         authorized=EVERY_ROLE,
-        description="Answers the keys that a user was given last",
+        description="Returns the latest API keys of a user",
         handler=get_user_keys,
         shape=Shape.OBJECT,
         response=USER_KEYS,

@@ -55,7 +55,7 @@ def list_transitions(call: Call) -> Page:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="configureHAForHost",
-        description="Chooses the provider of host HA for a host",
+        description="Configures the provider of host HA for a host",
         since="4.11",
         handler=configure,
         shape=Shape.JOB,

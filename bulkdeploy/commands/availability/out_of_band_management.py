@@ -72,7 +72,7 @@ COMMANDS: tuple[Command, ...] = (
                 rule=PORT,
             ),
             string("username", "the user of the controller", required=True, length=64, rule=BMC_USER),
-            string("password", "that user's password", required=True, length=128),
+            string("password", "the password of the user", required=True, length=128),
         ),
     ),
     *switch_commands(
@@ -80,7 +80,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="issueOutOfBandManagementPowerAction",
-        description="Has a power action done by the management controller of a host. OFF cuts the power at once",
+        description="Issues a power action to the management controller of a host. OFF cuts the power at once.",
         since="4.9.0",
         handler=issue_power_action,
         shape=Shape.JOB,

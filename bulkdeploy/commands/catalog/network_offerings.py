@@ -114,7 +114,7 @@ NO_ROUTING = "networks are not routed by protocols"
 
 CREATE = Command(
     name="createNetworkOffering",
-    description="Makes a network offering, disabled unless enable says otherwise",
+    description="Creates a network offering, which is disabled unless enable=true",
     handler=create_network_offering,
     shape=Shape.OBJECT,
     response=NETWORK_OFFERING,
@@ -128,7 +128,8 @@ CREATE = Command(
         strings("supportedservices", f"what its networks offer: {', '.join(SERVICES)}"),
         mapping("serviceproviderlist", "who offers it: serviceproviderlist[0].service and [0].provider"),
         mapping(
-            "servicecapabilitylist", "what is said of it: [0].service, [0].capabilitytype, [0].capabilityvalue"
+            "servicecapabilitylist",
+            "the capabilities of services: [0].service, [0].capabilitytype, [0].capabilityvalue",
         ),
         boolean("specifyvlan", "whether the VLAN is given when a network is made"),
         boolean("specifyipranges", "whether addresses are given when a network is made; Shared: always"),

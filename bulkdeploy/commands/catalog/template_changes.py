@@ -173,7 +173,7 @@ def _changed(kind: Kind) -> tuple[Parameter, ...]:
         boolean("bootable", "whether a VM can boot from it"),
         boolean("sshkeyenabled", "whether its guests take new SSH keys"),
         boolean("requireshvm", "whether it needs hardware virtualisation"),
-        integer("sortkey", "where it stands in lists: lower numbers first"),
+        integer("sortkey", "the position in lists: lower numbers first"),
         *((DETAILS,) if kind is ISO else OF_TEMPLATES),
     )
 
@@ -219,14 +219,14 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
         ),
         Command(
             name=f"update{word}Permissions",
-            description=f"Says who may use the {kind.noun}",
+            description=f"Changes the permissions to use the {kind.noun}",
             handler=partial(update_permissions, kind),
             shape=Shape.SUCCESS,
             errors=(PermissionDenied,),
             changes_state=True,
             parameters=(
                 this,
-                string("op", "what is done with accounts", choices=("add", "remove", "reset")),
+                string("op", "the change of the list of accounts", choices=("add", "remove", "reset")),
                 strings("accounts", "names of accounts in the owner's domain"),
                 uuids("projectids", Entity.PROJECT, "projects of the caller's, besides accounts"),
                 *PUBLICITY,

@@ -46,7 +46,7 @@ def list_permissions(call: Call) -> Mapping[str, Any]:
 COMMANDS = tuple(
     Command(
         name=f"list{word}Permissions",
-        description=f"Says whom {thing} is shared with",
+        description=f"Lists the accounts and projects with which {thing} is shared",
         handler=list_permissions,
         shape=Shape.OBJECT,
         response=PERMISSION,

@@ -21,7 +21,7 @@ def create_template(call: Call) -> JobTicket:
 COMMANDS = (
     Command(
         name="createTemplate",
-        description="Makes a template of a volume that a stopped virtual machine has",
+        description="Creates a template from a volume of a stopped virtual machine",
         handler=create_template,
         shape=Shape.JOB,
         response=Response("template", FIELDS),

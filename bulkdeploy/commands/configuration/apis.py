@@ -37,7 +37,7 @@ def _answer_fields(depth: int) -> tuple[Field, ...]:
     """Return a field of an answer; objects may hold objects, ``depth`` levels down."""
     plain = (
         text("name", "the field's name"),
-        text("description", "what it says"),
+        text("description", "allow or deny"),
         text("type", "its type"),
     )
     if depth == 0:
@@ -66,7 +66,7 @@ COMMANDS = (
                     "its parameters",
                     (
                         text("name", "the parameter's name"),
-                        text("description", "what it says"),
+                        text("description", "allow or deny"),
                         text("type", "its type"),
                         number("length", "the longest text it takes, in characters"),
                         flag("required", "whether it must be given"),

@@ -63,7 +63,7 @@ ABSENT = (
 COMMANDS = (
     Command(
         name="listCapabilities",
-        description="Says what the installation can do and how it is set up",
+        description="Returns the capabilities and the main settings of the installation",
         handler=list_capabilities,
         shape=Shape.OBJECT,
         response=Response(

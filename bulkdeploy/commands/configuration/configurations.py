@@ -220,7 +220,7 @@ COMMANDS = (
     UPDATE,
     Command(
         name="resetConfiguration",
-        description="Takes back what was set for one setting: the next wider value holds again",
+        description="Resets a setting, so that the next wider value applies again",
         handler=reset_configuration,
         shape=Shape.OBJECT,
         response=CONFIGURATION,

@@ -130,7 +130,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
-            integer("virtualmachinecount", "how many VMs it is to have", minimum=0),
+            integer("virtualmachinecount", "the desired number of virtual machines", minimum=0),
             *HOW_MANAGED,
             string("maxunavailable", "VMs that are healed at once, or a percentage such as 10%; default: 1"),
             boolean("managed", "false: the number of VMs is not kept any more; the VMs stay"),

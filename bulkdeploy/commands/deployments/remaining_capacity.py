@@ -78,7 +78,7 @@ def calculate(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="calculateCapacity",
-        description="Answers how many more VMs one bulk call could make now, on which hosts, and what ends it",
+        description="Returns how many more VMs one bulk call could deploy now, on which hosts, and the limit",
         handler=calculate,
         shape=Shape.OBJECT,
         response=REMAINING_CAPACITY,
@@ -88,7 +88,8 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             *(parameter for parameter in OF_ANY_VM if parameter.name not in OF_A_DEPLOYMENT),
             boolean(
-                "tiered", "where no more fit, go on with smaller ones; the service offering must be a custom one"
+                "tiered",
+                "true: continue with smaller ones when no more fit; the service offering must be custom",
             ),
             boolean("n1", "keep room on the other hosts of its cluster for the VMs of any one host"),
         ),

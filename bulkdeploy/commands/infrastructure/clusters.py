@@ -86,7 +86,7 @@ ADDED_ONE_BY_ONE = "hosts are added one by one, by addHost"
 
 ADD = Command(
     name="addCluster",
-    description="Makes a cluster in a pod; its over-commit is what the settings say for clusters that are added",
+    description="Creates a cluster in a pod, with the over-commit factors of the settings for new clusters",
     handler=add_cluster,
     shape=Shape.LIST,
     response=CLUSTER,

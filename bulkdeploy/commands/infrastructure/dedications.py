@@ -56,7 +56,7 @@ def _commands(place: Entity) -> tuple[Command, ...]:
 def _dedicate(place: Entity, dedicated: Response, which: Parameter) -> Command:
     return Command(
         name=f"dedicate{place.name.capitalize()}",
-        description=f"Gives a {place.name.lower()} to one domain or account alone",
+        description=f"Dedicates a {place.name.lower()} to one domain or account",
         handler=partial(dedicate, place),
         shape=Shape.JOB,
         response=dedicated,

@@ -36,7 +36,8 @@ def migrate_host(call: Call) -> JobTicket | Instead:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="prepareHostForMaintenance",
-        description="Takes a host out of placement and moves its virtual machines to other hosts",
+        description="Puts a host into maintenance: excludes it from placement and moves its virtual"
+        " machines to other hosts",
         handler=prepare_host_for_maintenance,
         shape=Shape.JOB,
         response=HOST,

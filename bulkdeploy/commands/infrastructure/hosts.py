@@ -114,7 +114,7 @@ ADD = Command(
             rule=URL,
         ),
         string("username", "whom its driver logs in as"),
-        string("password", "that user's password; never kept"),
+        string("password", "the password of the user; it is never stored"),
         strings("hosttags", "its tags", rule=TAG),
         string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
     ),
@@ -163,7 +163,7 @@ DELETE = Command(
 
 RECONNECT = Command(
     name="reconnectHost",
-    description="Reaches a host again and takes over what it says it has now; not while evacuateHost empties it",
+    description="Reconnects a host and reads its hardware again. Refused while evacuateHost empties the host.",
     handler=reconnect_host,
     prepare=reach_again,
     shape=Shape.JOB,
@@ -209,7 +209,7 @@ COMMANDS = (
                 "only hosts that this running VM could move to, each with suitableformigration and all details",
             ),
             boolean("hahost", "true: no host, because none is kept free for VMs of hosts that failed"),
-            strings("details", "what to say of each host; default all", choices=DETAILS),
+            strings("details", "the details of each host in the answer; default all", choices=DETAILS),
             *PAGING,
         ),
         errors=(PermissionDenied,),

@@ -64,7 +64,7 @@ ADD = Command(
     roles=ROOT_ADMIN_ONLY,
     changes_state=True,
     parameters=(
-        string("provider", "what provides it", required=True, choices=(IMAGE_PROVIDER,)),
+        string("provider", "the provider of the store", required=True, choices=(IMAGE_PROVIDER,)),
         string(
             "url", "the NFS export, such as nfs://10.1.1.9/export/secondary", required=True, length=2048, rule=URL
         ),

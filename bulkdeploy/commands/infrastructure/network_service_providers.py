@@ -112,7 +112,7 @@ def _element_commands(noun: str, plural: str, key: str, cmd: str) -> tuple[Comma
         ),
         Command(
             name=f"configure{noun}",
-            description="Says whether what a provider consists of may be used",
+            description="Enables or disables the elements of a provider",
             handler=partial(configure_element, key, cmd),
             shape=Shape.JOB,
             response=response,

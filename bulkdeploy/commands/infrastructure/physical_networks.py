@@ -65,7 +65,7 @@ TAGS = strings("tags", "its tags", rule=TAG)
 
 CREATE = Command(
     name="createPhysicalNetwork",
-    description="Makes a physical network in a zone, disabled, with the providers that each starts with",
+    description="Creates a physical network in a zone. It is disabled and has the default providers.",
     handler=create_physical_network,
     shape=Shape.JOB,
     response=PHYSICAL_NETWORK,

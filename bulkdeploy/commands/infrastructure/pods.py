@@ -98,7 +98,7 @@ NETWORK = (
 
 CREATE = Command(
     name="createPod",
-    description="Makes a pod in a zone",
+    description="Creates a pod in a zone",
     handler=create_pod,
     shape=Shape.OBJECT,
     response=POD,

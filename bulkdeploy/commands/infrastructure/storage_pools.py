@@ -107,7 +107,7 @@ SIZE = long(
 
 CREATE = Command(
     name="createStoragePool",
-    description="Makes a primary storage pool of a cluster or of a zone",
+    description="Creates a primary storage pool for a cluster or a zone",
     handler=create_storage_pool,
     prepare=look_at_storage_pool,
     shape=Shape.OBJECT,
@@ -120,7 +120,13 @@ CREATE = Command(
         uuid("podid", Entity.POD, "the pod, for scope CLUSTER"),
         uuid("clusterid", Entity.CLUSTER, "the cluster, for scope CLUSTER"),
         string("name", "its name, unique in the zone", required=True, rule=NAME),
-        string("url", "where it is, such as nfs://10.1.1.9/export/primary", required=True, length=2048, rule=URL),
+        string(
+            "url",
+            "the address of the storage, such as nfs://10.1.1.9/export/primary",
+            required=True,
+            length=2048,
+            rule=URL,
+        ),
         string("scope", "CLUSTER or ZONE; default CLUSTER where a cluster is given", choices=("CLUSTER", "ZONE")),
         string(
             "hypervisor",
@@ -179,7 +185,8 @@ DELETE = Command(
 
 ENABLE_MAINTENANCE = Command(
     name="enableStorageMaintenance",
-    description="Puts a primary storage pool into maintenance: it takes no volumes. Its VMs must be stopped.",
+    description="Puts a primary storage pool into maintenance: it accepts no volumes. Its virtual"
+    " machines must be stopped.",
     handler=enable_storage_maintenance,
     shape=Shape.JOB,
     response=STORAGE_POOL,

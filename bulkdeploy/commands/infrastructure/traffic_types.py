@@ -81,7 +81,7 @@ COMMANDS = (
             uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
             string(
                 "traffictype",
-                "what it shall carry",
+                "the type of traffic",
                 required=True,
                 choices=tuple(kind.value for kind in TrafficType),
             ),

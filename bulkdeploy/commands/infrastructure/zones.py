@@ -83,7 +83,7 @@ ALLOCATION_STATES = tuple(state.value for state in AllocationState)
 
 CREATE = Command(
     name="createZone",
-    description="Makes a zone. It takes VMs once its allocation state is Enabled.",
+    description="Creates a zone. It accepts virtual machines once its allocation state is Enabled.",
     handler=create_zone,
     shape=Shape.OBJECT,
     response=ZONE,

@@ -104,7 +104,7 @@ def list_async_jobs(call: Call) -> Page:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="queryAsyncJobResult",
-        description="Answers a job's state, and its result once it is finished",
+        description="Returns the state of a job, and its result once it is finished",
         handler=query_async_job_result,
         shape=Shape.BARE,
         response=replace(ASYNC_JOB, key="asyncjob"),

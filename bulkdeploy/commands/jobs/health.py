@@ -77,7 +77,7 @@ def _last_audit(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="getHealth",
-        description="Tells how the service is doing: jobs by state and age, outbox, queues, VMs by state,"
+        description="Returns the health of the service: jobs by state and age, outbox, queues, VMs by state,"
         " failures, the last audit",
         handler=get_health,
         shape=Shape.OBJECT,

@@ -67,7 +67,7 @@ def _accounts(call: Call) -> tuple[Sequence[str], Sequence[str], Sequence[Entity
 COMMANDS = (
     Command(
         name="createNetworkPermissions",
-        description="Lets other accounts of its owner's domain have virtual machines in a network",
+        description="Allows other accounts of the owner's domain to use a network",
         handler=create_permissions,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),
@@ -76,7 +76,7 @@ COMMANDS = (
     ),
     Command(
         name="removeNetworkPermissions",
-        description="Takes permissions for a network back; virtual machines that are in it stay",
+        description="Removes permissions for a network. Virtual machines in the network stay.",
         handler=remove_permissions,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),
@@ -85,7 +85,7 @@ COMMANDS = (
     ),
     Command(
         name="resetNetworkPermissions",
-        description="Takes all permissions for a network back; virtual machines that are in it stay",
+        description="Removes all permissions for a network. Virtual machines in the network stay.",
         handler=reset_permissions,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),

@@ -108,7 +108,7 @@ def delete_network(call: Call) -> JobTicket:
 
 CREATE = Command(
     name="createNetwork",
-    description="Makes a guest network",
+    description="Creates a guest network",
     handler=create_network,
     shape=Shape.OBJECT,
     response=NETWORK,
@@ -119,7 +119,11 @@ CREATE = Command(
         string("displaytext", "its description; its name where not given"),
         uuid("zoneid", Entity.ZONE, "its zone, an Advanced one", required=True),
         uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
-        string("acltype", "who has it: Domain for Shared networks only", choices=("Account", "Domain")),
+        string(
+            "acltype",
+            "the owner of the network: Account, or Domain for Shared networks only",
+            choices=("Account", "Domain"),
+        ),
         boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
         string("gateway", "its gateway; with netmask"),
         string("netmask", "its netmask, such as 255.255.255.0"),

@@ -42,7 +42,7 @@ def change_ip(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="addIpToNic",
-        description="Gives a nic a secondary address; its guest is not changed",
+        description="Adds a secondary address to a nic. The guest is not changed.",
         handler=add_ip,
         shape=Shape.JOB,
         response=SECONDARY_IP,
@@ -52,7 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="removeIpFromNic",
-        description="Takes a secondary address from its nic; its guest is not changed",
+        description="Removes a secondary address from its nic. The guest is not changed.",
         handler=remove_ip,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="updateVmNicIp",
-        description="Gives a nic of a stopped virtual machine another address, which it has from its next start",
+        description="Changes the address of a nic of a stopped virtual machine. It takes effect at the next start.",
         handler=change_ip,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

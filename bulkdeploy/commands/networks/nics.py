@@ -84,7 +84,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="addNicToVirtualMachine",
-        description="Gives a virtual machine one more nic, also while it runs",
+        description="Adds a nic to a virtual machine, which may be running",
         handler=add_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -105,7 +105,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="removeNicFromVirtualMachine",
-        description="Takes a nic that is not the default one from a virtual machine, also while it runs",
+        description="Removes a nic other than the default one from a virtual machine, which may be running",
         handler=remove_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -115,7 +115,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="updateDefaultNicForVirtualMachine",
-        description="Makes another nic of a virtual machine the default one; its hypervisor is not called",
+        description="Changes the default nic of a virtual machine. The hypervisor is not called.",
         handler=make_default_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

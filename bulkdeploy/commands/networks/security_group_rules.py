@@ -82,7 +82,7 @@ AUTHORIZE: tuple[Parameter, ...] = (
     string("securitygroupname", "the security group by its name among the owner's; not with securitygroupid"),
     string(
         "protocol",
-        "what is let through; all where not given",
+        "the allowed protocol; default: all",
         choices=tuple(protocol.value for protocol in Protocol),
     ),
     integer("startport", "the first port, for tcp and udp"),
@@ -114,7 +114,7 @@ def _commands(direction: Direction, what: str) -> tuple[Command, Command]:
         ),
         Command(
             name=f"revokeSecurityGroup{word}",
-            description=f"Takes a rule from a security group: what may {what}",
+            description=f"Removes a rule from a security group: what may {what}",
             handler=partial(revoke, direction),
             shape=Shape.JOB_SUCCESS,
             errors=(PermissionDenied,),

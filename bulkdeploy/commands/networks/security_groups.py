@@ -54,7 +54,7 @@ def delete_security_group(call: Call) -> None:
 
 CREATE = Command(
     name="createSecurityGroup",
-    description="Makes a security group without rules",
+    description="Creates a security group without rules",
     handler=create_security_group,
     shape=Shape.OBJECT,
     response=SECURITY_GROUP,

@@ -71,14 +71,18 @@ CREATE = Command(
         uuid(
             "physicalnetworkid",
             Entity.PHYSICAL_NETWORK,
-            "what carries public addresses; default: the only physical network that can",
+            "the physical network that carries public addresses; default: the only one that can",
         ),
         boolean("forvirtualnetwork", "true: public addresses; default false: addresses of guests"),
         string("startip", "the first address", required=True, rule=IP_ADDRESS),
         string("endip", "the last address; default: the first", rule=IP_ADDRESS),
-        string("gateway", "their gateway; default: the guest network's", rule=IP_ADDRESS, clearable=True),
-        string("netmask", "their netmask; default: the guest network's", rule=NETMASK, clearable=True),
-        string("vlan", "their VLAN, a number or untagged; default: the guest network's"),
+        string(
+            "gateway", "the gateway of the addresses; default: the guest network's", rule=IP_ADDRESS, clearable=True
+        ),
+        string(
+            "netmask", "the netmask of the addresses; default: the guest network's", rule=NETMASK, clearable=True
+        ),
+        string("vlan", "the VLAN of the addresses, a number or untagged; default: the guest network's"),
     ),
     unsupported={
         **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),

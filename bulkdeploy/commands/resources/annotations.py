@@ -90,7 +90,7 @@ COMMANDS = (
     Command(
         name="addAnnotation",
         authorized=ROOT_ADMIN_ONLY,
-        description="Writes an annotation about a resource",
+        description="Adds an annotation to a resource",
         handler=add_annotation,
         shape=Shape.OBJECT,
         response=ANNOTATION,

@@ -72,7 +72,7 @@ COMMANDS = (
     ),
     Command(
         name="addResourceDetail",
-        description="Writes details beside a resource, in place of those of the same keys",
+        description="Adds details to a resource. Existing details of the same keys are replaced.",
         handler=add_detail,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),

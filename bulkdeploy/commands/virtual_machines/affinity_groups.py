@@ -62,7 +62,7 @@ def delete_affinity_group(call: Call) -> JobTicket:
 
 CREATE = Command(
     name="createAffinityGroup",
-    description="Makes an affinity group without VMs",
+    description="Creates an affinity group without virtual machines",
     handler=create_affinity_group,
     shape=Shape.JOB,
     response=AFFINITY_GROUP,

@@ -225,7 +225,7 @@ OPERATIONS = (
     ),
     Operation(
         name="bulkRecoverVirtualMachine",
-        description="Makes many destroyed virtual machines stopped again",
+        description="Recovers many destroyed virtual machines",
         operation=_recover,
     ),
     Operation(
@@ -235,7 +235,7 @@ OPERATIONS = (
     ),
     Operation(
         name="bulkRestoreVirtualMachine",
-        description="Makes the root disks of many virtual machines anew; running ones are started again",
+        description="Replaces the root disks of many virtual machines. Running ones are restarted",
         operation=_restore,
         parameters=(
             uuid("templateid", Entity.TEMPLATE, "another template than those that the VMs were made from"),

@@ -180,7 +180,7 @@ def _shown(call: Call, ref: EntityRef) -> Mapping[str, Any]:
 
 
 ROLE_TYPES = tuple(kind.value for kind in RoleType)
-TYPE = string("resourcetype", "what it is run on", choices=(RESOURCE_TYPE,))
+TYPE = string("resourcetype", "the type of resource on which the action is run", choices=(RESOURCE_TYPE,))
 DECLARED = (
     string("description", "its description", length=LONGEST_TEXT),
     TYPE,
@@ -200,7 +200,7 @@ DECLARED = (
     string("errormessage", "the message of a run that fails, as successmessage", length=LONGEST_TEXT),
     integer("timeout", "how long a run may take, in seconds; default 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
     boolean("enabled", "whether it may be run; default false"),
-    mapping("details", "what the executable gets as externaldetails.action: details[0].name=value"),
+    mapping("details", "the details that the executable gets as externaldetails.action: details[0].name=value"),
 )
 
 

@@ -73,7 +73,7 @@ COMMANDS = (
     ),
     Command(
         name="createInstanceGroup",
-        description="Makes an instance group without VMs",
+        description="Creates an instance group without virtual machines",
         handler=create_instance_group,
         shape=Shape.OBJECT,
         response=INSTANCE_GROUP,

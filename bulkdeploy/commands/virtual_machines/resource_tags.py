@@ -78,7 +78,7 @@ COMMANDS = (
     ),
     Command(
         name="createTags",
-        description="Puts tags on things; each thing has each key once",
+        description="Adds tags to resources. A resource has each key once.",
         handler=create_tags,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
@@ -91,7 +91,7 @@ COMMANDS = (
     ),
     Command(
         name="deleteTags",
-        description="Takes tags off things",
+        description="Deletes tags of resources",
         handler=delete_tags,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),

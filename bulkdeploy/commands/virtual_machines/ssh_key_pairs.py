@@ -109,7 +109,7 @@ COMMANDS = (
     ),
     Command(
         name="createSSHKeyPair",
-        description="Makes an RSA key pair; its private key is in this answer and nowhere else",
+        description="Creates an RSA key pair. The private key is in this answer only; it is not stored.",
         handler=create_ssh_key_pair,
         prepare=generate_keys,
         shape=Shape.OBJECT,

@@ -185,7 +185,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="importUnmanagedInstance",
-        description="Makes a virtual machine of a guest that runs on a host of the cluster, as it is",
+        description="Imports a guest that runs on a host of the cluster as a virtual machine, unchanged",
         handler=import_unmanaged_instance,
         prepare=look,
         shape=Shape.JOB,

@@ -36,7 +36,7 @@ def assign_virtual_machine(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="assignVirtualMachine",
-        description="Gives a stopped virtual machine and its volumes to another account, nics as they are",
+        description="Assigns a stopped virtual machine and its volumes to another account. Its nics are unchanged.",
         handler=assign_virtual_machine,
         shape=Shape.OBJECT,
         response=VIRTUAL_MACHINE,

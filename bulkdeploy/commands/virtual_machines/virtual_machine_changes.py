@@ -204,7 +204,7 @@ COMMANDS: tuple[Command, ...] = (
     UPDATE_VIRTUAL_MACHINE,
     Command(
         name="changeServiceForVirtualMachine",
-        description="Gives a stopped virtual machine another service offering",
+        description="Changes the service offering of a stopped virtual machine",
         handler=change_service,
         shape=Shape.OBJECT,
         response=VIRTUAL_MACHINE,
@@ -215,7 +215,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="scaleVirtualMachine",
-        description="Gives a virtual machine another service offering; a running one only grows",
+        description="Changes the service offering of a virtual machine. A running one can only grow.",
         handler=scale_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -231,7 +231,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="resetSSHKeyForVirtualMachine",
-        description="Gives a stopped virtual machine other SSH keys and, if its template takes one, a new password",
+        description="Resets the SSH keys of a stopped virtual machine, and its password if the template"
+        " supports passwords",
         handler=reset_ssh_key,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -246,7 +247,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="resetUserDataForVirtualMachine",
-        description="Gives a stopped virtual machine other user data, which it has from its next start",
+        description="Resets the user data of a stopped virtual machine. It takes effect at the next start.",
         handler=reset_user_data,
         shape=Shape.OBJECT,
         response=VIRTUAL_MACHINE,
@@ -264,7 +265,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="getVirtualMachineUserData",
-        description="Answers the user data of a virtual machine",
+        description="Returns the user data of a virtual machine",
         handler=get_user_data,
         shape=Shape.OBJECT,
         response=USER_DATA,
@@ -273,7 +274,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="updateVMAffinityGroup",
-        description="Puts a stopped virtual machine into other affinity groups",
+        description="Changes the affinity groups of a stopped virtual machine",
         handler=update_affinity_groups,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -35,7 +35,7 @@ def detach_iso(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="attachIso",
-        description="Puts an ISO into the one drive of a VM, and of its guest where the VM runs",
+        description="Attaches an ISO to the drive of a virtual machine, which may be running",
         handler=attach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -49,7 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="detachIso",
-        description="Takes the ISO out of the drive of a VM, and of its guest where the VM runs",
+        description="Detaches the ISO from the drive of a virtual machine, which may be running",
         handler=detach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -135,7 +135,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="recoverVirtualMachine",
-        description="Makes a destroyed virtual machine stopped again; for admins, and users who are let",
+        description="Recovers a destroyed virtual machine, which is Stopped afterwards. For admins, and"
+        " for users if the settings allow it.",
         handler=recover_virtual_machine,
         shape=Shape.OBJECT,
         response=VIRTUAL_MACHINE,
@@ -154,8 +155,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="repairVirtualMachine",
-        description="Makes a virtual machine's guest match its record: on its host, with its sizes and devices, and"
-        " nowhere else",
+        description="Repairs a virtual machine: its guest runs on its host only, with its recorded devices",
         handler=repair_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

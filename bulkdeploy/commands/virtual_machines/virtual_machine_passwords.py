@@ -19,7 +19,7 @@ def reset_password(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="resetPasswordForVirtualMachine",
-        description="Gives a stopped virtual machine another password, which its guest has from its next start",
+        description="Resets the password of a stopped virtual machine. It takes effect at the next start.",
         handler=reset_password,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -29,8 +29,8 @@ def restore_virtual_machine(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="restoreVirtualMachine",
-        description="Gives a virtual machine a new root volume from a template, and removes the old one; one that"
-        " runs is started again",
+        description="Replaces the root volume of a virtual machine by a new one from a template. A running virtual"
+        " machine is restarted.",
         handler=restore_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -142,8 +142,8 @@ ACTION = string(
 )
 CRON = "a cron expression of five fields: minute, hour, day of the month, month, day of the week"
 TIMING = (
-    Parameter("startdate", WireType.DATE, "it does not run before; in its time zone", local=True),
-    Parameter("enddate", WireType.DATE, "it does not run after; in its time zone", local=True),
+    Parameter("startdate", WireType.DATE, "the begin of the schedule, in its time zone", local=True),
+    Parameter("enddate", WireType.DATE, "the end of the schedule, in its time zone", local=True),
     boolean("enabled", "whether it runs; default true"),
     string("description", "its description; default: the action and the times in words"),
 )

@@ -73,7 +73,7 @@ def revert_to_vm_snapshot(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="createVMSnapshot",
-        description="Takes a snapshot of a virtual machine: of its volumes, and of the memory of one that runs",
+        description="Creates a snapshot of a virtual machine: of its volumes, and of its memory if it runs",
         handler=create_vm_snapshot,
         shape=Shape.JOB,
         response=Response("vmsnapshot", FIELDS),
@@ -122,8 +122,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="revertToVMSnapshot",
-        description="Makes a virtual machine what it was in a snapshot: a running one where that has memory, else "
-        "a stopped one. What it has since is lost",
+        description="Reverts a virtual machine to a snapshot: a running one if that has memory, else a stopped one."
+        " Later contents are lost.",
         handler=revert_to_vm_snapshot,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -102,7 +102,7 @@ COMMANDS: tuple[Command, ...] = (
                 required=True,
             ),
             string("timezone", "the time zone of the schedule", required=True, rule=TIME_ZONE),
-            integer("maxsnaps", "how many snapshots are kept", required=True, minimum=1),
+            integer("maxsnaps", "the number of snapshots that are kept", required=True, minimum=1),
             mapping("tags", "tags that the policy gets: tags[0].key, tags[0].value"),
             FOR_DISPLAY,
         ),

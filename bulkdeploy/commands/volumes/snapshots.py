@@ -71,7 +71,7 @@ def revert_snapshot(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="createSnapshot",
-        description="Takes a snapshot of a volume that a virtual machine has, also while that runs",
+        description="Creates a snapshot of an attached volume. The virtual machine may be running.",
         handler=create_snapshot,
         shape=Shape.JOB,
         response=RESPONSE,
@@ -122,7 +122,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="revertSnapshot",
-        description="Makes a volume of a stopped virtual machine what it was in a snapshot; later contents go",
+        description="Reverts a volume of a stopped virtual machine to a snapshot. Later contents are lost.",
         handler=revert_snapshot,
         shape=Shape.JOB,
         response=RESPONSE,

@@ -210,7 +210,8 @@ COMMANDS = (
     ),
     Command(
         name="createVolume",
-        description="Makes a data volume; it gets a place when a VM that runs gets it, or starts with it",
+        description="Creates a data volume. Space is allocated when a running virtual machine gets the"
+        " volume, or starts with it.",
         handler=create_volume,
         shape=Shape.JOB,
         response=VOLUME,
@@ -235,7 +236,7 @@ COMMANDS = (
     ),
     Command(
         name="attachVolume",
-        description="Gives a data volume to a VM, and to its guest where the VM runs",
+        description="Attaches a data volume to a virtual machine, which may be running",
         handler=attach_volume,
         shape=Shape.JOB,
         response=VOLUME,
@@ -251,7 +252,8 @@ COMMANDS = (
     ),
     Command(
         name="detachVolume",
-        description="Takes a data volume from its VM, and from the guest: by its id, or by VM and device number",
+        description="Detaches a data volume from its virtual machine. It is named by its id, or by virtual machine"
+        " and device number",
         handler=detach_volume,
         shape=Shape.JOB,
         response=VOLUME,
@@ -270,7 +272,7 @@ COMMANDS = (
     ),
     Command(
         name="updateVolume",
-        description="Gives a volume another name, or protects it from being deleted",
+        description="Changes the name or the delete protection of a volume",
         handler=update_volume,
         shape=Shape.JOB,
         response=VOLUME,
@@ -295,7 +297,7 @@ COMMANDS = (
     ),
     Command(
         name="resizeVolume",
-        description="Makes a volume larger, or a data volume smaller; larger also while its VM runs",
+        description="Resizes a volume. Only data volumes can shrink, and only volumes of stopped virtual machines.",
         handler=resize_volume,
         shape=Shape.JOB,
         response=VOLUME,
