@@ -132,6 +132,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("accounts belong to projects, and are not invited by e-mail", r"userid|email"),
     ("there is no usage server, whose jobs could succeed", r"lastsuccessfuljob"),
     ("TLS ends in front of the service", r"tlsversions"),
+    ("details of resources name no customer", r"customer"),
     ("a snapshot lies where its volume does", r"zone|storage|snapshotname"),
 )
 """Reasons with patterns that the whole name of a field fits; the first that fits gives the reason."""

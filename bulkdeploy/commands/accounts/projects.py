@@ -209,9 +209,7 @@ COMMANDS = (
         parameters=(
             string("name", "its name; no other project of the domain has it", required=True),
             string("displaytext", "its description; default its name"),
-            string(
-                "account", "the account that manages it; domainid says whose account it is; default the caller's"
-            ),
+            string("account", "the account of the domain that manages it; default the caller's"),
             uuid("accountid", Entity.ACCOUNT, "the account that manages it, by its id instead of by name"),
             uuid("domainid", Entity.DOMAIN, "the domain of the account; without account, that of the project"),
         ),
