@@ -233,6 +233,12 @@ def _balance(world: World) -> int:
     return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
 
 
+def _migrate_to_reserved_host(world: World) -> int:
+    answer = world.client.call("bulkMigrateVirtualMachine", ids=world.running())
+    (job,) = answer["asyncjobs"]
+    return int(world.fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :uuid", uuid=job["jobid"]))
+
+
 def _custom_action(world: World) -> int:
     """A run of a custom action, which the simulator has none of: the job's result says so."""
     vm = world.fleet.zone.scalar("SELECT id FROM virtual_machines WHERE uuid = :vm", vm=world.running())
@@ -264,7 +270,8 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "scale_and_migrate": [_scale_elsewhere],
     "scale_virtual_machine": [_scale],
     "migrate_virtual_machine": [
-        lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
+        lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True),
+        _migrate_to_reserved_host,
     ],
     "attach_iso": [lambda world: world.request("attachIso", id=_iso(world), virtualmachineid=world.running())],
     "detach_iso": [_detach_iso],
