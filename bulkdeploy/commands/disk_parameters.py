@@ -26,6 +26,10 @@ def data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
     )
 
 
+NOT_POSITIVE = "Root disk size should be a positive number:"
+"""CloudStack's text about such a detail, which its clients look for."""
+
+
 def read_root_disk_gib(arguments: Mapping[str, Any]) -> int | None:
     """Return the size of the root disk in GiB: the detail ``rootdisksize``, else the parameter of this name.
 
@@ -36,7 +40,7 @@ def read_root_disk_gib(arguments: Mapping[str, Any]) -> int | None:
     if detail is None:
         size: int | None = arguments.get(ROOT_DISK_SIZE)
         return size
-    return _number(f"details[0].{ROOT_DISK_SIZE}", ROOT_DISK_SIZE, detail, 1, MOST_DISK_GIB)
+    return _number(f"details[0].{ROOT_DISK_SIZE}", f"{NOT_POSITIVE} {ROOT_DISK_SIZE}", detail, 1, MOST_DISK_GIB)
 
 
 def _offering_of(name: str, entry: Mapping[str, Any]) -> EntityRef:

@@ -132,15 +132,16 @@ class Marvin:
         )
 
     def run_file(self, name: str, config: Path) -> Iterable[tuple[str, Outcome]]:
-        """Run the tests of one file and return the outcome of each of them."""
+        """Run the tests of one file, if the filter leaves any, and return the outcome of each of them."""
         report = self.folder / "reports" / f"{name}.txt"
         collected = report.with_name(f"{name}-collected.txt")
         report.parent.mkdir(exist_ok=True)
         with report.with_suffix(".log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
             self._run_nose(name, collected, log, config.parent, "--collect-only")
-            options = ["--with-marvin", f"--marvin-config={config}", f"--log-folder-path={config.parent}"]
-            options += ["--zone=Sandbox-simulator", "--hypervisor=simulator"]
-            self._run_nose(name, report, log, config.parent, *options)
+            if collected.read_text():
+                options = ["--with-marvin", f"--marvin-config={config}", f"--log-folder-path={config.parent}"]
+                options += ["--zone=Sandbox-simulator", "--hypervisor=simulator"]
+                self._run_nose(name, report, log, config.parent, *options)
         return read_outcomes(name, collected, report)
 
     def _run_nose(self, name: str, report: Path, log: BinaryIO, folder: Path, *options: str) -> None:

@@ -27,7 +27,15 @@ def test_the_detail_for_the_root_disk_takes_precedence(bulk: Bulk, zone: Zone) -
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", "many", "99999999"])
 def test_a_wrong_size_in_the_details_is_named(bulk: Bulk, nothing_written: TableChanges, value: str) -> None:
     """The error names the detail and its value, and nothing is deployed."""
-    refused(bulk, 431, "details[0].rootdisksize", value, count=1, **{"details[0].rootdisksize": value})
+    refused(
+        bulk,
+        431,
+        "details[0].rootdisksize",
+        value,
+        "Root disk size should be a positive number",
+        count=1,
+        **{"details[0].rootdisksize": value},
+    )
     assert nothing_written()
 
 
