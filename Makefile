@@ -105,7 +105,7 @@ test-console: browser ## Run what people do with the console in a real Chromium,
 test-cloudstack-ui: browser ## Open every page of CloudStack's own UI before the service; CLOUDSTACK=path is a checkout whose ui is built, PICTURES=folder
 	@$(BIN)/python -m tests.cloudstack_ui $(CLOUDSTACK) $(PICTURES)
 
-console-pictures: browser ## Draw the pictures of docs/console.md anew
+console-pictures: browser ## Draw the pictures of docs/explanation/console.md anew
 	@$(BIN)/python -m docs.record_console
 
 TRACING_TOOLS := 'opentelemetry-sdk>=1.40' 'opentelemetry-exporter-otlp-proto-http>=1.40'

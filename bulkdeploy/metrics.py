@@ -1,8 +1,7 @@
 """The counters and timers of every process, by their Prometheus names.
 
-One registry per process, as Prometheus wants it; docs/operations.md says what each figure means and when to act
-on it. What stands in rows or in Redis is not counted here but looked up at each scrape:
-``api.state_figures``.
+Each process has one registry, as Prometheus requires. docs/how-to/operations.md explains each figure and when to
+act on it. Figures of rows or of Redis are not counted here but read at each scrape: ``api.state_figures``.
 
 API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before
 this module is imported), so that whichever of them is asked answers for all.

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/console.md: ``make console-pictures``, in the browser of ``make test-console``."""
+"""Draws the pictures of docs/explanation/console.md: ``make console-pictures``, in a browser."""
 
 import re
 import sys

@@ -3,7 +3,7 @@
 Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
 call with a lower fence than it has seen for that VM (a paused process that woke up too late).
-docs/drivers.md walks through an example.
+docs/tutorials/drivers.md walks through an example.
 """
 
 import socket

@@ -42,7 +42,7 @@ class NoDriverFor(DriverSettingError):
         variable = f"BULKDEPLOY_DRIVERS__{hypervisor.upper()}"
         super().__init__(
             f"no driver is set for hypervisor {hypervisor}: set drivers.{hypervisor} ({variable}) to a driver's"
-            f" name, and the driver's options in [{TABLE}.NAME]; docs/drivers.md says more"
+            f" name, and the driver's options in [{TABLE}.NAME]; docs/tutorials/drivers.md says more"
         )
 
 

@@ -1,4 +1,4 @@
-"""Storage units: what a host keeps data on, as its hypervisor tells of it (docs/storage-units.md)."""
+"""Storage units: what a host keeps data on, as its hypervisor tells of it (docs/how-to/storage-units.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

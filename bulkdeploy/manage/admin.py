@@ -42,7 +42,7 @@ def credentials(ctx: click.Context, as_json: bool, as_profile: bool) -> None:
 def reencrypt(ctx: click.Context) -> None:
     """Encrypt every stored secret anew, with the first key of secret_key.
 
-    To change that key: docs/operations.md, Passwords and keys. Safe while everything works, and to repeat.
+    To change that key: docs/how-to/operations.md, Passwords and keys. Safe while everything works, and to repeat.
     """
     from bulkdeploy.store.accounts.encrypted_secrets import encrypt_anew
     from bulkdeploy.store.database.engine import run_transaction

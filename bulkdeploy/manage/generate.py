@@ -34,7 +34,7 @@ HEADER = f"""\
 DRIVER_HEADER = f"""\
 # Options of drivers, in a table for each driver that the setting `drivers` names. In the environment:
 # {variable_prefix(TABLE)}NAME__OPTION. Instead of an option, OPTION{FILE_SUFFIX} may name a file that
-# holds its value, such as a secret. Drivers from elsewhere have options of their own: docs/drivers.md.
+# holds its value, such as a secret. Drivers from elsewhere have options of their own: docs/tutorials/drivers.md.
 """
 
 

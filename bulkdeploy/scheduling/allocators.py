@@ -1,4 +1,4 @@
-"""The choice of hosts: by the planner itself, or by allocator programs that operators name (docs/allocators.md).
+"""The choice of hosts: by the planner itself, or by allocator programs (docs/how-to/allocators.md).
 
 A program chooses, the planner places: it plans on the hosts that were chosen and on no others, by all rules, and
 what is planned is claimed as always. So the worst that a wrong or an old answer can do is to be refused.

@@ -15,7 +15,7 @@ from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 from tests.architecture.test_compose import walk
 
 MANIFESTS = Path(__file__).parents[2] / "config" / "kubernetes"
-GUIDE = MANIFESTS.parents[1] / "docs" / "kubernetes.md"
+GUIDE = MANIFESTS.parents[1] / "docs" / "how-to" / "kubernetes.md"
 BUILDS = sorted(
     path.parent for path in MANIFESTS.rglob("kustomization.yaml") if "kind: Kustomization" in path.read_text()
 )
@@ -111,7 +111,7 @@ def test_the_autoscaler_reads_a_metric_that_exists() -> None:
     """The number of workers follows a metric that the programs have."""
     text = (MANIFESTS / "parts" / "autoscaling" / "autoscaler.yaml").read_text()
     (name,) = re.findall(r"metric:\s+name: (\w+)", text)
-    assert f"`{name}`" in (MANIFESTS.parents[1] / "docs" / "operations.md").read_text()
+    assert f"`{name}`" in (MANIFESTS.parents[1] / "docs" / "how-to" / "operations.md").read_text()
 
 
 def test_the_guide_names_what_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Log events are names that an operator can search for: snake_case, and explained in docs/operations.md."""
+"""Log events are names that an operator can search for: snake_case, and explained in docs/how-to/operations.md."""
 
 import ast
 import re
@@ -30,6 +30,11 @@ def test_every_event_is_explained_and_every_explained_one_exists() -> None:
     """The table of log events has each event of the code once, and no other."""
     logged = set().union(*(events_in(path) for path in SOURCES))
     assert [event for event in logged if not re.fullmatch(r"[a-z][a-z0-9_]*", event)] == []
-    section = (ROOT / "docs" / "operations.md").read_text().partition("\n## Log events\n")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "how-to" / "operations.md")
+        .read_text()
+        .partition("\n## Log events\n")[2]
+        .partition("\n## ")[0]
+    )
     explained = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     assert sorted(explained) == sorted(logged)

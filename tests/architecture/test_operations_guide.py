@@ -1,4 +1,4 @@
-"""docs/operations.md and the metrics are the same list."""
+"""docs/how-to/operations.md and the metrics are the same list."""
 
 import re
 
@@ -12,7 +12,7 @@ from bulkdeploy.store.jobs.state_figures import Backlog
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 
-GUIDE = (ROOT / "docs" / "operations.md").read_text()
+GUIDE = (ROOT / "docs" / "how-to" / "operations.md").read_text()
 PREFIX = "bulkdeploy_"
 
 

@@ -1,4 +1,4 @@
-"""Words: names and texts use the field's terms, as docs/glossary.md has them, and none that only we would know."""
+"""Words: names and texts use the field's terms, as docs/reference/glossary.md has them."""
 
 import ast
 import re
@@ -52,9 +52,9 @@ BANNED_PAIRS_IN_NAMES = {
 }
 BANNED_IN_TEXTS = (
     *("couriers?", "lanes?", "lessees?", "sieves?", "kept columns", "shared readings?", "held back", "handed back"),
-    *("crash points?", "the books are (true|right)", "should be", "liking"),
+    *("crash points?", "the books are (true|right)", "should be(?! a positive number)", "liking"),
 )
-"""In comments, docstrings, messages and documents, whatever their case."""
+"""In comments, docstrings, messages and documents, whatever their case. CloudStack's tests match its own text."""
 
 BANNED_IN_GUIDES = ("nobody", "whoever", "is told", "was told")
 """In documents beside those: say who does what, or what can not be done."""
@@ -143,7 +143,7 @@ def test_docstrings_of_the_product_name_their_subject() -> None:
 
 def test_the_glossary_is_short() -> None:
     """It has at most MOST_TERMS terms, each once, and none that is banned."""
-    terms = re.findall(r"^\| ([^|]+) \| ", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    terms = re.findall(r"^\| ([^|]+) \| ", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.MULTILINE)
     terms.remove("term")
     assert len(terms) == len(set(terms)) <= MOST_TERMS
     assert [term for term in terms if banned(term.replace(" ", "_"))] == []

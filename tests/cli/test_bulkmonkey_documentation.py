@@ -1,4 +1,4 @@
-"""docs/cli.md: what it says of options, settings, exit statuses and the recording is so."""
+"""docs/reference/cli.md: what it says of options, settings, exit statuses and the recording is so."""
 
 import re
 from pathlib import Path

@@ -17,7 +17,7 @@ from tests.support.cloudstack.apis import APIS, OF_ANY_CALL, why_refused
 LEFT, RIGHT = HOSTS
 
 NEWER = {("deployVirtualMachine", "password"): "4.19", ("resetPasswordForVirtualMachine", "password"): "4.19"}
-"""Parameters that 4.18 does not have, with the version that brought them; docs/cloudstack-driver.md names them."""
+"""Parameters that 4.18 lacks, with the first version; docs/explanation/cloudstack-driver.md names them."""
 
 READING = ("listCapabilities", "listClusters", "listHosts", "listVirtualMachines", "listVolumes")
 

@@ -32,7 +32,7 @@ VMS = 2000
 BOOT_MS = 1500
 COMPONENTS = ("worker", "api", "sweeper", "redis", "postgres", "proxy")
 NEXT = "next"
-OPERATIONS, BACKUP = "docs/operations.md", "docs/backup.md"
+OPERATIONS, BACKUP = "docs/how-to/operations.md", "docs/how-to/backup.md"
 
 
 class Cloud:
@@ -103,7 +103,7 @@ def start(site: Production) -> Cloud:
     """README's commands, and what an operator does next."""
     site.shell(commands_of("README.md", "Production"))
     assert len(site.containers("worker")) == 4, "as .env says"
-    site.shell(commands_of("docs/inventory.md", "Under Compose"))
+    site.shell(commands_of("docs/how-to/inventory.md", "Under Compose"))
     site.tool(f"simulator latency set boot {BOOT_MS}")
     say("README's commands ran; a zone is loaded")
     return Cloud(site.client())
@@ -237,7 +237,7 @@ def make_next(old: str) -> None:
 
 def traces(site: Production, cloud: Cloud) -> None:
     """An image with the packages for traces sends those of a call and of its jobs."""
-    commands = commands_of("docs/tracing.md", "With Compose")
+    commands = commands_of("docs/how-to/tracing.md", "With Compose")
     build = "docker compose build migrate"
     assert build in commands
     gateway = "docker network inspect --format '{{(index .IPAM.Config 0).Gateway}}' ${COMPOSE_PROJECT_NAME}_default"

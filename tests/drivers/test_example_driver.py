@@ -1,4 +1,4 @@
-"""The example driver of docs/drivers.md, as a stranger would have it: built, installed, tested, and put to work."""
+"""The example driver of docs/tutorials/drivers.md, as a stranger would use it: built, tested, and put to work."""
 
 import os
 import re
@@ -27,7 +27,7 @@ __all__ = ["template_database"]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "example_driver"
-GUIDE = ROOT / "docs" / "drivers.md"
+GUIDE = ROOT / "docs" / "tutorials" / "drivers.md"
 PATIENCE_S = 180
 
 
@@ -61,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_guide_shows_the_files_as_they_are() -> None:
-    """Driver, packaging and tests stand in docs/drivers.md word for word, and the driver is short."""
+    """Driver, packaging and tests stand in docs/tutorials/drivers.md word for word, and the driver is short."""
     shown = re.findall(r"^```(?:python|toml)\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     for name in ("bulkdeploy_notebook.py", "pyproject.toml", "test_notebook.py"):
         assert (EXAMPLE / name).read_text() in shown, name

@@ -50,7 +50,7 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """As docs/operations.md says for several servers."""
+        """As docs/how-to/operations.md says for several servers."""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         return f"postgresql://{SUPERUSER}@{hosts}/bulkdeploy?target_session_attrs=read-write&connect_timeout=5"
 
@@ -150,7 +150,7 @@ class Caller(Thread):
 
 
 def fail_over(*, synchronous: bool) -> None:
-    """One failover: the sentences that docs/high-availability.md has."""
+    """One failover: the sentences that docs/explanation/high-availability.md has."""
     with ExitStack() as ends:
         place = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="bulkdeploy-failover-")))
         both = ends.enter_context(pair(place))

@@ -1,4 +1,4 @@
-"""The units of config/systemd on a real systemd: docs/operations.md word for word, then kills.
+"""The units of config/systemd on a real systemd: docs/how-to/operations.md word for word, then kills.
 
 The systemd is the machine's own program, started once more as the first process of its own namespaces, over a copy
 of this machine's files that is thrown away. It needs root on Debian; elsewhere it is skipped, and says why.
@@ -21,8 +21,8 @@ from tests.compose.production import commands_of
 from tests.support.runs.waiting import say, wait_for
 
 NEEDED = ("unshare", "nsenter", "pivot_root", "ip", "apt-get", "chroot")
-GUIDE, HEADING = "docs/operations.md", "Without containers"
-BACKUPS = "docs/backup.md"
+GUIDE, HEADING = "docs/how-to/operations.md", "Without containers"
+BACKUPS = "docs/how-to/backup.md"
 VMS = 200
 
 
@@ -124,7 +124,7 @@ def walk(machine: Machine) -> None:
     for port in (9090, 9091, 9101, 9102):
         get = f'import urllib.request; urllib.request.urlopen("http://127.0.0.1:{port}/health/ready")'
         wait_for(partial(answers, machine, f"/opt/bulkdeploy/bin/python -c '{get}'", ""), f"ready at {port}")
-    say("the units of docs/operations.md are up and ready")
+    say("the units of docs/how-to/operations.md are up and ready")
     for unit in units:
         shown = machine.shell(f"systemctl show {unit} --property=MainPID,DynamicUser,NRestarts")
         (pid,) = re.findall(r"MainPID=(\d+)", shown)

@@ -1,4 +1,4 @@
-"""listStorageUnits: what hosts keep data on, as their hypervisors tell (docs/storage-units.md)."""
+"""listStorageUnits: what hosts keep data on, as their hypervisors tell (docs/how-to/storage-units.md)."""
 
 from collections.abc import Mapping
 from typing import Any

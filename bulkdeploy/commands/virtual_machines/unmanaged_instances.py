@@ -1,4 +1,4 @@
-"""Guests that hypervisors run and no row knows, listed, imported and made (docs/backup.md).
+"""Guests that hypervisors run and no row knows, listed, imported and made (docs/how-to/backup.md).
 
 CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
 """

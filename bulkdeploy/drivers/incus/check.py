@@ -21,7 +21,9 @@ def check_cluster(options: IncusOptions) -> Iterator[Need]:
     try:
         yield from _needs(incus, options)
     except (NotAnswered, Refused) as error:
-        yield Need("connection", str(error), "name every member's URL in driver.incus.urls; see docs/incus.md")
+        yield Need(
+            "connection", str(error), "name every member's URL in driver.incus.urls; see docs/how-to/incus.md"
+        )
     finally:
         incus.close()
 

@@ -1,7 +1,7 @@
 """Root volumes whose instances do not exist, such as after an instance was lost from Incus's database.
 
 Incus's API removes the root volume of an instance with the instance alone, and creates no instance on a member
-that has a root volume of that name. So such volumes are listed, for people to remove: docs/incus.md.
+that has a root volume of that name. So such volumes are listed, for people to remove: docs/how-to/incus.md.
 """
 
 from collections.abc import Collection, Iterator, Mapping

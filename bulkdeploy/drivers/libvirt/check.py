@@ -50,7 +50,9 @@ def check_host(url: str, options: LibvirtOptions, folder: str | None) -> Iterato
     try:
         read_host_url(url, options)
     except HostUrlError as error:
-        yield Need("url", str(error), "docs/kvm.md lists the transports and parameters that urls of hosts may have")
+        yield Need(
+            "url", str(error), "docs/how-to/kvm.md lists the transports and parameters that urls of hosts may have"
+        )
         return
     try:
         for trial in _trials(url, options, path):

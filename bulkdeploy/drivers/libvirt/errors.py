@@ -7,7 +7,9 @@ try:
     import libvirt
     import libvirt_qemu
 except ImportError as missing:
-    raise ImportError("libvirt-python is missing: pip install 'bulkdeploy[libvirt]' (docs/kvm.md)") from missing
+    raise ImportError(
+        "libvirt-python is missing: pip install 'bulkdeploy[libvirt]' (docs/how-to/kvm.md)"
+    ) from missing
 
 from bulkdeploy.drivers.driver import DriverError
 

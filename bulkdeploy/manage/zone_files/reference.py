@@ -9,9 +9,10 @@ from bulkdeploy.manage.zone_files.entries import Section
 HEADER = """\
 # Zone files, section by section
 
-Generated from the declarations in `bulkdeploy/commands` by `make generate`; [inventory.md](../inventory.md) says
-how files are written. Keys are the parameters of the commands named. **Bold** ones must be there, unless what the
-entry stands in says them. What only files have, and calls have not, is in *italics*.
+`make generate` writes this page from the declarations in `bulkdeploy/commands`.
+[inventory.md](../how-to/inventory.md) describes how files are written. Keys are the parameters of the commands
+named. **Bold** ones must be there, unless the entry around them has them. Keys that only files have, and calls
+have not, are in *italics*.
 """
 
 

@@ -1,8 +1,8 @@
 """The deploy calls, of one VM, of many alike and of a list, in one transaction.
 
-This is the synchronous half of a deployment (docs/architecture.md). A call that answers an error has changed
-nothing. A call that dies before its commit has changed nothing; a call that dies after its commit leaves outbox
-rows, which the sweeper sends.
+This is the synchronous half of a deployment (docs/explanation/architecture.md). A call that answers an error, or
+dies before its commit, has changed nothing. A call that dies after its commit leaves outbox rows, which the sweeper
+sends.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Files that all hosts shall have: compared by checksum and mode, put where they differ (docs/host-files.md)."""
+"""Files that all hosts must have, compared by checksum and mode (docs/how-to/host-files.md)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -2,7 +2,7 @@
 
 Rows of a batch share most of their values, so a table is written from columns: a constant is
 escaped once, a sequence contributes one value per row. This is several times cheaper than a
-parameter per value (docs/performance.md has the measurement).
+parameter per value (docs/explanation/performance.md has the measurement).
 """
 
 import re

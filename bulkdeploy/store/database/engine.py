@@ -76,7 +76,7 @@ SERVER_TIMEOUTS = (
 )
 """The other way round: a machine that is gone without a word keeps its locks for half a minute, not for hours; a
 process that sleeps in the middle of a transaction for one. Options of the connection: a pooler that ignores them
-has the database's role say the same (docs/operations.md). Options in the database's URL follow, and hold."""
+has the database's role say the same (docs/how-to/operations.md). Options in the database's URL follow, and hold."""
 
 READING_TIMEOUT = "-c statement_timeout=60000"
 """No list occupies the server for longer than 60 s, whether its caller still waits or has gone."""
