@@ -66,7 +66,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
         required=True,
         entity=(Entity.TEMPLATE, Entity.ISO),
     ),
-    string("account", "the account that will own the VMs; domainid says whose account it is"),
+    string("account", "the account that will own the VMs; domainid names its domain"),
     uuid("domainid", Entity.DOMAIN, "the domain of the account"),
     uuid("projectid", Entity.PROJECT, "the project that will own the VMs, instead of an account"),
     string(

@@ -41,7 +41,7 @@ MENUS = frozenset(
 )
 """Lists that CloudStack's UI has a page for if listApis has them; other clients call them without asking."""
 
-A_FILTER = "a filter; whatever it says, there is nothing to find"
+A_FILTER = "accepted but ignored: the list is always empty"
 OWNED = (*OWNER, *PROJECT, *PAGING)
 ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
 

@@ -10,28 +10,32 @@ from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, u
 from bulkdeploy.domain.entities import Entity
 
 PAGING: tuple[Parameter, ...] = (
-    integer("page", "which page of pagesize rows to answer, counted from 1"),
-    integer("pagesize", "rows of one page; -1, without page, answers all rows"),
-    string("keyword", "answer only what has this text in its name or description"),
+    integer("page", "the number of the page, from 1; it needs pagesize"),
+    integer("pagesize", "the number of rows of a page; -1, without page: all rows"),
+    string("keyword", "only objects with this text in their name or description"),
 )
 
 OWNER: tuple[Parameter, ...] = (
-    string("account", "answer only what this account owns; domainid says whose account it is"),
-    uuid("domainid", Entity.DOMAIN, "answer only what belongs to this domain"),
-    boolean("isrecursive", "with domainid: the domains below it, too"),
-    boolean("listall", "answer everything the caller may see, not only what the caller's account owns"),
+    string("account", "only objects of this account; domainid names the domain of the account"),
+    uuid("domainid", Entity.DOMAIN, "only objects of this domain"),
+    boolean("isrecursive", "true, with domainid: also objects of the domains below"),
+    boolean("listall", "true: all objects that the caller may see, not only those of the caller's account"),
 )
 
-COUNT_ONLY: Parameter = boolean("retrieveonlyresourcecount", "answer the count and no rows")
-SHOW_ICON: Parameter = boolean("showicon", "accepted and without effect: nothing here has an icon")
+COUNT_ONLY: Parameter = boolean("retrieveonlyresourcecount", "true: return the count and no rows")
+SHOW_ICON: Parameter = boolean("showicon", "accepted but ignored: no object has an icon")
 
 
 def sort_by(fields: Iterable[str]) -> Parameter:
-    """``sortby``: the whole list ordered by one field before it is cut into pages."""
+    """Declare ``sortby``, which sorts the whole list by one field before it is cut into pages."""
     choices = tuple(word for field in fields for word in (field, f"-{field}"))
-    return string("sortby", "order by this field, downwards with a minus before it; else by age", choices=choices)
+    return string(
+        "sortby",
+        "the field by which the list is sorted, descending with a minus before it; default: by age",
+        choices=choices,
+    )
 
 
 PROJECT: tuple[Parameter, ...] = (
-    uuid("projectid", Entity.PROJECT, "answer only what this project owns; -1: all projects of the caller"),
+    uuid("projectid", Entity.PROJECT, "only objects of this project; -1: of all projects of the caller"),
 )

@@ -51,7 +51,7 @@ def _prove(connected: socket.socket, password: str) -> None:
     elif NO_SECURITY in offered:
         connected.sendall(bytes([NO_SECURITY]))
     else:
-        raise VncRefused(f"it offers the security types {list(offered)}, and not VNC's own")
+        raise VncRefused(f"the server offers the security types {list(offered)}, but not VNC authentication")
     if any(_receive(connected, 4)):
         raise VncRefused("it refuses the password")
 

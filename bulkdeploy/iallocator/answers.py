@@ -239,7 +239,7 @@ def allocate_secondary(work: Work, request: Members) -> Answer:
     instance = work.instance(get(request, "name", str, "the request"))
     nodes = work.cluster.nodes_of(instance)
     if len(nodes) != 1:
-        raise Refused(f"{instance.name} has a secondary node: {work.cluster.names[nodes[1]]}")
+        raise Refused(f"{instance.name} already has the secondary node {work.cluster.names[nodes[1]]}")
     mirrored = replace(instance, template="drbd")
     found = work.placing.secondary(mirrored, Scope(), nodes[0], leaving=frozenset())
     if isinstance(found, Refusal):

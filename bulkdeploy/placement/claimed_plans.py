@@ -60,7 +60,10 @@ def add_members(request: PlacementRequest, made: Plan, members: dict[int, Mappin
 
 
 def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> ZoneSnapshot:
-    """Return the zone once a VM such as the request's has left a host; it still counts as its owner's there."""
+    """Return the zone after a VM like the requested one has left a host.
+
+    The VM still counts as one of its owner's VMs on that host.
+    """
     hosts = snapshot.hosts
     gone = (hosts.id == host_id).astype(np.int64)
     return replace(

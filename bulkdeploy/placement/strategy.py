@@ -40,7 +40,7 @@ class OpenClusters:
 
     @cached_property
     def all_vms(self) -> Ints:
-        """The VMs of all owners in each cluster."""
+        """The number of all owners' VMs in each cluster."""
         return self.zone.clusters.all_vms[self.at]
 
     @cached_property
@@ -61,7 +61,7 @@ class OpenClusters:
 
     @cached_property
     def pod_all_vms(self) -> Ints:
-        """The VMs of all owners in each pod."""
+        """The number of all owners' VMs in each pod."""
         return self._of_pods(self.zone.clusters.all_vms)
 
     @cached_property
@@ -95,9 +95,9 @@ class MakesFilling(Protocol):
     """Begins a batch."""
 
     def __call__(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
-        """Return the filling of these clusters.
+        """Return the function that shares VMs out over these clusters.
 
-        ``pods_first``: pods are chosen first, then clusters inside them.
+        ``pods_first``: it chooses pods first, and then clusters inside them.
         """
 
 

@@ -38,7 +38,7 @@ RESOURCE_LIMIT = Response(
 TYPES = tuple(kind.wire_name for kind in ResourceType)
 
 HOLDER = (
-    string("account", "the account; domainid says whose account it is"),
+    string("account", "the account; domainid names its domain"),
     uuid("domainid", Entity.DOMAIN, "the domain, where no account is given"),
     uuid("projectid", Entity.PROJECT, "the project"),
 )

@@ -137,7 +137,7 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("account", "the account's name; domainid says whose account it is", required=True),
+        string("account", "the account's name; domainid names its domain", required=True),
         uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
         *NEW_USER,
     ),

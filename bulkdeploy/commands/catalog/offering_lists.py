@@ -20,7 +20,7 @@ FOR_WHOM: tuple[Parameter, ...] = (
         "with domainid: those of the domains below it, too; without: false hides offerings of domains below the"
         " caller's from admins of domains",
     ),
-    string("account", "only offerings that this account may use; domainid says whose account it is"),
+    string("account", "only offerings that this account may use; domainid names the domain of the account"),
     uuid("projectid", Entity.PROJECT, "only offerings that this project may use; -1: as if not given"),
     boolean("listall", "accepted and without effect: all offerings that the caller may use are listed"),
 )

@@ -177,7 +177,9 @@ COMMANDS = (
                 choices=tuple(kind.value for kind in NetworkType),
             ),
             uuid("domainid", Entity.DOMAIN, "only zones of this domain"),
-            boolean("available", "false, for others than root admins: only zones where the account has VMs"),
+            boolean(
+                "available", "false: callers other than root admins get only zones in which their account has VMs"
+            ),
             boolean("showcapacities", "whether to say what each zone holds"),
             mapping("tags", "only zones with these tags: tags[0].key, tags[0].value"),
             SHOW_ICON,

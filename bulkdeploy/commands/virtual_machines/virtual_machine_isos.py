@@ -55,6 +55,6 @@ COMMANDS: tuple[Command, ...] = (
         response=VIRTUAL_MACHINE,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(VM, boolean("forced", "nothing: a guest that has it mounted keeps it, in any case")),
+        parameters=(VM, boolean("forced", "accepted but ignored: a guest that has mounted the ISO keeps it")),
     ),
 )

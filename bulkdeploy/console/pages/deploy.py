@@ -74,7 +74,7 @@ class Form:
         )
 
     def of_owner(self) -> dict[str, str]:
-        """Return the parameters that name the owner; none: the user who is signed in."""
+        """Return the parameters that name the owner; empty: the signed-in user is the owner."""
         kind, _, rest = self.values["owner"].partition(":")
         if kind == "project":
             return {"projectid": rest}

@@ -237,7 +237,10 @@ class _Import:
         return refs
 
     def _gone(self, entity: Entity, there: set[UUID], wanted: Collection[str] | None) -> set[UUID]:
-        """Return the entities that were learnt and are no longer there: among those wanted by id, or among all."""
+        """Return the ids of imported entities that no longer exist in the other cloud.
+
+        If ``wanted`` is given, only these ids are compared, else all.
+        """
         if self._upstream.incomplete & {VMS, VOLUMES}:
             return set()
         if wanted is None:

@@ -67,9 +67,10 @@ class _LeftOut(Exception):
 
 
 def adopt(connection: Connection, caller: Caller, guests: Sequence[UnmanagedGuest], wanted: Adoption) -> Adopted:
-    """Make virtual machines of guests, where they run and as they are; those that can not be are left out.
+    """Register guests without rows as virtual machines, without moving or changing the guests.
 
-    Their jobs, if they ever get any, find them by their ids, as if they had been deployed here.
+    Guests that cannot be adopted are left out. Later jobs find an adopted guest by its id, like that of a deployed
+    VM.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: the owner, or the offering for it.
@@ -195,7 +196,7 @@ class _Adopting:
         }
 
     def _adoptable(self, one: UnmanagedGuest) -> GuestDetails:
-        """Return the details that the hypervisor of a guest reports.
+        """Return the details of a guest, as its hypervisor reports them.
 
         Raises:
             _LeftOut: it can not be a VM, wherever it is.

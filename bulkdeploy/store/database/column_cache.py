@@ -177,7 +177,7 @@ def _request(connection: Connection, wanted: Sequence[_Wanted]) -> list[_Changes
         cursor.execute(f"SELECT * FROM {', '.join(readings)}".encode(), parameters)  # noqa: S608 - our own names
         result = cursor.pgresult
         if result is None:
-            raise TypeError("the query answers no rows")
+            raise TypeError("the statement returns no rows")
         values = (result.get_value(0, at) for at in range(result.nfields))
         for each in wanted:
             since, clean, source = (value or b"" for value in islice(values, 3))

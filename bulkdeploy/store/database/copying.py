@@ -146,7 +146,7 @@ def read_columns(
         cursor.execute(statement.encode(), parameters)
         result = cursor.pgresult
         if result is None:
-            raise TypeError("the query answers no rows")
+            raise TypeError("the statement returns no rows")
         numbers = {name: array_of_numbers(result.get_value(0, at)) for at, name in enumerate(names)}
         joined = [result.get_value(0, len(names) + at) for at in range(len(texts))]
     return numbers, {
@@ -187,7 +187,7 @@ def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSe
         cursor.execute(f"SELECT {arrays}".encode(), [count for _, count in wanted])
         result = cursor.pgresult
         if result is None:
-            raise TypeError("the query answers no rows")
+            raise TypeError("the statement returns no rows")
         return [array_of_numbers(result.get_value(0, at)).tolist() for at in range(len(wanted))]
 
 

@@ -33,7 +33,7 @@ _ORDER = text(
 
 
 def order(connection: Connection, guest_uuid: UUID) -> Row[Any] | None:
-    """Return the fields of ``drivers.records.GuestOrder``; None: there is no such VM."""
+    """Return the fields of ``drivers.records.GuestOrder`` for a VM, or None if there is no such VM."""
     return connection.execute(_ORDER, {"guest": guest_uuid}).first()
 
 

@@ -82,7 +82,10 @@ def insert_nic(
     has_requested_ip: bool = False,
     has_requested_mac: bool = False,
 ) -> Row[Any]:
-    """Write a nic; its internal id and its uuid. The last two say whether a caller named its addresses."""
+    """Insert a nic, and return its internal id and its uuid.
+
+    ``has_requested_ip`` and ``has_requested_mac``: the caller named the address.
+    """
     made = insert(nics).values(
         vm_id=vm_id,
         network_id=network_id,

@@ -31,7 +31,10 @@ FIELDS: Fields = {
 def list_affinity_groups(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """Return one page of affinity groups by id: those of the accounts shown, and those of domains they are in."""
+    """Return one page of affinity groups by id.
+
+    These are groups of accounts that the caller may see, and of the domains in which these accounts are.
+    """
     group = affinity_groups.c
     shown = or_(
         and_(group.account_id.is_not(None), visibility.condition()),
