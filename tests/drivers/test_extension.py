@@ -208,7 +208,7 @@ def test_an_action_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, how: st
 
 
 def test_another_host_sees_what_the_guests_of_a_silent_host_write(engine: Engine, tmp_path: Path) -> None:
-    """The mark changes with their disks alone; who cannot look says so; without the action nothing is seen."""
+    """The mark changes with their disks alone; a look that fails or answers nothing is an error."""
     with shelf_driver(engine, tmp_path, activity=True) as rig:
         silent, other = rig.hosts
         guests = [rig.new_guest(), rig.new_guest()]
@@ -222,6 +222,9 @@ def test_another_host_sees_what_the_guests_of_a_silent_host_write(engine: Engine
         assert marks == ["left", "left 1", "left 1"]
         fault(tmp_path, "activity", "refuse")
         with pytest.raises(DriverError, match="out of paper"):
+            rig.driver.activity_mark(silent, other, [], timeout_s=30)
+        fault(tmp_path, "activity", "idle")
+        with pytest.raises(DriverError, match="must answer mark"):
             rig.driver.activity_mark(silent, other, [], timeout_s=30)
     with shelf_driver(engine, tmp_path) as rig:
         silent, other = rig.hosts

@@ -64,6 +64,9 @@ AGAIN_S = 0.5
 """Pause before an executable that answered a taken identity is asked again, in seconds."""
 
 ANY_TEMPLATE = "default"
+LONGEST_MARK = 4096
+"""Characters of a mark of activity, which is stored until the next check."""
+
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
 
@@ -273,7 +276,12 @@ class ExtensionDriver(HypervisorDriver):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """See HypervisorDriver: ``activity``, where the extension has it, with the guests of the silent host."""
+        """Return what the action ``activity`` answers, or None if the extension does not have the action.
+
+        Raises:
+            DriverError: the action failed or answered no mark. Host HA then knows nothing of the silent host, and
+                does not take it for dead: many executables succeed for actions that they do not know.
+        """
         del volumes  # disks are where the executable made them
         if not self._options.activity:
             return None
@@ -283,7 +291,11 @@ class ExtensionDriver(HypervisorDriver):
             answer = self._program.run("activity", payload, timeout_s=timeout_s)
         except ActionFailed as error:
             raise _error("activity", other.name, error) from error
-        return str(answer.get("mark") or "") or None
+        mark = str(answer.get("mark", ""))
+        if not 0 < len(mark) <= LONGEST_MARK or "\0" in mark:
+            reason = f"the action activity must answer mark, a text of 1 to {LONGEST_MARK} characters"
+            raise DriverError(STEPS["activity"], other.name, reason, transient=True)
+        return mark
 
     @override
     def list_guests(self) -> Iterator[Guest]:
