@@ -177,7 +177,7 @@ COMMANDS = (
     ),
     Command(
         name="deleteProjectRole",
-        description="Deletes a role of a project that no member has",
+        description="Deletes a role of a project that no member has and no pending invitation promises",
         handler=delete_project_role,
         shape=Shape.SUCCESS,
         changes_state=True,

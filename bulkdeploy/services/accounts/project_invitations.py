@@ -1,9 +1,11 @@
 """Invitations to projects: an account joins a project by accepting one, if ``project.invite.required`` is true.
 
-Lock order: the rows of ``services.accounts.projects``, and then the invitation's.
+Lock order: the rows of ``services.accounts.projects``, the invitation's, and then the row of the project's role.
 """
 
-from sqlalchemy import Connection
+from typing import Any
+
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
@@ -16,6 +18,7 @@ from bulkdeploy.store.accounts import project_invitations as store
 from bulkdeploy.store.accounts import projects
 from bulkdeploy.store.accounts.domains import lock_domain
 from bulkdeploy.store.accounts.owners import domain_place
+from bulkdeploy.store.accounts.roles import lock_roles
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.events import record_event
 
@@ -35,7 +38,8 @@ def answer_invitation(
     ``account`` names the invited account, which is in the project's domain. None stands for the caller's account.
 
     Raises:
-        InvalidParameter: there is no such account or pending invitation, or it is expired and to be accepted.
+        InvalidParameter: there is no such account or pending invitation; or the invitation is to be accepted, and
+            has expired or promises a role that was deleted.
         PermissionDenied: the account is outside the caller's reach.
     """
     lock_domain(connection, projects.domains_of(connection, [ref.id])[ref.id])
@@ -55,6 +59,8 @@ def answer_invitation(
     if accept and invitation.state == store.EXPIRED:
         rule = f"the invitation of account {owner.account_name} to project {project.name} has expired"
         raise InvalidParameter("projectid", str(ref.uuid), rule)
+    if accept and invitation.role_id is not None:
+        _require_role(connection, project, invitation.role_id)
     store.answer(connection, invitation.id, store.COMPLETED if accept else store.DECLINED)
     if accept:
         projects.set_member(connection, ref.id, owner.account_id, invitation.role, role_id=invitation.role_id)
@@ -80,3 +86,15 @@ def delete_invitation(connection: Connection, caller: Caller, ref: EntityRef) ->
     text = f"deleted an invitation to project {project.name}"
     record_event(connection, caller, EventType.PROJECT_INVITATION_REMOVE, text)
     return service.succeeded(connection, caller, project, "DeleteProjectInvitation")
+
+
+def _require_role(connection: Connection, project: Row[Any], role_id: int) -> None:
+    """Raise InvalidParameter if the role that an invitation promises was deleted.
+
+    Without the role, the rules of the role would not restrict the new member.
+    """
+    if role_id not in lock_roles(connection, [role_id], project_id=project.id):
+        rule = (
+            f"the role that the invitation to project {project.name} promises was deleted; ask for a new invitation"
+        )
+        raise InvalidParameter("projectid", str(project.uuid), rule)

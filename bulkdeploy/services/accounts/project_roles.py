@@ -17,9 +17,11 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import check_name
+from bulkdeploy.services.accounts.project_invitations import timeout_s
 from bulkdeploy.services.accounts.projects import lock_managed
 from bulkdeploy.services.accounts.roles import NewRule
 from bulkdeploy.store.accounts import project_roles, roles
+from bulkdeploy.store.accounts.project_invitations import has_pending_invitation
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
@@ -62,16 +64,20 @@ def update_project_role(
 
 
 def delete_project_role(connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef) -> None:
-    """Delete a role that no member of the project has.
+    """Delete a role that no member of the project has and no pending invitation promises.
 
     Raises:
         InvalidParameter: the role is not one of the project.
         PermissionDenied: the project is not the caller's to manage.
-        ResourceInUse: a member has the role.
+        ResourceInUse: a member has the role, or gets the role by accepting an invitation.
     """
     row, role = _lock_role(connection, caller, project, ref, "id")
     if parents_in_use(connection, project_roles.MEMBERS, [role.id]):
         raise ResourceInUse(f"Members of project {row.name} have role {role.name}; remove them first")
+    if has_pending_invitation(connection, row.id, role.id, timeout_s=timeout_s(connection)):
+        raise ResourceInUse(
+            f"Pending invitations to project {row.name} promise role {role.name}; delete the invitations first"
+        )
     roles.remove_roles(connection, [role.id])
     text = f"deleted role {role.name} of project {row.name}"
     record_event(connection, caller, EventType.PROJECT_ROLE_DELETE, text)

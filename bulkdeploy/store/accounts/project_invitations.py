@@ -82,6 +82,15 @@ def lock_pending(connection: Connection, project_id: int, account_id: int, *, ti
     return connection.execute(query.with_for_update()).first()
 
 
+def has_pending_invitation(connection: Connection, project_id: int, role_id: int, *, timeout_s: int) -> bool:
+    """Return whether an invitation to a locked project promises this role and can still be accepted."""
+    invitation = project_invitations.c
+    query = select(invitation.id).where(
+        invitation.project_id == project_id, invitation.role_id == role_id, _state(timeout_s) == PENDING
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def answer(connection: Connection, invitation_id: int, state: str) -> None:
     """Set the state of a locked invitation."""
     statement = update(project_invitations).where(project_invitations.c.id == invitation_id)

@@ -179,5 +179,31 @@ def test_an_invitation_carries_the_role(world: World, restricted: Restricted) ->
     assert restricted.may("listSnapshots", projectid=restricted.project)
 
 
+def test_a_promised_role_stays(world: World, restricted: Restricted) -> None:
+    """A role cannot be deleted while an invitation promises the role.
+
+    An invitation that expired does not keep the role. If the invitation becomes valid again, the invited account
+    cannot join without the role.
+    """
+    restricted.call("deleteAccountFromProject", account="neighbour")
+    world.client().call("updateConfiguration", name="project.invite.required", value="true")
+    try:
+        restricted.join(projectroleid=restricted.role["id"])
+    finally:
+        world.client().call("updateConfiguration", name="project.invite.required", value="false")
+    sent = {"projectid": restricted.project, "id": restricted.role["id"]}
+    code, why = refusal(world.client(USER).get("deleteProjectRole", **sent))
+    assert (code, "invitations" in why) == (536, True), why
+    made = "UPDATE project_invitations SET created = created {} interval '1 year' WHERE state = 'Pending'"
+    world.change(made.format("-"))
+    restricted.call("deleteProjectRole", id=restricted.role["id"])
+    world.change(made.format("+"))
+    invited = world.client(NEIGHBOUR)
+    code, why = refusal(invited.get("updateProjectInvitation", projectid=restricted.project))
+    assert (code, "role" in why) == (431, True), why
+    assert not restricted.may("listVolumes", projectid=restricted.project)
+    invited.call("updateProjectInvitation", projectid=restricted.project, accept="false")
+
+
 def _rule(project: str, role: str, rule: str = "listHosts") -> dict[str, str]:
     return {"projectid": project, "projectroleid": role, "rule": rule, "permission": "allow"}
