@@ -11,7 +11,7 @@ from bulkdeploy.cli.own_commands import OWN_COMMANDS
 from bulkdeploy.cli.workspace import FROM_ENVIRONMENT
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
 def test_every_option_named_exists() -> None:

@@ -221,7 +221,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
 
 @pytest.mark.parametrize(
     "parameter",
-    ["ip6address", "nicnetworklist[0].network", "snapshotid", "leaseduration"],
+    ["ip6address", "nicnetworklist[0].network", "snapshotid"],
 )
 def test_unsupported_parameters_of_a_single_vm_are_refused_by_name(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str

@@ -160,8 +160,11 @@ ANSWERED = {"dryrun", "hostids", "planindex"}
 VARIANTS = {"templatevariant", "forcetemplatevariant"}
 """These need a template with variants: tests/commands/virtual_machines/test_device_parameters.py."""
 
+LEASES = {"leaseduration", "leaseexpiryaction"}
+"""These are ignored unless leases are enabled: tests/commands/virtual_machines/test_leases.py."""
 
-@pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED - VARIANTS))
+
+@pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED - VARIANTS - LEASES))
 def test_what_suits_many_vms_each_of_them_has(client: ApiClient, zone: Zone, parameter: str) -> None:
     """Every VM of a batch shows what the call said, as the VM of a single call does."""
     of = _ground(client, zone, with_groups=parameter.startswith("securitygroup"))
