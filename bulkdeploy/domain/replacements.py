@@ -44,6 +44,7 @@ class Member:
         is_available: the VM runs and no job works on it.
         is_broken: the VM is in state Error.
         has_job: a job works on the VM.
+        has_failed: this replacement could not restore the VM, and counted that as a failure.
     """
 
     id: int
@@ -51,6 +52,7 @@ class Member:
     is_available: bool
     is_broken: bool = False
     has_job: bool = False
+    has_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +103,23 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
     """Return the next step of a replacement that is in progress.
 
     At any moment at least ``desired - max_unavailable`` VMs are available, unless others than the replacement make
-    VMs unavailable, and there are at most ``desired + max_surge`` VMs.
+    VMs unavailable, and there are at most ``desired + max_surge`` VMs. VMs that could not be restored may be
+    unavailable beyond ``max_unavailable``: ``max_failures`` limits their number.
     """
     old = [vm for vm in members if vm.is_old]
     if rules.method is ReplaceMethod.RESTORE:
         return _restore_step(rules, members, old)
     new = [vm for vm in members if not vm.is_old]
-    broken = tuple(vm.id for vm in new if vm.is_broken and not vm.has_job)
+    broken = _broken(new)
     if rules.failures + len(broken) > rules.max_failures and broken:
         return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
     kept_old = _kept_until_resumed(rules, old)
     wanted_new = max(0, rules.desired - kept_old)
-    removed = _removable(rules, members, old, len(old) - kept_old)
-    surplus = [vm.id for vm in reversed(new) if vm.id not in broken][: max(0, len(new) - len(broken) - wanted_new)]
+    sound = [vm for vm in reversed(new) if vm.id not in broken]
+    surplus = _removable(rules, members, sound, len(sound) - wanted_new)
+    removed = _removable(rules, [vm for vm in members if vm.id not in surplus], old, len(old) - kept_old)
     staying = len(members) - len(removed) - len(broken) - len(surplus)
-    create = min(wanted_new - (len(new) - len(broken)), rules.desired + rules.max_surge - staying)
+    create = min(wanted_new - len(sound), rules.desired + rules.max_surge - staying)
     if len(old) <= kept_old and len(new) == wanted_new and all(vm.is_available for vm in new):
         done = ReplacementState.COMPLETED if not old else ReplacementState.PAUSED
         return ReplacementStep(state=done)
@@ -123,15 +127,21 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
 
 
 def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member]) -> ReplacementStep:
-    if rules.failures > rules.max_failures:
-        return ReplacementStep(state=ReplacementState.FAILED)
+    broken = _broken([vm for vm in members if not vm.is_old])
+    if rules.failures + len(broken) > rules.max_failures:
+        return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
     kept_old = _kept_until_resumed(rules, old)
     begun = _removable(rules, members, old, len(old) - kept_old)
-    if begun or any(vm.has_job for vm in members if not vm.is_old) or len(old) > kept_old:
+    if begun or broken or any(vm.has_job for vm in members if not vm.is_old) or len(old) > kept_old:
         # VMs that a user destroyed count as unavailable: without new ones, no other VM might ever be restored.
-        missing = 0 if begun else max(0, rules.desired - len(members))
-        return ReplacementStep(restore=begun, create=missing)
+        missing = 0 if begun else max(0, rules.desired - len(members) + len(broken))
+        return ReplacementStep(restore=begun, create=missing, remove=broken, failed=broken)
     return ReplacementStep(state=ReplacementState.PAUSED if old else ReplacementState.COMPLETED)
+
+
+def _broken(new: Sequence[Member]) -> tuple[int, ...]:
+    """Return the VMs that were deployed in vain. They are destroyed, and others are deployed in their place."""
+    return tuple(vm.id for vm in new if vm.is_broken and not vm.has_job and not vm.has_failed)
 
 
 def _kept_until_resumed(rules: ReplacementRules, old: Sequence[Member]) -> int:
@@ -140,11 +150,12 @@ def _kept_until_resumed(rules: ReplacementRules, old: Sequence[Member]) -> int:
 
 
 def _removable(
-    rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member], most: int
+    rules: ReplacementRules, members: Sequence[Member], candidates: Sequence[Member], most: int
 ) -> tuple[int, ...]:
-    """Return the old VMs that may become unavailable now: first those that are unavailable already."""
-    spare = sum(vm.is_available for vm in members) - (rules.desired - rules.max_unavailable)
-    idle = [vm for vm in old if not vm.has_job]
+    """Return at most ``most`` candidates that may become unavailable now: first the unavailable ones."""
+    failed = sum(vm.has_failed and not vm.is_available for vm in members)
+    spare = sum(vm.is_available for vm in members) - (rules.desired - rules.max_unavailable - failed)
+    idle = [vm for vm in candidates if not vm.has_job]
     down = [vm.id for vm in idle if not vm.is_available]
     up = [vm.id for vm in idle if vm.is_available]
     return tuple([*down, *up[: max(0, spare)]][: max(0, most)])

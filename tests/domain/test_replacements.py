@@ -33,7 +33,7 @@ def _rules(draw: st.DrawFn) -> ReplacementRules:
 
 @given(rules=_rules(), data=st.data())
 def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: st.DataObject) -> None:
-    """Jobs end in any order, users destroy VMs, and another size is asked for.
+    """Jobs end in any order or fail, users destroy VMs, and another size is asked for.
 
     No step makes more VMs than allowed or leaves too few available ones, and all VMs become new.
     There may be more or fewer VMs than desired at the beginning.
@@ -60,8 +60,11 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
             born += 1
         assert len(vms) <= max(were, rules.desired + rules.max_surge)
         available = sum(vm.is_available for vm in vms.values())
-        assert available >= min(were_available, rules.desired - rules.max_unavailable)
-        _end_jobs(vms, data, may_break=rules.method is ReplaceMethod.RECREATE and born < 40)
+        not_restored = sum(vm.has_failed and not vm.is_available for vm in vms.values())
+        assert available >= min(were_available, rules.desired - rules.max_unavailable - not_restored)
+        rules = replace(rules, failures=rules.failures + len(step.failed))
+        failures = _end_jobs(vms, data, first_born=rules.total, may_break=born < 40)
+        rules = replace(rules, failures=rules.failures + failures)
         idle = [vm.id for vm in vms.values() if not vm.has_job]
         if destroyed < 3 and idle and data.draw(st.integers(0, 4)) == 0:
             destroyed += 1
@@ -75,13 +78,26 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
     assert pauses <= 1
 
 
-def _end_jobs(vms: dict[int, Member], data: st.DataObject, *, may_break: bool) -> None:
-    """End the job of the first VM that has one, and of some others."""
+def _end_jobs(vms: dict[int, Member], data: st.DataObject, *, first_born: int, may_break: bool) -> int:
+    """End the job of the first VM that has one, and of some others, and return how many VMs were not restored.
+
+    A failed deployment leaves a VM in state Error. A failed restore leaves the VM stopped or running.
+    """
     working = [vm.id for vm in vms.values() if vm.has_job]
+    not_restored = 0
     for vm_id in working:
         if data.draw(st.booleans()) or vm_id == working[0]:
-            broken = may_break and data.draw(st.integers(0, 9)) == 0
-            vms[vm_id] = replace(vms[vm_id], has_job=False, is_available=not broken, is_broken=broken)
+            fails = may_break and data.draw(st.integers(0, 9)) == 0
+            is_created = vm_id >= first_born
+            vms[vm_id] = replace(
+                vms[vm_id],
+                has_job=False,
+                is_available=not fails or (not is_created and data.draw(st.booleans())),
+                is_broken=fails and is_created,
+                has_failed=fails and not is_created,
+            )
+            not_restored += fails and not is_created
+    return not_restored
 
 
 def test_too_many_failures_stop_a_replacement() -> None:
@@ -95,3 +111,18 @@ def test_too_many_failures_stop_a_replacement() -> None:
     )
     assert next_step(rules, members).remove == (2,)
     assert next_step(replace(rules, failures=1), members).state is ReplacementState.FAILED
+
+
+def test_a_broken_vm_in_place_of_a_destroyed_one_is_replaced_while_others_are_restored() -> None:
+    """A created VM in state Error counts as a failure; a VM that could not be restored is not counted again."""
+    members = [
+        Member(1, is_old=True, is_available=True),
+        Member(2, is_old=False, is_available=False, is_broken=True, has_failed=True),
+        Member(3, is_old=False, is_available=False, is_broken=True),
+    ]
+    rules = ReplacementRules(
+        method=ReplaceMethod.RESTORE, desired=3, total=3, max_surge=0, max_unavailable=1, max_failures=2, failures=1
+    )
+    step = next_step(rules, members)
+    assert (step.remove, step.failed, step.restore, step.create) == ((3,), (3,), (), 1)
+    assert next_step(replace(rules, failures=2), members).state is ReplacementState.FAILED

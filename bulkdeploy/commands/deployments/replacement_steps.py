@@ -87,6 +87,7 @@ def _member(vm: Row[Any], method: ReplaceMethod, state: str | None) -> Member:
         is_available=vm.state == VmState.RUNNING and not vm.has_job,
         is_broken=vm.state == VmState.ERROR,
         has_job=vm.has_job,
+        has_failed=state == store.FAILED,
     )
 
 
