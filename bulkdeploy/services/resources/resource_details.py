@@ -40,14 +40,20 @@ def add_details(
     """Write details of a resource, in place of those of the same keys.
 
     Raises:
-        InvalidParameter: no resource of this type has the id, or a key or a value is empty or too long.
+        InvalidParameter: no resource of this type has the id, or a key or a value is empty or too long, or a key is
+            that of a hidden detail and the caller is below root admin.
         PermissionDenied: the resource is not the caller's to touch; zones are root admins'.
     """
     for text in (*details, *details.values()):
         if not 0 < len(text) <= LONGEST:
             raise InvalidParameter("details", text[:40], f"keys and values have 1 to {LONGEST} characters")
     account_id = _owner(connection, caller, resource_type, ref)
-    store.write_details(connection, resource_type, ref.id, account_id, details, display=display)
+    written = store.write_details(
+        connection, resource_type, ref.id, account_id, details, display=display, hidden=caller.is_root_admin
+    )
+    for key in details:
+        if key not in written:
+            raise InvalidParameter("details", key, "only root admins may change the detail of this key")
     text = f"wrote details {', '.join(sorted(details))} of {resource_type} {ref.uuid}"
     record_event(connection, caller, EventType.RESOURCE_DETAILS_CREATE, text)
     return done_with_success(connection, caller, f"{COMMANDS}.user.volume.AddResourceDetailCmd")

@@ -55,14 +55,21 @@ def write_details(
     details: Mapping[str, str],
     *,
     display: bool,
-) -> None:
-    """Write details of a resource, in place of those of the same keys."""
+    hidden: bool,
+) -> set[str]:
+    """Write details of a resource, in place of those of the same keys, and return the keys that were written.
+
+    Hidden details are replaced only if ``hidden``.
+    """
     owner = {"resource_type": resource_type, "resource_id": resource_id, "account_id": account_id}
     rows = [{**owner, "key": key, "value": value, "display": display} for key, value in details.items()]
     statement = upsert(resource_details).values(rows)
     changed = {name: statement.excluded[name] for name in ("value", "display", "account_id")}
     keys = ["resource_type", "resource_id", "key"]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+    replaced = statement.on_conflict_do_update(
+        index_elements=keys, set_=changed, where=None if hidden else DETAIL.display
+    )
+    return set(connection.execute(replaced.returning(DETAIL.key)).scalars())
 
 
 def delete_details(

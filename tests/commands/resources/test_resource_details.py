@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.api.account_calls import done, refusal
-from tests.support.zones.world import ADMIN, NEIGHBOUR, RIVAL, USER, World
+from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 
 @pytest.fixture
@@ -72,7 +72,10 @@ def test_wrong_values_are_named(world: World, volume: dict[str, str]) -> None:
 
 
 def test_hidden_details_are_root_admins(world: World, volume: dict[str, str]) -> None:
-    """With fordisplay=false only root admins see and remove a detail."""
+    """With fordisplay=false only root admins see, replace and remove a detail.
+
+    The rejection of a call names the key and not the value, and no other detail of the call is written.
+    """
     client = world.client()
     sent = {"details[0].key": "hidden", "details[0].value": "yes", "fordisplay": "false"}
     done(world, client.call("addResourceDetail", **volume, **sent), ADMIN)
@@ -80,3 +83,11 @@ def test_hidden_details_are_root_admins(world: World, volume: dict[str, str]) ->
     done(world, world.client(USER).call("removeResourceDetail", **volume), USER)
     rows = world.rows("listResourceDetails", **volume, listall="true", fordisplay="false")
     assert [row["key"] for row in rows] == ["hidden"]
+    pairs = {"details[0].key": "a", "details[0].value": "b", "details[1].key": "hidden", "details[1].value": "no"}
+    for by in (USER, DOMAIN_ADMIN):
+        code, why = refusal(world.client(by).get("addResourceDetail", **volume, **pairs))
+        assert (code, "'hidden'" in why, "yes" in why) == (431, True, False), why
+    assert details(world, volume) == {}
+    assert details(world, volume, ADMIN, listall="true", fordisplay="false") == {"hidden": "yes"}
+    write(world, volume, ADMIN, hidden="shown")
+    assert details(world, volume) == {"hidden": "shown"}
