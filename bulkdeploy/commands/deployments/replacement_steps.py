@@ -134,20 +134,35 @@ GUEST_DATA: Mapping[str, tuple[str, ...]] = {
 """Parameters of what guests get at their first start, and others that give the same in another way."""
 
 
+def parameter_name(recorded: str) -> str:
+    """Return the lower-case parameter name of a recorded entry, without the VM, the index and the field.
+
+    The name of ``virtualmachines[0].userdatadetails[0].color`` is ``userdatadetails``.
+    """
+    name = recorded.lower()
+    if name.startswith("virtualmachines["):
+        name = name.partition(".")[2]
+    return name.partition("[")[0]
+
+
 def guest_columns(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the columns of VMs that differ between two calls with alike VMs: user data and key pairs.
 
-    Returns None if the later call names registered user data, whose content is not recorded.
+    Returns None if the later call names registered user data or details of user data: the text that guests got from
+    these is not recorded.
     """
     columns: dict[str, Any] = {}
     for name, others in GUEST_DATA.items():
-        old, new = ({each: given[each] for each in (name, *others) if each in given} for given in (before, after))
+        old, new = (
+            {each: value for each, value in given.items() if parameter_name(each) in (name, *others)}
+            for given in (before, after)
+        )
         if old == new:
             continue
-        if "userdataid" in new:
-            return None
         if name == "userdata":
-            text = new.get("userdata", "")
+            if {parameter_name(each) for each in new} - {name}:
+                return None
+            text = next(iter(new.values()), "")
             columns["user_data"] = check_user_data(text, method="POST", most=len(text)) if text else ""
         else:
             names = ",".join(new.values()).split(",")

@@ -11,6 +11,7 @@ from bulkdeploy.commands.deployments.replacement_steps import (
     REPLACE_COMMAND,
     destroy_vms,
     guest_columns,
+    parameter_name,
 )
 from bulkdeploy.commands.deployments.resizing import deploy_more, lock_deployment
 from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMENT_ERRORS
@@ -99,18 +100,35 @@ def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, An
     last = store.last_replacement(connection, ref.id)
     if last is None:
         raise InvalidParameter("id", str(ref.uuid), "its virtual machines were never replaced")
-    if last.method == ReplaceMethod.RESTORE and store.recorded_template(connection, last.old_parameters) is None:
-        rule = "its virtual machines had several templates, which are not recorded for each"
-        raise InvalidParameter("id", str(ref.uuid), rule)
-    if last.method == ReplaceMethod.RESTORE and guest_columns(managed.parameters, last.old_parameters) is None:
-        rule = "its virtual machines had registered user data; replace them with method=Restore and this user data"
-        raise InvalidParameter("id", str(ref.uuid), rule)
+    if last.method == ReplaceMethod.RESTORE:
+        _check_restored_back(connection, ref, managed.parameters, last.old_parameters)
     kept = {vm_id for vm_id, state in store.states_of_vms(connection, last.id).items() if state == store.PENDING}
     store.close_replacement(connection, ref.id, ReplacementState.SUPERSEDED)
     members = managed_store.members_of(connection, ref.id)
     names = ("method", "max_surge", "max_unavailable", "max_failures", "expunge")
     values = {**{name: getattr(last, name) for name in names}, "pause_at": []}
     return _begin(call, ref, managed, last.old_parameters, values, [vm.id for vm in members if vm.id not in kept])
+
+
+def _check_restored_back(
+    connection: Connection, ref: EntityRef, now: Mapping[str, str], before: Mapping[str, str]
+) -> None:
+    """Check that VMs that are restored in place can get the template and the guest data of an earlier call.
+
+    Raises:
+        InvalidParameter: the earlier call does not record these.
+    """
+    template = store.recorded_template(connection, before)
+    if template is None:
+        rule = "its virtual machines had several templates, which are not recorded for each"
+        raise InvalidParameter("id", str(ref.uuid), rule)
+    columns = guest_columns(now, before)
+    if columns is None or (columns.get("user_data") == "" and store.has_linked_user_data(connection, template)):
+        rule = (
+            "its virtual machines had registered user data, user data with details, or the user data of their"
+            " template, whose text is not recorded; replace them with method=Restore and this user data"
+        )
+        raise InvalidParameter("id", str(ref.uuid), rule)
 
 
 def _pause(call: Call, ref: EntityRef) -> Mapping[str, Any]:
@@ -173,8 +191,8 @@ def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str,
     for name, value in given.items():
         wire = str(value.uuid) if isinstance(value, EntityRef) else str(value)
         replaced = (name, *GUEST_DATA.get(name, ()))
-        found = [known for known in parameters if known.lower().rpartition(".")[2].partition("[")[0] in replaced]
-        prefixes = {known.rpartition(".")[0] for known in found if known.lower().startswith("virtualmachines[")}
+        found = [known for known in parameters if parameter_name(known) in replaced]
+        prefixes = {known.partition(".")[0] for known in found if known.lower().startswith("virtualmachines[")}
         if not prefixes and name not in parameters:
             prefixes = {known.rpartition(".")[0] for known in parameters if known.startswith("virtualmachines[")}
         for known in found:

@@ -57,6 +57,12 @@ def recorded_template(connection: Connection, parameters: Mapping[str, str]) -> 
     return None if found is None else EntityRef(Entity.TEMPLATE, *found)
 
 
+def has_linked_user_data(connection: Connection, template: EntityRef) -> bool:
+    """Return whether VMs of a template get registered user data unless a call gives other user data."""
+    query = select(templates.c.user_data_id.is_not(None)).where(templates.c.id == template.id)
+    return bool(connection.execute(query).scalar())
+
+
 def update_replacement(connection: Connection, replacement_id: int, values: Mapping[str, Any]) -> None:
     """Change columns of a replacement."""
     connection.execute(update(replacements).where(replacements.c.id == replacement_id).values(values))

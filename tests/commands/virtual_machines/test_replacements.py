@@ -172,12 +172,30 @@ def test_vms_get_other_user_data_and_key_pairs_in_place_and_back(fleet: Fleet, c
     client.call(REPLACE, id=web, rollback=True)
     _replace_until(fleet, client, web, "Completed", least=0, most=5)
     assert [_guest_data(client, vm) for vm in _live(fleet)] == [(None, None)] * 5
-    data = client.call("registerUserData", name="cloud", userdata="Yg==", **owner)["userdata"]["id"]
-    call = fleet.zone.bulk_parameters(1, managed=True, userdataid=data)
-    other = client.call("bulkDeployVirtualMachine", **call)["asyncjobs"][0]["deploymentid"]
-    client.call(REPLACE, id=other, userdata="YQ==", method="Restore")
-    assert "had registered user data" in refused(client, REPLACE, id=other, rollback=True).errortext
     fleet.assert_intact()
+
+
+def test_a_rollback_that_would_lose_user_data_is_refused(fleet: Fleet, client: ApiClient) -> None:
+    """The texts of registered user data, of user data with details and of a template's are not recorded."""
+    call = fleet.zone.bulk_parameters(1, managed=True)
+    owner = {name: call[name] for name in ("account", "domainid")}
+    data = client.call("registerUserData", name="cloud", userdata="Yg==", params="color", **owner)["userdata"]["id"]
+    colored = {"userdataid": data, "userdatadetails[0].color": "red"}
+    linked: dict[str, Any] = {}
+    for given in ({"userdataid": data}, colored, {"userdata": "Yg==", "userdatadetails[0].color": "red"}, linked):
+        if given is linked:
+            client.call("linkUserDataToTemplate", templateid=call["templateid"], userdataid=data)
+        made = client.call("bulkDeployVirtualMachine", **call, **given)["asyncjobs"][0]["deploymentid"]
+        fleet.run()
+        client.call(REPLACE, id=made, userdata="YQ==", method="Restore")
+        recorded = fleet.zone.scalar(
+            "SELECT parameters FROM managed_deployments WHERE deployment_id = (SELECT id"
+            " FROM deployments WHERE uuid = :made)",
+            made=made,
+        )
+        assert [name for name in recorded if "userdata" in name.lower()] == ["userdata"]
+        assert "had registered user data" in refused(client, REPLACE, id=made, rollback=True).errortext
+        assert _shown(client, made)["state"] == "InProgress"
 
 
 def _guest_data(client: ApiClient, vm: Any) -> tuple[str | None, str | None]:
