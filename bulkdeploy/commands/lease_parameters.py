@@ -9,7 +9,8 @@ from bulkdeploy.domain.leases import MOST_DAYS, NO_LEASE, ExpiryAction, check_le
 LEASE: tuple[Parameter, ...] = (
     integer(
         "leaseduration",
-        "days after which a VM is stopped or destroyed; -1: never. Ignored while instance.lease.enabled is false",
+        "days after which a VM is stopped or destroyed; -1: never. Other values are ignored while"
+        " instance.lease.enabled is false",
         minimum=NO_LEASE,
         maximum=MOST_DAYS,
     ),

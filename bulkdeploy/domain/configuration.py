@@ -239,8 +239,9 @@ SETTINGS: tuple[Setting, ...] = (
         LEASES_ENABLED,
         "false",
         B,
-        "VMs can have leases, and are stopped or destroyed when these expire; false: leases are not given, and none"
-        " expires",
+        "VMs can have leases, and are stopped or destroyed when these expire. While it is false, VMs get no leases,"
+        " and expired leases have no effect. The actions of leases that expired meanwhile follow when it becomes"
+        " true",
     ),
     Setting(
         RETRY_INTERVAL,

@@ -38,11 +38,14 @@ from bulkdeploy.store.virtual_machines.guests import lock_vm
 def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action: str | None) -> Mapping[str, Any]:
     """Return the columns of a locked VM whose lease a call extends, shortens or ends.
 
-    Nothing changes if the call says nothing or leases are disabled.
+    Nothing changes if ``days`` is None, or if leases are disabled and ``days`` is not -1. The duration -1 always
+    ends the lease, even if the lease has expired and its action was rejected, or waits until leases are enabled.
 
     Raises:
-        InvalidParameter: the VM has no lease, or its lease has expired.
+        InvalidParameter: the VM has no lease to change, or its lease has expired.
     """
+    if days == NO_LEASE:
+        return NO_LEASE_COLUMNS
     if days is None or not read_configuration(connection).flag(LEASES_ENABLED):
         return {}
     lease = store.read_lease(connection, vm.id)
@@ -50,8 +53,8 @@ def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action
         raise InvalidParameter("leaseduration", days, f"virtual machine {vm.uuid} was deployed without a lease")
     if lease.expired:
         raise InvalidParameter("leaseduration", days, f"the lease of virtual machine {vm.uuid} has expired")
-    if days == NO_LEASE or action is None:
-        return NO_LEASE_COLUMNS
+    if action is None:
+        raise AssertionError("check_lease requires an action with a duration")
     return Lease(days, ExpiryAction(action)).columns(read_clock(connection))
 
 

@@ -131,6 +131,45 @@ def test_a_lease_is_extended_or_ended_before_it_expires(owned: Owned) -> None:
     assert states(owned) == ["Stopped", "Stopped"]
 
 
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_a_lease_can_always_be_ended(owned: Owned, enabled: str) -> None:
+    """The duration -1 ends an expired lease, also while leases are disabled; other durations are ignored then."""
+    lease(owned, "DESTROY")
+    owned.fleet.set_value("instance.lease.enabled", enabled)
+    if enabled == "false":
+        owned.client.call("updateVirtualMachine", id=owned.vm, leaseduration=9, leaseexpiryaction="STOP")
+        assert lease_of(owned.client, owned.vm)[1] == "DESTROY"
+    for _ in range(2):
+        owned.client.call("updateVirtualMachine", id=owned.vm, leaseduration=-1)
+        assert lease_of(owned.client, owned.vm) == (None, None)
+    owned.fleet.set_value("instance.lease.enabled", "true")
+    sweep(owned)
+    owned.run()
+    assert states(owned) == ["Running", "Destroyed"]
+
+
+def test_a_pass_stops_when_leases_are_disabled(owned: Owned) -> None:
+    """A sweeper that has read two expired leases acts on none after an operator disables leases.
+
+    The action of the other lease follows once leases are enabled again.
+    """
+    lease(owned, "STOP")
+
+    def disable(at: str) -> None:
+        if at == f"{Failpoint.SWEEP_LEASES}.after":
+            owned.fleet.set_value("instance.lease.enabled", "false")
+
+    failpoints.arm(disable)
+    sweep(owned)
+    failpoints.arm(None)
+    owned.run()
+    assert sorted(states(owned)) == ["Running", "Stopped"]
+    owned.fleet.set_value("instance.lease.enabled", "true")
+    sweep(owned)
+    owned.run()
+    assert states(owned) == ["Stopped", "Stopped"]
+
+
 @pytest.mark.parametrize(("action", "state"), [("STOP", "Stopped"), ("DESTROY", "Destroyed")])
 def test_any_number_of_sweepers_ends_a_lease_once(owned: Owned, action: str, state: str) -> None:
     """Sweepers that find a lease expired at the same moment make one job; its VM has no lease any more."""
