@@ -27,6 +27,11 @@ from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.live_rows import change_rows, columns_of, parents_in_use
 
+MOST_ROLES = 50
+"""The roles that a project may have. Users create them without any other limit."""
+MOST_RULES = 200
+"""The rules that a role of a project may have. Each call of a member reads and parses all rules of its roles."""
+
 
 def create_project_role(
     connection: Connection, caller: Caller, project: EntityRef, name: str, description: str | None
@@ -34,11 +39,13 @@ def create_project_role(
     """Create a role of a project that the caller manages.
 
     Raises:
-        InvalidParameter: the project was deleted, or has a role of this name.
+        InvalidParameter: the project was deleted, has a role of this name, or has ``MOST_ROLES`` roles.
         PermissionDenied: the project is not the caller's to manage.
     """
     row = lock_managed(connection, caller, project, "projectid")
     _check_name(connection, row, name)
+    if project_roles.count_project_roles(connection, project.id) >= MOST_ROLES:
+        raise InvalidParameter("name", name, f"project {row.name} has {MOST_ROLES} roles, and may not have more")
     made = project_roles.insert_project_role(connection, project.id, name, description)
     text = f"created role {name} of project {row.name}"
     record_event(connection, caller, EventType.PROJECT_ROLE_CREATE, text)
@@ -89,12 +96,16 @@ def create_project_rule(
     """Add a rule behind all others of a role, and return the rule.
 
     Raises:
-        InvalidParameter: the role is not one of the project, or has a rule for this pattern.
+        InvalidParameter: the role is not one of the project, or has the rule or ``MOST_RULES`` rules already.
         PermissionDenied: the project is not the caller's to manage.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
-    if any(rule["rule"] == requested.pattern for rule in roles.rules_of(connection, [role.id])[role.id]):
+    rules = roles.rules_of(connection, [role.id])[role.id]
+    if any(rule["rule"] == requested.pattern for rule in rules):
         problem = f"role {role.name} has a rule for it already; change it with updateProjectRolePermission"
+        raise InvalidParameter("rule", requested.pattern, problem)
+    if len(rules) >= MOST_RULES:
+        problem = f"role {role.name} has {MOST_RULES} rules, and may not have more"
         raise InvalidParameter("rule", requested.pattern, problem)
     columns = {
         "rule": requested.pattern,

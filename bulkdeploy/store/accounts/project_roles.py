@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, func, select
 
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -50,6 +50,12 @@ def is_name_taken(connection: Connection, project_id: int, name: str) -> bool:
         roles.c.project_id == project_id, same_text(roles.c.name)(name), roles.c.removed.is_(None)
     )
     return connection.execute(query.limit(1)).first() is not None
+
+
+def count_project_roles(connection: Connection, project_id: int) -> int:
+    """Return the number of roles of a locked project."""
+    query = select(func.count()).where(roles.c.project_id == project_id, roles.c.removed.is_(None))
+    return connection.execute(query).scalar_one()
 
 
 def _query() -> Select[Any]:

@@ -205,5 +205,32 @@ def test_a_promised_role_stays(world: World, restricted: Restricted) -> None:
     invited.call("updateProjectInvitation", projectid=restricted.project, accept="false")
 
 
+def test_roles_and_rules_are_limited(world: World, restricted: Restricted) -> None:
+    """A project has at most 50 roles, and a role at most 200 rules; a deleted one makes place for another."""
+    world.change(
+        "INSERT INTO roles (name, project_id, role_type) SELECT 'role ' || n, p.id, 'User'"
+        " FROM projects p, generate_series(1, 48) n WHERE p.uuid = :id",
+        id=restricted.project,
+    )
+    world.change(
+        "INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT r.id, 'list' || n, 'deny', n"
+        " FROM roles r, generate_series(1, 199) n WHERE r.uuid = :id",
+        id=restricted.role["id"],
+    )
+    last = restricted.call("createProjectRole", name="last")["projectrole"]["id"]
+    rule = restricted.rule("listHosts", "deny")["id"]
+    client = world.client(USER)
+    for command, sent, most in (
+        ("createProjectRole", {"projectid": restricted.project, "name": "more"}, "50 roles"),
+        ("createProjectRolePermission", _rule(restricted.project, restricted.role["id"], "listZones"), "200 rules"),
+    ):
+        code, why = refusal(client.get(command, **sent))
+        assert (code, most in why) == (431, True), why
+    restricted.call("deleteProjectRole", id=last)
+    restricted.call("createProjectRole", name="more")
+    restricted.call("deleteProjectRolePermission", id=rule)
+    restricted.rule("listZones", "deny")
+
+
 def _rule(project: str, role: str, rule: str = "listHosts") -> dict[str, str]:
     return {"projectid": project, "projectroleid": role, "rule": rule, "permission": "allow"}
