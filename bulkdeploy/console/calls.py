@@ -7,16 +7,19 @@ headers of the request that it is made for, so the API identifies, authorises, l
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 import orjson
 
+from bulkdeploy.cli.connection.catalogue import Api
+
 Environ: TypeAlias = dict[str, Any]
 Wsgi: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 Row: TypeAlias = Mapping[str, Any]
 
-UNAUTHORISED = 401
+UNAUTHORISED, NOT_AVAILABLE = 401, 432
 READING = ("list", "find", "query", "get")
 """How the names of commands begin that change nothing."""
 MOST_PAGES = 200
@@ -44,10 +47,13 @@ class Calls:
     Args:
         session_key: what is sent as the parameter ``sessionkey``. For a page that is looked at the browser's cookie
             has it; for whatever changes something only the form does, and no other site can read that.
+        may: the commands that this person may call, by name. Those with a parameter ``dryrun`` accept a dry run.
     """
 
-    def __init__(self, api: Wsgi, environ: Environ, session_key: str) -> None:
-        self._api, self._environ, self._session_key = api, environ, session_key
+    def __init__(
+        self, api: Wsgi, environ: Environ, session_key: str, may: Mapping[str, Api] = MappingProxyType({})
+    ) -> None:
+        self._api, self._environ, self._session_key, self._may = api, environ, session_key, may
         self._only_reads = environ["REQUEST_METHOD"] != "POST"
         self._seen = hashlib.sha256()
 
@@ -62,14 +68,22 @@ class Calls:
         Raises:
             SignedOut: there is no session.
             ApiRefused: the API refused the call, or cannot answer now.
-            ChangeByGet: the call changes something, and the request is no POST. A dry run changes nothing.
+            ChangeByGet: the call changes something, and the request is no POST. A dry run of a command that
+                declares ``dryrun`` is allowed: at most it stores the plan that it returns.
         """
-        is_dry = (parameters or {}).get("dryrun") is True
-        if self._only_reads and not is_dry and not command.startswith(READING):
+        if self._only_reads and not command.startswith(READING) and not self._is_dry_run(command, parameters):
             raise ChangeByGet(command)
         status, body, _ = call_api(self._api, self._environ, command, parameters, self._session_key)
         self._seen.update(body)
         return content_of(status, body)
+
+    def _is_dry_run(self, command: str, parameters: Mapping[str, object] | None) -> bool:
+        if (parameters or {}).get("dryrun") is not True:
+            return False
+        api = self._may.get(command)
+        if api is None:
+            raise ApiRefused(NOT_AVAILABLE, f"The API {command} is not available for this account")
+        return api.parameter("dryrun") is not None
 
     def rows(self, command: str, parameters: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
         """Return the rows of one page of a list command."""

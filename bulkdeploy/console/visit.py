@@ -143,6 +143,5 @@ def open_visit(request: Request, api: Wsgi, permissions: Permissions, pages: Pag
         SignedOut: there is no session.
     """
     key = request.form.get(KEY, "") if request.method == "POST" else request.cookies.get(KEY, "")
-    calls = Calls(api, request.environ, key)
     may = permissions.of(request.cookies.get(TOKEN_COOKIE, ""), Calls(api, request.environ, key))
-    return Visit(request, calls, request.args.to_dict(), may, pages)
+    return Visit(request, Calls(api, request.environ, key, may), request.args.to_dict(), may, pages)

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.api.app import create_app
+from bulkdeploy.cli.connection.catalogue import read_catalogue
 from bulkdeploy.console.app import with_console
-from bulkdeploy.console.calls import Calls, ChangeByGet, Environ
+from bulkdeploy.console.calls import ApiRefused, Calls, ChangeByGet, Environ
 from bulkdeploy.services.system import System
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_server import serving
@@ -119,8 +120,13 @@ def test_pages_that_are_looked_at_change_nothing() -> None:
     def never(environ: Environ, start_response: object) -> list[bytes]:
         raise AssertionError((environ, start_response))
 
-    with pytest.raises(ChangeByGet):
-        Calls(never, {"REQUEST_METHOD": "GET"}, "key")("destroyVirtualMachine", {"id": "x"})
+    declared = [{"name": "destroyVirtualMachine", "description": "", "isasync": True, "params": [], "response": []}]
+    calls = Calls(never, {"REQUEST_METHOD": "GET"}, "key", {api.name: api for api in read_catalogue(declared)})
+    for more in ({}, {"dryrun": True}):
+        with pytest.raises(ChangeByGet):
+            calls("destroyVirtualMachine", {"id": "x", **more})
+    with pytest.raises(ApiRefused, match="not available"):
+        calls("rebootVirtualMachine", {"id": "x", "dryrun": True})
 
 
 def test_behind_a_path_prefix(console_system: System) -> None:
