@@ -151,6 +151,8 @@ def test_a_vm_is_summed_over_intervals(fleet: Fleet, watch: UsageWatch, client: 
         assert all(
             min(shares) - 0.01 <= float(one["cpuused"].removesuffix("%")) <= max(shares) + 0.01 for one in intervals
         )
+    fleet.zone.change("UPDATE guest_usage_samples SET unused_kib = memory_kib + 1")
+    assert {one["memoryusedkbs"] for one in intervals_of("hour")} == {0}
     fleet.zone.change("UPDATE guest_usage_intervals SET begun = begun - interval '9 days'")
     fleet.set_value("vm.stats.max.retention.time", 0)
     measure(fleet, watch)

@@ -84,7 +84,7 @@ def _intervals_of_samples(interval_s: int) -> Select[Any]:
         literal(1).label("measurements"),
         used.cpu_share.label("cpu_shares"),
         used.memory_kib,
-        (used.memory_kib - func.coalesce(used.unused_kib, 0)).label("memory_used_kib"),
+        func.greatest(0, used.memory_kib - func.coalesce(used.unused_kib, 0)).label("memory_used_kib"),
         used.received_kib,
         used.sent_kib,
         used.read_kib,
