@@ -41,6 +41,9 @@ _PAIRS = (
 
 _RESERVED = text(_PAIRS)
 
+_LOCK_VMS = text("SELECT id FROM virtual_machines WHERE uuid = ANY(:vms) ORDER BY id FOR NO KEY UPDATE")
+"""Other transactions lock several VMs in the order of their ids as well, after their hosts."""
+
 _BEGIN_RESERVED = text(
     f"WITH pair AS ({_PAIRS}),"  # noqa: S608 - a constant
     " swapped AS (UPDATE host_claims x SET"
@@ -71,6 +74,7 @@ def begin_reserved(connection: Connection, migrations: Mapping[UUID, UUID]) -> s
         return set()
     lock_hosts(connection, np.unique(np.array([row.destination for row in reserved], dtype=np.int64)))
     vms = [row.vm for row in reserved]
+    connection.execute(_LOCK_VMS, {"vms": vms})
     begun = {**named, "vms": vms, "jobs": [row.job for row in reserved], "migration": ConsumerKind.MIGRATION.value}
     if set(connection.execute(_BEGIN_RESERVED, begun).scalars()) != set(vms):
         raise TransactionConflict

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
@@ -20,12 +21,15 @@ from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_ope
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.infrastructure.hosts import NO_PLACES
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import begin_reserved
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
 from tests.support.runs.statements import statements_of
+from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 
 STOP = "bulkStopVirtualMachine"
+LOCK_VM = text("SELECT FROM virtual_machines WHERE id = :id FOR UPDATE NOWAIT")
 
 
 @pytest.fixture
@@ -392,6 +396,32 @@ def test_stopped_vms_start_on_hosts_that_are_planned_together(fleet: Fleet, clie
     error = refused(client, "bulkStartVirtualMachine", state="Stopped", listall=True)
     assert "cannot start 5 of 5" in error.errortext
     assert "no host has capacity for it" in error.errortext
+
+
+def test_moves_that_begin_together_lock_their_vms_in_the_order_of_ids(
+    fleet: Fleet, client: ApiClient, web: str
+) -> None:
+    """Moves that wait for the first VM hold no later one, so that no other call for many VMs waits crosswise."""
+    client.call("bulkMigrateVirtualMachine", deploymentid=web)
+    moves = fleet.zone.rows(
+        "SELECT v.id, v.uuid AS vm, j.uuid AS job FROM virtual_machines v JOIN async_jobs j ON j.instance_id = v.id"
+        " AND j.status = 0 JOIN host_claims x ON x.consumer = j.uuid ORDER BY v.id DESC"
+    )
+    migrations = {move.vm: move.job for move in moves}
+
+    def begin() -> set[UUID]:
+        with fleet.engine.begin() as connection:
+            return begin_reserved(connection, migrations)
+
+    with ThreadPoolExecutor(1) as threads:
+        with fleet.engine.begin() as other:
+            other.execute(LOCK_VM, {"id": moves[-1].id})
+            begun = threads.submit(begin)
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            wait_for(lambda: fleet.zone.scalar(f"{waiting} AND wait_event_type = 'Lock'") == 1)
+            for move in moves[:-1]:
+                other.execute(LOCK_VM, {"id": move.id})
+        assert begun.result() == set(migrations)
 
 
 def _claims(fleet: Fleet) -> Counter[int]:
