@@ -38,7 +38,8 @@ def reconcile_if_due(connection: Connection, *, system: System, deployment_id: i
     managed = store.lock_if_due(connection, deployment_id)
     if managed is None:
         return
-    caller = _caller(connection, user_id)
+    # A role of a project that denies the recorded command also denies resizing and healing in the member's name.
+    caller = _caller(connection, user_id).calling(managed.command)
     command = find_commands()[managed.command]
     call = Call(command=command, caller=caller, arguments={}, system=system, connection=connection, method="POST")
     members = store.members_of(connection, deployment_id)

@@ -9,7 +9,7 @@ from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
-from tests.support.api.callers import refused
+from tests.support.api.callers import ACME, refused
 from tests.support.zones.fleet import Fleet
 
 UPDATE = "updateBulkDeployment"
@@ -173,6 +173,36 @@ def test_the_sweeper_keeps_the_size(fleet: Fleet, client: ApiClient, web: str) -
     fleet.run()
     due_managed_deployments(fleet.system).handle()
     assert len(_members(client, web)) == 3
+    fleet.assert_intact()
+
+
+def test_a_project_role_also_restricts_the_sweeper(fleet: Fleet, client: ApiClient, api_url: str) -> None:
+    """A deployment of a project grows in its maker's name only while the maker's project role allows deploying."""
+    answer = client.call("createProject", name="ours", displaytext="ours", domainid=fleet.id_of("domains", "acme"))
+    project = {"projectid": answer["id"]}
+    role = client.call("createProjectRole", name="Tester", **project)["projectrole"]["id"]
+    client.call("addAccountToProject", account="acme", projectroleid=role, **project)
+    deployer = client.call("createRole", name="Deployer", type="User")["role"]["id"]
+    client.call("createRolePermission", roleid=deployer, rule="bulkDeploy*", permission="allow")
+    client.call("updateAccount", id=fleet.zone.id_of("accounts", "acme"), roleid=deployer)
+    member = ApiClient(api_url, *ACME)
+    owner = {"account": None, "domainid": None, **project}
+    call = fleet.zone.bulk_parameters(2, nameprefix="web", managed=True, **owner)
+    web = str(member.call("bulkDeployVirtualMachine", **call)["asyncjobs"][0]["deploymentid"])
+    fleet.run()
+    rule = client.call(
+        "createProjectRolePermission", projectroleid=role, rule="bulkDeploy*", permission="deny", **project
+    )["projectrolepermission"]["id"]
+    client.call("destroyVirtualMachine", id=str(fleet.vms()[0].uuid))
+    fleet.run()
+    _sweep(fleet)
+    assert len(fleet.vms()) == 2
+    (row,) = client.call("listBulkDeployments", id=web)["bulkdeployment"]
+    assert "does not allow this call" in row["lasterror"]
+    client.call("deleteProjectRolePermission", id=rule, **project)
+    _sweep(fleet)
+    assert len(fleet.vms()) == 3
+    fleet.run()
     fleet.assert_intact()
 
 
