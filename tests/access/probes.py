@@ -77,6 +77,7 @@ DEPLOYED: Mapping[str, Value] = {**NEW_DISK, "templateid": _debian, "networkids"
 
 BESIDE: Mapping[str, Mapping[str, Value]] = {
     "addAccountToProject": {"account": "neighbour"},
+    "addResourceDetail": {"details[0].key": "walker", "details[0].value": "was here"},
     "assignVirtualMachine": {"virtualmachineid": lambda scene: scene.mine(Entity.VIRTUAL_MACHINE, BARE)},
     "authorizeSecurityGroupEgress": TRAFFIC,
     "authorizeSecurityGroupIngress": TRAFFIC,
@@ -193,6 +194,9 @@ TAGGED = {
     Entity.SECURITY_GROUP: "SecurityGroup",
 }
 
+BY_TYPE = ("createTags", "deleteTags", "addResourceDetail", "removeResourceDetail")
+"""Commands that name a resource by its type and its id."""
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -214,7 +218,7 @@ class Probe:
         for rule in self.command.rules:
             if isinstance(rule, ExactlyOne | Exclusive) and self.parameter in rule.names:
                 sent = {other: value for other, value in sent.items() if other not in rule.names}
-        if "resourcetype" in sent and self.entity in TAGGED and name in ("createTags", "deleteTags"):
+        if "resourcetype" in sent and self.entity in TAGGED and name in BY_TYPE:
             sent["resourcetype"] = TAGGED[self.entity]
         listed_alike = name.removesuffix("Metrics")
         theirs = scene.walker.thing(self.entity, scene.victim, STATES.get((listed_alike, self.parameter), ""))

@@ -194,6 +194,9 @@ INSERT INTO resource_tags (resource_type, resource_id, key, value, account_id)
          UNION ALL SELECT 'Network', id, name, account_id FROM networks
          UNION ALL SELECT 'SecurityGroup', id, name, account_id FROM security_groups) x
     WHERE x.name LIKE '%s-own%';
+INSERT INTO resource_details (resource_type, resource_id, key, value, account_id)
+    SELECT resource_type, resource_id, 'of', value, account_id FROM resource_tags
+    WHERE resource_type IN ('Volume', 'Network', 'Snapshot') AND key = 'of' AND value LIKE '%s-own%';
 INSERT INTO events (event_type, description, account_id) SELECT 'VM.STOP', own, account_id FROM tenants
 """
 

@@ -47,6 +47,8 @@ NEVER_GOOD = {
     "listVMSchedule groupid=InstanceGroups",
     "listVMSchedule deploymentid=BulkDeployments",
     "listNetworkPermissions networkid=Networks",
+    # No member has the role of its project, which may therefore be deleted.
+    "listProjectAccounts projectroleid=ProjectRole",
 }
 
 
