@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -32,6 +33,16 @@ def runs(pid: int) -> bool:
         return False
 
 
+def is_tied(pid: int) -> bool:
+    """Return whether a process has a file whose end kills the program, which it gets after the program began."""
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):
+            flags = next(line for line in path.read_text().splitlines() if line.startswith("flags:"))
+            if int(flags.split()[1], 8) & os.O_ASYNC:
+                return True
+    return False
+
+
 def test_it_ends_with_the_process_that_ran_it(tmp_path: Path) -> None:
     """Killed, that can end nothing itself; what the program had started ends, too."""
     pids = tmp_path / "pids"
@@ -41,6 +52,7 @@ def test_it_ends_with_the_process_that_ran_it(tmp_path: Path) -> None:
         assert wait_until(pids.exists)
         started = [int(pid) for pid in pids.read_text().split()]
         assert [runs(pid) for pid in started] == [True, True]
+        assert wait_until(lambda: is_tied(worker.pid))
         worker.kill()
     assert wait_until(lambda: not any(runs(pid) for pid in started))
 
