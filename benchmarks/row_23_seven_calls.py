@@ -29,12 +29,12 @@ DONE = text(
     " AND NOT EXISTS (SELECT FROM async_jobs WHERE status = 0)"
     " AND NOT EXISTS (SELECT FROM replacements WHERE completed IS NULL)"
 )
-"""Whether no job and no replacement is open, and so many VMs are in a state."""
+"""The condition that no job and no replacement is open, and that ``left`` VMs are in a state."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One of the calls.
+    """A call of the seven, and the condition that ends it.
 
     Attributes:
         name: what the call does, in words.

@@ -69,7 +69,7 @@ class Patience:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection.
+    """A connection.
 
     Uvicorn creates it through ``functools.partial``, which binds the arguments before ``config``.
     """

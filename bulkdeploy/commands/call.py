@@ -1,4 +1,4 @@
-"""One bound API call, with everything that a handler receives."""
+"""A bound API call, with everything that a handler receives."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -221,7 +221,7 @@ def boolean(
 
 
 def only_true(name: str, description: str) -> Parameter:
-    """Return a flag that clients set to what is the case anyway; ``false`` can not be honoured and is refused."""
+    """Return a flag whose only possible value is true: ``false`` is rejected."""
     return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 

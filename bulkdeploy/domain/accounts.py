@@ -48,7 +48,7 @@ class AccountState(StrEnum):
 
 
 PROJECT_ADMIN, PROJECT_REGULAR = "Admin", "Regular"
-"""What members of a project are: they manage the project, or they do not."""
+"""The kinds of members of a project: only Admin members manage the project."""
 
 EVERY_ROLE = frozenset(RoleType)
 EVERY_ADMIN = EVERY_ROLE - {RoleType.USER}

@@ -156,7 +156,7 @@ class Guest:
     """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
 
     ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know. ``has_crashed``: its
-    process or its host died, and nobody shut it down or cut its power; False if the hypervisor does not know.
+    process or its host died without a shutdown or power-off; False also if the hypervisor does not record it.
     """
 
     uuid: UUID

@@ -138,7 +138,7 @@ class DriverCalls:
         return self._call(work, "look", see) or seen[0]
 
     def find(self, work: Assignment) -> Sequence[Guest] | DriverError:
-        """Return all there is of the guest, on whichever hosts; an error: that can not be seen."""
+        """Return all copies of the guest on any host, or an error if the hypervisor cannot be asked."""
         seen: list[Guest] = []
         return self._call(work, "look", lambda driver: seen.extend(driver.find_guest(work.guest.uuid))) or seen
 

@@ -82,10 +82,10 @@ class HeldLeases:
         return len(self._held)
 
     def is_lost(self, job: LeasedJob) -> bool:
-        """Return whether the job was taken over or ended; False where the database can not be asked.
+        """Return whether the job was taken over or has ended; False if the database is unreachable.
 
-        What his successor wrote may break any rule for who goes on without a lease: a claim that is there already,
-        a row that is not there any more. To know of a lost lease is to know that such an error is no defect.
+        After a lost lease, any statement may fail because of what the next worker wrote: a claim that exists
+        already, a row that is gone. Such an error is no defect.
         """
         try:
             with read_only(self._engine) as connection:

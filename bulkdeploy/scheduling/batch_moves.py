@@ -4,7 +4,7 @@ VMs with equal needs are planned as one kind, as in a bulk deployment. VMs that 
 until they have arrived: the plan counts both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from uuid import UUID
@@ -199,7 +199,8 @@ def _merge(kinds: Sequence[AlikeVms], forbidden: frozenset[int]) -> list[AlikeVm
 def _leave_hosts(plan: BatchPlan, left: Mapping[int, int | None]) -> BatchPlan | None:
     """Return the plan with VMs of one need swapped so that none of them gets the host that it leaves.
 
-    Returns None if a VM got no host, or no swap is possible.
+    Returns None if a VM got no host, or no swap was found. For each host the VMs are searched once, so that a plan
+    with very many VMs on few hosts takes no quadratic time.
     """
     if any(isinstance(host, NoPlace) for host in plan.hosts.values()):
         return None
@@ -207,10 +208,12 @@ def _leave_hosts(plan: BatchPlan, left: Mapping[int, int | None]) -> BatchPlan |
     for each in plan.placed:
         hosts: list[int] = each.planned.plan.host_ids.tolist()
         vms = list(each.vms)
+        unsearched: dict[int, Iterator[int]] = {}
         for at, host in enumerate(hosts):
             if left[vms[at].id] != host:
                 continue
-            other = next((to for to, vm in enumerate(vms) if host not in (hosts[to], left[vm.id])), None)
+            others = unsearched.setdefault(host, iter(range(len(vms))))
+            other = next((to for to in others if host not in (hosts[to], left[vms[to].id])), None)
             if other is None:
                 return None
             vms[at], vms[other] = vms[other], vms[at]

@@ -18,7 +18,7 @@ from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 
 
 def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -> str | None:
-    """Return the reason of the rule by which a running VM can not have these sizes where it is; None: it can.
+    """Return the reason why a running VM cannot have these sizes on its host, or None if it can.
 
     ``sizes``: the VM's new columns. Its claim is that of its row; room is checked again where it is changed.
     """

@@ -173,7 +173,7 @@ def _project_rule(admin: bool) -> Condition:
 
 
 def _zone(admin: bool) -> Condition:
-    """Open to all, kept or dedicated to a domain of the caller's, or with VMs of his in it."""
+    """Return the condition of zones that are public, the caller's domain's, dedicated to it, or have its VMs."""
     zone, dedication, vm = zones.c, dedicated_resources.c, virtual_machines.c
     to_caller = select(1).where(dedication.zone_id == zone.id)
     to_me = to_caller.where(

@@ -256,7 +256,7 @@ class Client(Thread):
     def _operate_on(self, vms: set[str], command: str, single: str, **more: object) -> set[str] | None:
         """Make one operation on VMs, sometimes with a pace; repeat its call until it is answered.
 
-        Returns the VMs that got jobs; None if nobody knows.
+        Returns the VMs that got jobs, or None if the result of the call is unknown.
         """
         token = str(UUID(int=self._dice.getrandbits(128)))
         call: dict[str, object] = {"ids": ",".join(sorted(vms)), "partial": True, "requesttoken": token, **more}
@@ -276,7 +276,7 @@ class Client(Thread):
         return None if answer is None else {job["jobinstanceid"] for job in made}
 
     def _insist(self, command: str, **parameters: object) -> Answer | None:
-        """Repeat a call that may be repeated until it is answered; None if nobody knows what it did."""
+        """Repeat a repeatable call until it is answered; return None if its result is unknown."""
         for _ in range(ATTEMPTS):
             answer = self._try(command, **parameters)
             if answer is not None and not leaves_open(answer) and answer.status not in UNEXPECTED:

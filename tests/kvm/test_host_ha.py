@@ -204,7 +204,7 @@ def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(
 
 
 def test_a_server_that_is_only_cut_off_keeps_its_guests(cloud: Cloud, writing: dict[str, str]) -> None:
-    """Its daemon answers nobody while its guests write: it is Degraded, nothing is switched off or started."""
+    """A host whose daemon is silent while its guests write is Degraded; nothing is switched off or started."""
     disks = deploy_available(cloud, VMS, writing)
     cut = cloud.hosts.hosts[0]
     here = guests_of(cloud, cut)

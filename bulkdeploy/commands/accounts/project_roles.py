@@ -15,7 +15,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import project_roles as service
-from bulkdeploy.services.accounts.roles import NewRule
+from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.services.ownership import project_owner
 from bulkdeploy.store.accounts import project_roles, roles
 from bulkdeploy.store.listing import Page, Paging

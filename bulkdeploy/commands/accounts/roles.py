@@ -23,7 +23,7 @@ from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import roles as service
-from bulkdeploy.services.accounts.roles import NewRule
+from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.listing import Page
 

@@ -75,7 +75,7 @@ def _ip_address(url: str) -> str:
 
 
 def _local_bytes(call: HostCall, options: LibvirtOptions) -> int:
-    """Return the size of the host's own folder for volumes, which is made; 0: it can not have one."""
+    """Create the host's own folder for volumes, and return its size in bytes; 0 if the host cannot have one."""
     if options.local_path is None:
         return 0
     for known in call.connection.listAllStoragePools():

@@ -125,9 +125,9 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().undo(home) if left is None else left
 
     def _may_run_at(self, work: Assignment, host: HostAddress) -> bool:
-        """Return whether the guest runs on the host, or that can not be seen.
+        """Return whether the guest may be running on the host.
 
-        A refusal to look: it is not there.
+        Returns True if the host cannot be queried now, and False if the driver rejects the query.
         """
         seen = self.tools.calls.look(work, host)
         if isinstance(seen, DriverError):

@@ -19,7 +19,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import check_name
 from bulkdeploy.services.accounts.project_invitations import timeout_s
 from bulkdeploy.services.accounts.projects import lock_managed
-from bulkdeploy.services.accounts.roles import NewRule
+from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
 from bulkdeploy.store.accounts import project_roles, roles
 from bulkdeploy.store.accounts.project_invitations import has_pending_invitation
 from bulkdeploy.store.filters import Arguments
@@ -100,19 +100,7 @@ def create_project_rule(
         PermissionDenied: the project is not the caller's to manage.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
-    rules = roles.rules_of(connection, [role.id])[role.id]
-    if any(rule["rule"] == requested.pattern for rule in rules):
-        problem = f"role {role.name} has a rule for it already; change it with updateProjectRolePermission"
-        raise InvalidParameter("rule", requested.pattern, problem)
-    if len(rules) >= MOST_RULES:
-        problem = f"role {role.name} has {MOST_RULES} rules, and may not have more"
-        raise InvalidParameter("rule", requested.pattern, problem)
-    columns = {
-        "rule": requested.pattern,
-        "permission": requested.permission,
-        "description": requested.description,
-    }
-    rule_id = roles.insert_rule(connection, role.id, columns)
+    rule_id = add_rule(connection, role, requested, change_command="updateProjectRolePermission", most=MOST_RULES)
     text = f"role {role.name} of project {row.name}: {requested.permission} {requested.pattern}"
     record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_CREATE, text)
     return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id, project_id=project.id).rows[0]
@@ -128,10 +116,7 @@ def set_project_permission(
         PermissionDenied: the project is not the caller's to manage.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
-    if roles.role_of_rule(connection, rule.id) != role.id:
-        problem = f"it is no rule of role {role.name}"
-        raise InvalidParameter("projectrolepermissionid", str(rule.uuid), problem)
-    roles.set_permission(connection, rule.id, permission)
+    change_permission(connection, role, rule, permission, "projectrolepermissionid")
     text = f"role {role.name} of project {row.name}: {permission} {rule.name}"
     record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_UPDATE, text)
 
@@ -145,12 +130,8 @@ def order_project_rules(
         InvalidParameter: the order does not contain each rule of the role once.
         PermissionDenied: the project is not the caller's to manage.
     """
-    ids = [rule.id for rule in order]
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
-    if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
-        shown = ",".join(str(rule.uuid) for rule in order)
-        raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
-    roles.order_rules(connection, ids)
+    change_order(connection, role, order)
     text = f"role {role.name} of project {row.name}: rules in another order"
     record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_UPDATE, text)
 

@@ -6,7 +6,6 @@ than its own does. A change holds from the next call on: rules are read with eve
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -17,21 +16,13 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import require_rights
+from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
 from bulkdeploy.services.live_entities import given_refs, hold_all
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use
-
-
-@dataclass(frozen=True, slots=True)
-class NewRule:
-    """A rule to put behind all others of a role; ``permission`` is allow or deny."""
-
-    pattern: str
-    permission: str
-    description: str | None
 
 
 def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
@@ -109,15 +100,7 @@ def create_rule(
         PermissionDenied: the role came with the installation, or could do more than the caller.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
-        if any(rule["rule"] == requested.pattern for rule in roles.rules_of(connection, [role.id])[role.id]):
-            problem = f"role {role.name} has a rule for it already; change that rule with updateRolePermission"
-            raise InvalidParameter("rule", requested.pattern, problem)
-        columns = {
-            "rule": requested.pattern,
-            "permission": requested.permission,
-            "description": requested.description,
-        }
-        rule_id = roles.insert_rule(connection, role.id, columns)
+        rule_id = add_rule(connection, role, requested, change_command="updateRolePermission")
         text = f"role {role.name}: {requested.permission} {requested.pattern}"
         record_event(connection, caller, EventType.ROLE_PERMISSION_CREATE, text)
         return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id).rows[0]
@@ -133,9 +116,7 @@ def set_permission(
         PermissionDenied: as for ``create_rule``.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
-        if roles.role_of_rule(connection, rule.id) != role.id:
-            raise InvalidParameter("ruleid", str(rule.uuid), f"it is no rule of role {role.name}")
-        roles.set_permission(connection, rule.id, permission)
+        change_permission(connection, role, rule, permission, "ruleid")
         text = f"role {role.name}: {permission} {rule.name}"
         record_event(connection, caller, EventType.ROLE_PERMISSION_UPDATE, text)
 
@@ -149,12 +130,8 @@ def order_rules(
         InvalidParameter: the order does not hold all rules of the role, each once.
         PermissionDenied: as for ``create_rule``.
     """
-    ids = [rule.id for rule in order]
     with _changing(connection, caller, apis, ref, "roleid") as role:
-        if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
-            shown = ",".join(str(rule.uuid) for rule in order)
-            raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
-        roles.order_rules(connection, ids)
+        change_order(connection, role, order)
         text = f"role {role.name}: rules in another order"
         record_event(connection, caller, EventType.ROLE_PERMISSION_UPDATE, text)
 

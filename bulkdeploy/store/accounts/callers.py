@@ -101,7 +101,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             roles.c.id.label("role_id"),
             roles.c.role_type,
             _rules().label("rules"),
-            # Asked for here and not in a statement of its own: every call needs to know.
+            # Every call needs the conditions: reading them here saves a statement.
             guards.label("guards"),
             _project_rules().label("project_rules"),
             *columns,

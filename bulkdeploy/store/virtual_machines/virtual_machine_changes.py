@@ -195,7 +195,7 @@ def template_kinds(connection: Connection, template_ids: Collection[int]) -> dic
 
 
 def drive_of(connection: Connection, vm_id: int) -> int | None:
-    """Return the VM's own word on its drive: an ISO's id; 0: none; None: what it was made from."""
+    """Return the id of the ISO that was put into the VM's drive; 0: empty; None: still the ISO it was made from."""
     query = text("SELECT iso_id FROM virtual_machines WHERE id = :vm")
     drive: int | None = connection.execute(query, {"vm": vm_id}).scalar_one()
     return drive

@@ -1,0 +1,79 @@
+"""Rules of one role, which the caller has locked, whether accounts or members of a project have the role.
+
+The callers check who may change the role, and record the events.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.store.accounts import roles
+
+
+@dataclass(frozen=True, slots=True)
+class NewRule:
+    """A rule to add behind all others of a role; ``permission`` is allow or deny."""
+
+    pattern: str
+    permission: str
+    description: str | None
+
+
+def add_rule(
+    connection: Connection, role: Row[Any], requested: NewRule, *, change_command: str, most: int | None = None
+) -> int:
+    """Add a rule behind all others of a role, and return its internal id.
+
+    Args:
+        connection: in a transaction that has locked the role.
+        role: the row of the role.
+        requested: the rule.
+        change_command: the command that changes a rule; errors name it.
+        most: the rules that the role may have; None: any number.
+
+    Raises:
+        InvalidParameter: the role has a rule for this pattern, or ``most`` rules.
+    """
+    rules = roles.rules_of(connection, [role.id])[role.id]
+    if any(rule["rule"] == requested.pattern for rule in rules):
+        problem = f"role {role.name} has a rule for it already; change that rule with {change_command}"
+        raise InvalidParameter("rule", requested.pattern, problem)
+    if most is not None and len(rules) >= most:
+        problem = f"role {role.name} has {most} rules, and may not have more"
+        raise InvalidParameter("rule", requested.pattern, problem)
+    columns = {
+        "rule": requested.pattern,
+        "permission": requested.permission,
+        "description": requested.description,
+    }
+    return roles.insert_rule(connection, role.id, columns)
+
+
+def change_permission(
+    connection: Connection, role: Row[Any], rule: EntityRef, permission: str, parameter: str
+) -> None:
+    """Change whether a rule allows or denies; ``parameter`` named the rule.
+
+    Raises:
+        InvalidParameter: the rule is not one of the role.
+    """
+    if roles.role_of_rule(connection, rule.id) != role.id:
+        raise InvalidParameter(parameter, str(rule.uuid), f"it is no rule of role {role.name}")
+    roles.set_permission(connection, rule.id, permission)
+
+
+def change_order(connection: Connection, role: Row[Any], order: Sequence[EntityRef]) -> None:
+    """Change the order of the rules of a role: the first that matches decides.
+
+    Raises:
+        InvalidParameter: the order does not contain each rule of the role once.
+    """
+    ids = [rule.id for rule in order]
+    if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
+        shown = ",".join(str(rule.uuid) for rule in order)
+        raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
+    roles.order_rules(connection, ids)
