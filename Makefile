@@ -18,7 +18,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 # What starts few programs, and takes little time for what it tells.
 FAST := architecture $(addprefix commands/,accounts catalog configuration deployments jobs networks) \
 	$(patsubst tests/%,%,$(wildcard tests/commands/test_*.py)) \
-	declare drivers iallocator placement queue store wiring test_signature.py
+	declare drivers iallocator placement queue processes store wiring security/test_signature.py
 PROPERTIES := declare placement store workers/test_every_kind.py
 PROFILE ?= thorough
 MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml ! -path '*/program/*')

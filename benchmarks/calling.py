@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit
 
 from benchmarks.ground import BenchmarkZone
-from bulkdeploy.signature import sign
+from bulkdeploy.security.signature import sign
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.system import build_cipher
 

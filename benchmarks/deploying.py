@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Row, text
 from benchmarks.cpu import CpuMeter
 from benchmarks.generation import OFFERING, TEMPLATE
 from benchmarks.ground import BenchmarkZone, GeneratedZone, say
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest
 from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
 from bulkdeploy.drivers.simulator.database import connect
-from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, JobMessage
 from bulkdeploy.services.deployments.deploy import deploy

@@ -4,7 +4,7 @@ from flask import Flask, Response
 from psycopg_pool import ConnectionPool
 
 from bulkdeploy.api.asgi import Applications
-from bulkdeploy.manage.api import ApiServer
+from bulkdeploy.manage.programs.api import ApiServer
 from bulkdeploy.wiring.settings import load_settings
 
 ONE_ROW = "SELECT uuid FROM async_jobs ORDER BY id DESC LIMIT 1"

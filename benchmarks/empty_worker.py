@@ -2,7 +2,7 @@
 
 from celery.worker.consumer import Consumer
 
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.wiring.settings import load_settings

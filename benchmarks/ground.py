@@ -31,8 +31,8 @@ from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.processes import stop as stop_process
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
-from bulkdeploy.manage.audit import check
-from bulkdeploy.manage.programs import command_line, environment
+from bulkdeploy.manage.auditing.audit import check
+from bulkdeploy.manage.programs.programs import command_line, environment
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_engine

@@ -17,7 +17,7 @@ from benchmarks.ground import ground, say
 from bulkdeploy.cloudstack.client import Access, Client
 from bulkdeploy.manage import database
 from bulkdeploy.manage.upstream.importing import import_cloudstack
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_system

@@ -27,8 +27,8 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.security.signature import sign
 from bulkdeploy.services.system import System
-from bulkdeploy.signature import sign
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.system import build_cipher, build_job_queue
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.ground import Ground
 from benchmarks.report import Line, line
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.batch import plan_batch
 from bulkdeploy.placement.model import (
     Affinity,

@@ -21,11 +21,11 @@ from benchmarks.deploying import id_of, server_pids
 from benchmarks.generation import OFFERING, TEMPLATE, Size
 from benchmarks.ground import LARGE, BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
-from bulkdeploy.provisioning.filter_updates import FilterUpdates
-from bulkdeploy.provisioning.host_watch import HostWatch
-from bulkdeploy.provisioning.sweeping import Sweeper
-from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
+from bulkdeploy.provisioning.running.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
+from bulkdeploy.provisioning.watches.filter_updates import FilterUpdates
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
+from bulkdeploy.provisioning.watches.unmanaged_guests import UnmanagedGuests
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from bulkdeploy.wiring.worker import build_worker
 

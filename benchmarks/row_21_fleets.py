@@ -21,8 +21,8 @@ from benchmarks.deploying import (
 from benchmarks.ground import EMPTY, BenchmarkZone, Ground
 from benchmarks.report import Line, line
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.vm_selection import VmSelection
@@ -33,7 +33,7 @@ from bulkdeploy.services.virtual_machines.virtual_machines import stop_virtual_m
 from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.hosts import NO_PLACES
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.system import build_cipher
 

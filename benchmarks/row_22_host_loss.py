@@ -12,7 +12,7 @@ from sqlalchemy import text
 from benchmarks.generation import Size
 from benchmarks.ground import BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.system import build_cipher

@@ -29,10 +29,10 @@ from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.options import DriverSettingError
-from bulkdeploy.metrics import Program
-from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
+from bulkdeploy.telemetry.metrics import Program
 from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored

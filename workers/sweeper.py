@@ -10,17 +10,17 @@ from types import FrameType
 import click
 import structlog
 
-from bulkdeploy import metrics
 from bulkdeploy.drivers.options import DriverSettingError
-from bulkdeploy.provisioning.filter_updates import FilterUpdates
-from bulkdeploy.provisioning.host_watch import HostWatch
-from bulkdeploy.provisioning.sweeping import Sweeper
-from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
-from bulkdeploy.provisioning.usage_watch import UsageWatch
+from bulkdeploy.provisioning.running.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
+from bulkdeploy.provisioning.watches.filter_updates import FilterUpdates
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
+from bulkdeploy.provisioning.watches.unmanaged_guests import UnmanagedGuests
+from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import Plans
+from bulkdeploy.telemetry import metrics
 from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored

@@ -17,9 +17,9 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from bulkdeploy.failpoints import Failpoint, after, before
-from bulkdeploy.provisioning.job_runner import JobRunner
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.running.job_runner import JobRunner
 from bulkdeploy.queue.celery_queue import task_name
 
 log = structlog.get_logger(__name__)

@@ -14,9 +14,9 @@ from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
-from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
-from bulkdeploy.tracing import HEADER as TRACE
+from bulkdeploy.telemetry.request_id import HEADER, accepted, working_for
+from bulkdeploy.telemetry.tracing import HEADER as TRACE
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]

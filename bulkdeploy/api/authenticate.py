@@ -17,10 +17,10 @@ from bulkdeploy.api import sessions
 from bulkdeploy.api.authorise import require_permission
 from bulkdeploy.api.wire import WireRequest
 from bulkdeploy.declare.command import Command
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.call_guards import LONGEST_EXPIRY_MINUTES, CallGuards
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.accounts.call_guards import LONGEST_EXPIRY_MINUTES, CallGuards
 from bulkdeploy.domain.errors import CredentialsRefused, SessionRefused
-from bulkdeploy.signature import verify
+from bulkdeploy.security.signature import verify
 from bulkdeploy.store.accounts.callers import KeyHolder, caller_by_api_key
 from bulkdeploy.store.accounts.sessions import session_by_token
 

@@ -3,7 +3,7 @@
 import json
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.errors import CommandNotAvailable, UnknownCommand
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bulkdeploy.domain.source_networks import source_of
+from bulkdeploy.domain.networks.source_networks import source_of
 
 EVICTION_DELAY_S = 0.2
 """No connection is closed before it has been open for so long: the loop accepts all that come before it reads what

@@ -13,7 +13,6 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from bulkdeploy import metrics
 from bulkdeploy.api import sessions
 from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_signed
 from bulkdeploy.api.authorise import require_permission, unknown_command
@@ -25,8 +24,9 @@ from bulkdeploy.commands.accounts.session import SessionBegun, SessionEnded
 from bulkdeploy.commands.call import Call, OpenCall
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.call_guards import UNKNOWN_REFUSED, ChangeByGet, UnknownParameters, shown_names
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.accounts.call_guards import UNKNOWN_REFUSED, ChangeByGet, UnknownParameters, shown_names
+from bulkdeploy.domain.accounts.login_delays import LoginDelayed
 from bulkdeploy.domain.errors import (
     BulkDeployError,
     CommandNotAvailable,
@@ -39,17 +39,17 @@ from bulkdeploy.domain.errors import (
     UnexpectedFailure,
     UnknownCommand,
 )
-from bulkdeploy.domain.login_delays import LoginDelayed
-from bulkdeploy.request_id import current_request
 from bulkdeploy.services.accounts.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.sessions import delete_session, prolong_session
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable, unavailability
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.entities import resolve_known
-from bulkdeploy.store.listing import whole
-from bulkdeploy.tracing import SpanKind, Value, continued, span
+from bulkdeploy.store.rows.entities import resolve_known
+from bulkdeploy.store.rows.listing import whole
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.request_id import current_request
+from bulkdeploy.telemetry.tracing import SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
 

@@ -21,8 +21,8 @@ from bulkdeploy.api.xml import to_xml
 from bulkdeploy.declare.command import Command, Instead, JobTicket, SuccessText
 from bulkdeploy.declare.discovery import WARNING
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import RoleType
-from bulkdeploy.store.listing import ROWS_AT_ONCE, Page
+from bulkdeploy.domain.accounts.accounts import RoleType
+from bulkdeploy.store.rows.listing import ROWS_AT_ONCE, Page
 
 JSON_TYPE = "application/json; charset=UTF-8"
 XML_TYPE = "text/xml; charset=UTF-8"

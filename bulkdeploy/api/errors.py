@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkdeploy.domain import errors, request_errors
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.call_guards import ChangeByGet, UnknownParameters
-from bulkdeploy.domain.login_delays import LoginDelayed
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.accounts.call_guards import ChangeByGet, UnknownParameters
+from bulkdeploy.domain.accounts.login_delays import LoginDelayed
 
 RAISED_BY_THE_API = 9999
 HIDDEN_STATUSES = frozenset({530, 533, 534})

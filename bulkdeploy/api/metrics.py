@@ -10,9 +10,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from bulkdeploy.api.state_figures import StateFigures, read_state_figures
-from bulkdeploy.metrics import SHARED_DIRECTORY, OwnFigures, Program
 from bulkdeploy.services.system import System
 from bulkdeploy.store.jobs.state_figures import Backlog
+from bulkdeploy.telemetry.metrics import SHARED_DIRECTORY, OwnFigures, Program
 
 
 def add_metrics(app: Flask, system: System) -> None:

@@ -17,7 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from bulkdeploy import metrics
 from bulkdeploy.api.connections import Connections
 from bulkdeploy.api.guest_console import PATH as CONSOLES
 from bulkdeploy.api.refused_requests import refusal_of
@@ -30,6 +29,7 @@ from bulkdeploy.domain.request_errors import (
     RequestTooSlow,
     ServerBusy,
 )
+from bulkdeploy.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

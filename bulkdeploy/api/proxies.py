@@ -6,7 +6,7 @@ from threading import Lock
 
 import structlog
 
-from bulkdeploy.domain.proxies import ProxySettings
+from bulkdeploy.domain.networks.proxies import ProxySettings
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable

@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Sharing
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.shared_transaction import Apart, SharedTransaction
-from bulkdeploy.store.listing import whole
+from bulkdeploy.store.rows.listing import whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.failures import ConnectionFailed, UsageError
-from bulkdeploy.confd_message import (
+from bulkdeploy.confd.messages import (
     MOST_BYTES,
     PORT,
     PROTOCOL,

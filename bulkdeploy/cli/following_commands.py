@@ -10,8 +10,8 @@ from bulkdeploy.cli.deployments.explain_report import show_deployment, show_job
 from bulkdeploy.cli.deployments.jobs import JOB_PAGE
 from bulkdeploy.cli.deployments.subject_jobs import find_job_id
 from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch
-from bulkdeploy.cli.explain_hosts import requested_hosts, show_hosts
 from bulkdeploy.cli.failures import UsageError
+from bulkdeploy.cli.planning.explain_hosts import requested_hosts, show_hosts
 
 FILTER = "filter="
 

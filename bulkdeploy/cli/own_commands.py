@@ -121,7 +121,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "batch-create",
             "batch-create FILE [NAME=VALUE ...]",
             "Creates the unlike VMs of a JSON or YAML file, Ganeti's too; -: standard input",
-            _of("batch_create", "batch_create"),
+            _of("batches.batch_create", "batch_create"),
             (
                 "batch-create vms.yaml zone=small --dry-run",
                 "batch-create - zone=small serviceoffering=Custom --partial --no-wait",
@@ -131,7 +131,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "bulk",
             "bulk VERB virtualmachines [NAME=VALUE ...]",
             "Stops, starts, destroys ... many VMs with one call: shows them, asks, and waits for all jobs",
-            _of("bulk", "bulk"),
+            _of("batches.bulk", "bulk"),
             (
                 "bulk stop virtualmachines deployment=9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1 state=Running",
                 "bulk reboot virtualmachines group=web maxparallel=5 maxfailures=1 --yes",
@@ -168,7 +168,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "balance",
             "balance zone=NAME | pod=NAME | cluster=NAME [maxmoves=N] [mingain=X] [yes]",
             "Shows the moves that would even out the use of hosts, and has them made once confirmed",
-            _of("balance", "balance"),
+            _of("planning.balance", "balance"),
             ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
         ),
         OwnCommand(
@@ -182,7 +182,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "capacity",
             "capacity zone=NAME serviceoffering=NAME template=NAME [tiered=true] [n1=true] [NAME=VALUE ...]",
             "Says how many more such VMs fit, on which hosts, and what ends it",
-            _of("capacity", "capacity"),
+            _of("planning.capacity", "capacity"),
             (
                 "capacity zone=z1 serviceoffering=Small template='Debian 12'",
                 "capacity zone=z1 serviceoffering=Small template='Debian 12' n1=true --machine-readable",
@@ -193,7 +193,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "difference",
             "difference FIRST.json SECOND.json",
             "Says what the second of two plans would change: dry runs that were saved with -o json",
-            _of("plan_difference", "difference"),
+            _of("planning.plan_difference", "difference"),
             ("difference monday.json today.json", "difference monday.json today.json -o json"),
         ),
         OwnCommand(

@@ -18,7 +18,7 @@ import orjson
 import requests
 from requests.adapters import HTTPAdapter
 
-from bulkdeploy.signature import JAVA, sign
+from bulkdeploy.security.signature import JAVA, sign
 
 Row = Mapping[str, Any]
 

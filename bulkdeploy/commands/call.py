@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.services.system import System
 

@@ -1,7 +1,7 @@
 """Fields of CloudStack's answers that have the same value for everything here, by kind of object."""
 
 from bulkdeploy.declare.response_fields import constant, constants, empty_map
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION, MANAGEMENT_SERVER, MANAGEMENT_SERVER_ID
 
 NO_AUTHENTICATOR = "there is no second factor"

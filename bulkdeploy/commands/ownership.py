@@ -4,7 +4,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.services.owned_entities import named_entity
 from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_owner_of, visibility
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.visibility import Visibility
 
 IDS = frozenset({"id", "vmsnapshotid"})
 """Parameters of lists that name the one thing to list: with one of them, an admin does not need ``listall``.

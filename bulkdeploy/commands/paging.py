@@ -7,7 +7,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.list_parameters import COUNT_ONLY
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.rows.listing import Paging
 
 EVERYTHING = -1
 

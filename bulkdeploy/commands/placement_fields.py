@@ -1,7 +1,7 @@
 """Fields of answers that tell why hosts take no VMs: of plans, deployments, failed jobs, hosts for a migration."""
 
 from bulkdeploy.declare.response_fields import number, objects, text
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 
 REASON_FIELDS = (
     text("reason", "the placement rule that excludes the host, by its code", ROOT_ADMIN_ONLY),

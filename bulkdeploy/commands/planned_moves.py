@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
+from bulkdeploy.commands.parameters.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.declare.command import Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, long
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted
 from bulkdeploy.store.deployments.deployments import plan_hosts
 from bulkdeploy.store.ledger.balance_rows import names_of

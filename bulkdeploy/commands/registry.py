@@ -19,9 +19,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import WireType
 from bulkdeploy.declare.responses import Field, FieldType, Shape
-from bulkdeploy.domain.accounts import Apis
+from bulkdeploy.domain.accounts.accounts import Apis
 from bulkdeploy.domain.entities import EVERY_ID, Entity
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 NAMING = frozenset({"id", "zoneid", "podid", "clusterid"})
 """Parameters of lists that may be -1, which names nothing, unless they name a domain: CloudStack rejects that."""

@@ -12,10 +12,10 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 ROLES = dict.fromkeys(

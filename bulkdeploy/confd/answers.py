@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from bulkdeploy.confd_message import QueryType, Status
+from bulkdeploy.confd.messages import QueryType, Status
 from bulkdeploy.store.whereabouts import Whereabouts
 
 MASTER, CANDIDATE, OFFLINE, DRAINED, REGULAR = range(5)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.confd.answers import Directory
-from bulkdeploy.confd_message import (
+from bulkdeploy.confd.messages import (
     CLOCK_SECONDS,
     MOST_BYTES,
     PROTOCOL,

@@ -18,7 +18,7 @@ from bulkdeploy.declare.entries import field_of
 from bulkdeploy.declare.general_parameters import GENERAL
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.declare.unsupported_parameters import is_harmless
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, UnknownEntity
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bulkdeploy.declare.parameters import Parameter, Rule
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.errors import BulkDeployError
 
 

@@ -8,7 +8,7 @@ from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.declare.response_fields import number, text
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from bulkdeploy.declare.unsupported_parameters import NOT_SUPPORTED, TYPES
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 
 JOB_FIELDS = (
     text("jobid", "the job that works on it at the moment, or that an asynchronous call began"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bulkdeploy.declare.value_rules import ValueRule
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import SECRET_PARAMETERS
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Parameter
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 
 HEADER = """\
 # The API, command by command

@@ -5,7 +5,7 @@ from json import dumps
 from types import MappingProxyType
 
 from bulkdeploy.declare.responses import Field, FieldType
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 
 Roles = frozenset[RoleType]
 

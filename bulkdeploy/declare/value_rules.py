@@ -7,7 +7,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bulkdeploy.domain.accounts import NETWORK_DOMAIN as DNS_DOMAIN
+from bulkdeploy.domain.accounts.accounts import NETWORK_DOMAIN as DNS_DOMAIN
 
 LONGEST_NAME = 255
 UNLIMITED = "unlimited"

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bulkdeploy.domain.leases import LEASES_ENABLED, RETRY_INTERVAL
-from bulkdeploy.domain.source_networks import are_networks
+from bulkdeploy.domain.networks.source_networks import are_networks
+from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED, RETRY_INTERVAL
 
 LONGEST_VALUE = 4096
 SECRETS = "Secure"

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
-from bulkdeploy.domain.device_parameters import Device
-from bulkdeploy.domain.firmware import BootMode
-from bulkdeploy.domain.usage import HostUsage
+from bulkdeploy.domain.virtual_machines.device_parameters import Device
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
+from bulkdeploy.domain.virtual_machines.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost

@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from bulkdeploy.domain.addresses import GivenNic
-from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.domain.networks.addresses import GivenNic
+from bulkdeploy.domain.networks.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.guarded_fetch import Fetcher
+from bulkdeploy.security.guarded_fetch import Fetcher
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 import bulkdeploy.drivers
-from bulkdeploy.domain.device_parameters import Device
+from bulkdeploy.domain.virtual_machines.device_parameters import Device
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.installed import InstalledDrivers

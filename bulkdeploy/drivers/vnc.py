@@ -5,7 +5,7 @@ import socket
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-from bulkdeploy.random_texts import random_text
+from bulkdeploy.security.random_texts import random_text
 
 VERSION = b"RFB 003.008\n"
 NO_SECURITY, VNC_SECURITY = 1, 2

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bulkdeploy.run_program import ProgramKilled, ProgramNotRun, run_program
+from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
 
 MOST_BYTES = 64 << 20
 SHOWN_CHARACTERS = 300

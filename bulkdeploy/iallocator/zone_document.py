@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.iallocator.document import ALLOC_POLICIES, EXCLUSION_PREFIX, MOST, SPEC, VERSION
 from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapshot, total
 

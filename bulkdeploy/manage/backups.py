@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse, exclusive
 from bulkdeploy.embedded.postgres import PostgresServer, binaries
 from bulkdeploy.embedded.processes import ServerFailed
+from bulkdeploy.manage.programs.stack import DATABASE
 from bulkdeploy.manage.running import with_running_services
-from bulkdeploy.manage.stack import DATABASE
 from bulkdeploy.wiring.settings import Settings
 
 EMPTY_SCHEMA = "DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public"

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.store.database.engine import run_transaction
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from bulkdeploy.commands.registry import find_commands, find_nouns
 from bulkdeploy.declare.reference_page import reference_page
 from bulkdeploy.drivers.options import FILE_SUFFIX, TABLE, variable_prefix
 from bulkdeploy.drivers.registry import in_tree_drivers, in_tree_options
-from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage.zone_files.reference import zone_file_page
+from bulkdeploy.security.guarded_fetch import FetchRules
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from bulkdeploy.drivers.registry import Drivers
-    from bulkdeploy.services.infrastructure.storage_units import Reading
+    from bulkdeploy.services.infrastructure.storage.storage_units import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Installation:
         Raises:
             UsageError: there is none, or more than one.
         """
-        from bulkdeploy.store.infrastructure.storage_units import hosts
+        from bulkdeploy.store.infrastructure.storage.storage_units import hosts
         from bulkdeploy.store.ledger.allocations import find_hosts
 
         with self.reading() as connection:

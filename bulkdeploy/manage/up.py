@@ -11,8 +11,8 @@ import click
 from bulkdeploy.embedded.data_lock import exclusive
 from bulkdeploy.manage import database, running
 from bulkdeploy.manage.configuration import settings_of
-from bulkdeploy.manage.stack import Stack
-from bulkdeploy.signature import sign
+from bulkdeploy.manage.programs.stack import Stack
+from bulkdeploy.security.signature import sign
 from bulkdeploy.wiring.settings import Settings
 
 NAME_WIDTH = 9
@@ -47,7 +47,7 @@ def up(
     """
     settings = settings_of(ctx, data_dir=data_dir, listen=listen, worker_processes=worker_processes)
     if demo_zone and zone_file is None:
-        from bulkdeploy.manage.inventory import demo_zone_file
+        from bulkdeploy.manage.zone_files.inventory import demo_zone_file
 
         zone_file = demo_zone_file()
     with exclusive(settings.data_dir):
@@ -75,7 +75,7 @@ def prepare(settings: Settings, zone_file: Path | None) -> None:
     """Migrate, write the first rows, and load the zone file where there is no zone yet."""
     database.prepare(settings)
     if zone_file is not None:
-        from bulkdeploy.manage.inventory import load_first_zone
+        from bulkdeploy.manage.zone_files.inventory import load_first_zone
 
         load_first_zone(settings, zone_file)
 

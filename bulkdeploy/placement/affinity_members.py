@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.model import Ints, PlacementRequest
 
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.infrastructure.topology import StorageType
 from bulkdeploy.placement.affinity_members import needs_one_host
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.host_filter import HostFilter
 from bulkdeploy.placement.hosts import CandidateHosts
 from bulkdeploy.placement.model import Flags, HostAnswer, Ints, PlacementRequest, ZoneSnapshot, total
-from bulkdeploy.placement.packing import OneDiskPacking, Packing, pack
-from bulkdeploy.placement.pools import PoolTable, Volumes, local_pools, rows_of
 from bulkdeploy.placement.rule import Rule
 from bulkdeploy.placement.rules import affinity, out_of_scope, storage
-from bulkdeploy.placement.shared_storage import SharedStorage, shared_storage
+from bulkdeploy.placement.storage.packing import OneDiskPacking, Packing, pack
+from bulkdeploy.placement.storage.pools import PoolTable, Volumes, local_pools, rows_of
+from bulkdeploy.placement.storage.shared_storage import SharedStorage, shared_storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.affinity_members import vms_on_hosts
 from bulkdeploy.placement.dispersion import fill_in_order, fill_levels
 from bulkdeploy.placement.model import HostColumns, Ints, PlacementRequest

@@ -11,16 +11,16 @@ from functools import partial
 
 import numpy as np
 
-from bulkdeploy.domain.topology import AllocationPolicy
+from bulkdeploy.domain.infrastructure.topology import AllocationPolicy
 from bulkdeploy.placement.capacity import Capacity, measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.claimed_plans import after, with_members_of
 from bulkdeploy.placement.dispersion import interleave
 from bulkdeploy.placement.hosts import CandidateHosts, share_hosts
 from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, ZoneSnapshot
-from bulkdeploy.placement.pool_choice import choose_shared_pools
+from bulkdeploy.placement.storage.pool_choice import choose_shared_pools
+from bulkdeploy.placement.storage.zone_storage import Grant, share_zone
 from bulkdeploy.placement.strategy import Filling, OpenClusters, preferred_first
-from bulkdeploy.placement.zone_storage import Grant, share_zone
 
 
 def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Plan:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.infrastructure.topology import StorageType
 from bulkdeploy.placement.capacity import measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot

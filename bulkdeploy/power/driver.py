@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.options import DriverOptions
 
 

@@ -11,10 +11,10 @@ from typing import Literal, Self
 from pydantic import Field
 from typing_extensions import override
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
-from bulkdeploy.run_program import ProgramEnd, ProgramKilled, ProgramNotRun, run_program
+from bulkdeploy.processes.run_program import ProgramEnd, ProgramKilled, ProgramNotRun, run_program
 
 ACTIONS: Mapping[PowerAction, str] = {
     PowerAction.ON: "on",

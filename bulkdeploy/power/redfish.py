@@ -11,7 +11,7 @@ from sushy.auth import BasicAuth
 from sushy.connector import Connector
 from typing_extensions import override
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError
 

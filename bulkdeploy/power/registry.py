@@ -11,7 +11,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 from uuid import UUID
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.installed import InstalledDrivers, UnknownDriver
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.power.driver import Bmc, PowerDriver, PowerError

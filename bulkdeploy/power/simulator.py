@@ -4,7 +4,7 @@ from typing import LiteralString, Self
 
 from typing_extensions import override
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.simulator.database import ensure_database
 from bulkdeploy.drivers.simulator.link import SimulatorLink

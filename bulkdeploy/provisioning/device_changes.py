@@ -26,9 +26,9 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import VmSteps

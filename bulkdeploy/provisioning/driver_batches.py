@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import structlog
 
-from bulkdeploy import metrics
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, host_name, make_call
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.joined_requests import JoinedRequests, Unserved
+from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
+from bulkdeploy.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

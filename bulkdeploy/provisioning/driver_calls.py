@@ -9,7 +9,6 @@ from uuid import UUID
 
 import structlog
 
-from bulkdeploy import metrics
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import (
@@ -26,12 +25,13 @@ from bulkdeploy.drivers.driver import (
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind
-from bulkdeploy.tracing import Span, SpanKind, Value, span
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.tracing import Span, SpanKind, Value, span
 
 log = structlog.get_logger(__name__)
 

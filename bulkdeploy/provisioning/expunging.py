@@ -4,8 +4,8 @@ Expunging insists: a hypervisor that does not answer is asked again until ``job.
 over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.
 """
 
-from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, Failed, FinalState, Outcome, Succeeded

@@ -8,12 +8,12 @@ from threading import Event, Lock, Thread
 import structlog
 from sqlalchemy import Engine
 
-from bulkdeploy import metrics
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.jobs.jobs import LeasedJob, held_leases, renew_leases
+from bulkdeploy.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

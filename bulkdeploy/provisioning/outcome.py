@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.topology import HostResourceState
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.infrastructure.topology import HostResourceState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.queue.job_queue import JobMessage
 
 INTERNAL_ERROR = 530

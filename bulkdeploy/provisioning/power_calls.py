@@ -9,10 +9,10 @@ import structlog
 from sqlalchemy import Engine, Row
 
 from bulkdeploy.domain.configuration import Scope
-from bulkdeploy.domain.power import PowerAction, PowerState
-from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.power.driver import Bmc, PowerError
 from bulkdeploy.power.registry import PowerDrivers
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.database.engine import read_only

@@ -13,9 +13,9 @@ from functools import partial
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.jobs import FIRST_HOST
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.failed_tries import FailedTries
 from bulkdeploy.provisioning.held_leases import keep_lease

@@ -3,9 +3,9 @@
 Which VMs may run, and how a job continues whose guest was not stopped.
 """
 
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import Move, VmSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome

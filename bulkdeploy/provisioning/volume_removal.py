@@ -11,16 +11,16 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, Row
 
-from bulkdeploy import metrics
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.ledger.volume_removal import (
     destroy_orphaned_volumes,
     end_removals_of_volumes,
     volumes_to_remove,
 )
+from bulkdeploy.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

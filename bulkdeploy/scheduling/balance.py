@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.topology import AffinityType
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.infrastructure.topology import AffinityType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.placement.balance import (
     NO_VMS,
     BalanceHosts,

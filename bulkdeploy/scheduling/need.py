@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.accounts.accounts import Owner
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.ledger.placed_vms import (

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.addresses import GENERATED_MACS
-from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.deployments.deployment import NetworkFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.networks.addresses import GENERATED_MACS
+from bulkdeploy.domain.networks.guest_networks import GuestType
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
 from bulkdeploy.store.ledger.addresses import (
     Address,

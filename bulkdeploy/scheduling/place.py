@@ -12,7 +12,6 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy import metrics
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.claimed_plans import add_members, after, with_members
@@ -31,7 +30,8 @@ from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_host
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_places, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot, seen_by_another
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
-from bulkdeploy.tracing import span
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.tracing import span
 
 
 @dataclass(frozen=True, slots=True)

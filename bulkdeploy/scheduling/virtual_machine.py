@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.topology import PoolScope, StorageType
+from bulkdeploy.domain.accounts.accounts import Owner
+from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType
 from bulkdeploy.placement.model import Disk
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.store.accounts.owners import owners_by_id

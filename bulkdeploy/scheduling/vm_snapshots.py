@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.store.virtual_machines.vm_snapshots import (
     snapshots_of_vms,
     snapshots_of_volumes,

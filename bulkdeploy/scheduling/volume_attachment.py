@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
-from bulkdeploy.domain.topology import StorageType, VolumeType
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.infrastructure.topology import StorageType, VolumeType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.placement.model import Disk
-from bulkdeploy.placement.pool_choice import emptiest_pool
 from bulkdeploy.placement.rules import storage
+from bulkdeploy.placement.storage.pool_choice import emptiest_pool
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configuration import read_configuration

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.placement.rules import storage
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id

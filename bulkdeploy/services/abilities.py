@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.device_parameters import Device, parameters_of
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines.device_parameters import Device, parameters_of
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers, NoDriverFor
-from bulkdeploy.store.learnt_entities import has_learnt_clusters
+from bulkdeploy.store.rows.learnt_entities import has_learnt_clusters
 
 CLOUDSTACK = "cloudstack"
 """The driver for hosts that a CloudStack has."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.device_parameters import VARIANT, is_device_parameter
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.firmware import UEFI
-from bulkdeploy.domain.host_ha import HA_PRIORITY, HIGHEST_PRIORITY
+from bulkdeploy.domain.infrastructure.host_ha import HA_PRIORITY, HIGHEST_PRIORITY
+from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT, is_device_parameter
+from bulkdeploy.domain.virtual_machines.firmware import UEFI
 
 EXTRA_CONFIG = "extraconfig"
 _PARAMETERS_OF_DEPLOYMENT = {UEFI: "boottype and bootmode", VARIANT: VARIANT}

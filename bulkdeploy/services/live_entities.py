@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts.accounts import Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened
-from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.live_rows import NameTaken, lock_row, lock_rows
+from bulkdeploy.store.rows.listing import Page, Paging
+from bulkdeploy.store.rows.live_rows import NameTaken, lock_row, lock_rows
 
 ONE = Paging(limit=1)
 

@@ -5,12 +5,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
+from bulkdeploy.domain.infrastructure.topology import NetworkType
+from bulkdeploy.domain.networks.guest_networks import (
+    DEFAULT_GUEST_CIDR,
+    GuestType,
+    RequestedSubnet,
+    Subnet,
+    subnet_of,
+)
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.network_rules import (
     Reach,
@@ -24,12 +30,12 @@ from bulkdeploy.services.network_rules import (
 )
 from bulkdeploy.services.ownership import require_open_zones
 from bulkdeploy.store.accounts.live_limits import lock_limits, require_within_limits
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import columns_of, insert_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import columns_of, insert_rows
 
 
 def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:

@@ -7,17 +7,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InsufficientVlans, InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.domain.guest_networks import UNTAGGED, GuestType, free_vlan, vlan_of
-from bulkdeploy.domain.topology import AllocationState, NetworkType
+from bulkdeploy.domain.infrastructure.topology import AllocationState, NetworkType
+from bulkdeploy.domain.networks.guest_networks import UNTAGGED, GuestType, free_vlan, vlan_of
 from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.ownership import lock_owners, require_domains
 from bulkdeploy.store.accounts.resource_limits import domain_ids
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.rows.filters import Arguments
 
 DNS_SERVERS = frozenset({"dns1", "dns2"})
 OF_ACCOUNT, OF_DOMAIN = "Account", "Domain"

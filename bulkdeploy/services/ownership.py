@@ -11,13 +11,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import AccountState, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store.accounts import owners
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.infrastructure.zones import private_zones
-from bulkdeploy.store.visibility import ProjectScope, Visibility
+from bulkdeploy.store.rows.visibility import ProjectScope, Visibility
 
 
 @dataclass(frozen=True, slots=True)

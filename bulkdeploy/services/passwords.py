@@ -6,7 +6,7 @@ Hashes are argon2id. They are checked in a time that does not tell whether the u
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from bulkdeploy.random_texts import random_text
+from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.services.system import Cipher
 
 GUEST_PASSWORD_BYTES = 12

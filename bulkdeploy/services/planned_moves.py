@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
 from bulkdeploy.scheduling.allocators import evacuate
 from bulkdeploy.scheduling.moves import VmMove, Way, try_moves

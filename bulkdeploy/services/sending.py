@@ -8,13 +8,13 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
-from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import after_commit, run_transaction
 from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 from bulkdeploy.store.jobs.outbox import forget_sent
-from bulkdeploy.tracing import SpanKind, span
+from bulkdeploy.telemetry.tracing import SpanKind, span
 
 log = structlog.get_logger(__name__)
 

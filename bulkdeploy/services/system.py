@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.registry import Drivers
-from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.security.guarded_fetch import FetchRules
 
 PASSWORD_THREADS, WATCHING_THREADS = 2, 2
 """Threads of an API process beside those of calls: for calls with a password, and for monitoring."""

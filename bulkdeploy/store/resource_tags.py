@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeEngine
 
 from bulkdeploy.store.database.arrays import any_of, int_array
 from bulkdeploy.store.database.json_objects import Fields, array, members
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Filters,
     equal,
@@ -44,13 +44,13 @@ from bulkdeploy.store.filters import (
     same_text,
     same_uuid,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.groups import resource_tags, security_groups
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import snapshot_policies, virtual_machines, vm_snapshots, volumes
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 USER_VM = "UserVm"
 TEMPLATE = "Template"

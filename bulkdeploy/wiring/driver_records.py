@@ -9,10 +9,10 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.exc import OperationalError
 
-from bulkdeploy.domain.accounts import ACCOUNT_TYPE_NAMES, AccountType
-from bulkdeploy.domain.addresses import GivenNic
+from bulkdeploy.domain.accounts.accounts import ACCOUNT_TYPE_NAMES, AccountType
 from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
-from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.domain.networks.addresses import GivenNic
+from bulkdeploy.domain.networks.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
     CopyState,
@@ -26,7 +26,7 @@ from bulkdeploy.drivers.records import (
     TemplateCopy,
     TemplateImage,
 )
-from bulkdeploy.guarded_fetch import Fetcher, FetchRules
+from bulkdeploy.security.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.store.database.engine import one_statement, read_only, run_transaction
 from bulkdeploy.store.hypervisors import (
     cluster_turns,

@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers, configure_drivers
 from bulkdeploy.drivers.simulator.database import derived_url
-from bulkdeploy.guarded_fetch import Fetcher
 from bulkdeploy.power.registry import PowerDrivers
+from bulkdeploy.security.guarded_fetch import Fetcher
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 

@@ -7,8 +7,8 @@ from types import TracebackType
 
 import structlog
 
-from bulkdeploy.request_id import current_request
-from bulkdeploy.tracing import current_traceparent
+from bulkdeploy.telemetry.request_id import current_request
+from bulkdeploy.telemetry.tracing import current_traceparent
 from bulkdeploy.wiring.settings import Settings
 
 NOISY = ("celery", "kombu", "amqp", "redis", "sqlalchemy", "psycopg")

@@ -13,7 +13,7 @@ from threading import Thread
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from bulkdeploy.metrics import OwnFigures, Program
+from bulkdeploy.telemetry.metrics import OwnFigures, Program
 from bulkdeploy.wiring.settings import Settings
 
 log = structlog.get_logger(__name__)

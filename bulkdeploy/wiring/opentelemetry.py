@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bulkdeploy.tracing import HEADER, BegunAnew, SpanKind, Value
+from bulkdeploy.telemetry.tracing import HEADER, BegunAnew, SpanKind, Value
 
 PATH = "/v1/traces"
 """Where a receiver takes traces, below its address: OTLP specification, OTLP/HTTP Request."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.commands.deployments import reconciliation
 from bulkdeploy.domain.errors import BulkDeployError
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.services.fleets import scheduled_operations
 from bulkdeploy.services.infrastructure import cluster_drs
 from bulkdeploy.services.system import System

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from bulkdeploy.random_texts import random_text
+from bulkdeploy.security.random_texts import random_text
 
 SECRET_KEY_FILE = "secret.key"  # noqa: S105 - a file's name
 ADMIN_PASSWORD_FILE = "admin.password"  # noqa: S105 - a file's name

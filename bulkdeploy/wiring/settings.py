@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.queue.redis_servers import check_redis_url
+from bulkdeploy.security.guarded_fetch import FetchRules
 from bulkdeploy.store.database.database_url import database_parameters
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
@@ -179,7 +179,7 @@ class Settings(BaseSettings):
     failpoints_dir: Path | None = Field(
         default=None,
         description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
-        "there (`bulkdeploy/failpoints.py` and the kinds of jobs list the places).",
+        "there (`bulkdeploy/processes/failpoints.py` and the kinds of jobs list the places).",
     )
     monitoring_listen: str | None = Field(
         default=None,

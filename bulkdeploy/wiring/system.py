@@ -4,7 +4,7 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from bulkdeploy.failpoints import arm, kills_from
+from bulkdeploy.processes.failpoints import arm, kills_from
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.scheduling.allocators import use_allocators_of

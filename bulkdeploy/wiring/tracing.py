@@ -1,7 +1,7 @@
 """The tracing of this process: whether it is on, and its receiver."""
 
-from bulkdeploy.metrics import Program
-from bulkdeploy.tracing import record_with
+from bulkdeploy.telemetry.metrics import Program
+from bulkdeploy.telemetry.tracing import record_with
 from bulkdeploy.wiring.settings import Settings
 
 

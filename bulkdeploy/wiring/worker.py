@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.power.registry import PowerDrivers
-from bulkdeploy.provisioning.host_ha import HostHa
 from bulkdeploy.provisioning.power_calls import PowerCalls
-from bulkdeploy.provisioning.power_watch import PowerWatch
+from bulkdeploy.provisioning.watches.host_ha import HostHa
+from bulkdeploy.provisioning.watches.power_watch import PowerWatch
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable, ping

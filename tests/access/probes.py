@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, Exclusive
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from tests.access.tenants import BARE, DESTROYED, KEPT, RUNNING, STOPPED, own
 from tests.access.walking import COMMANDS, Walker, id_parameters

@@ -11,7 +11,7 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
 
 from sqlalchemy import text
 
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.store.ledger.release import release_hosts
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 

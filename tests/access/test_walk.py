@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from bulkdeploy.api.wire import WireAnswer
 from bulkdeploy.commands.virtual_machines import bulk_operations
 from bulkdeploy.declare.parameters import Parameter, WireType
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from tests.access.probes import Probe, Scene, probes
 from tests.access.tenants import BELOW, DENIED, DISABLED, OPENED, RIVAL_ADMIN, ROLE_TYPES
 from tests.access.walking import COMMANDS, Walker, content, secrets_of

@@ -16,10 +16,10 @@ from bulkdeploy.declare import value_rules
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.security.signature import sign
 from bulkdeploy.services.system import System
-from bulkdeploy.signature import sign
 from bulkdeploy.store.database.engine import create_engine
-from bulkdeploy.store.entities import SOURCES
+from bulkdeploy.store.rows.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
 from tests.access.tenants import OPENED, RIVAL_ADMIN, STOPPED, own

@@ -16,8 +16,8 @@ from prometheus_client.core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
 from bulkdeploy.api.app import create_monitoring_app
-from bulkdeploy.metrics import OwnFigures, Program
 from bulkdeploy.services.system import System
+from bulkdeploy.telemetry.metrics import OwnFigures, Program
 from tests.api.test_metrics import fleet, fleet_simulator_url, template_database
 from tests.architecture.test_imports import ROOT
 from tests.support.api.api_client import ApiClient

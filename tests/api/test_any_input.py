@@ -16,7 +16,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.parameters import WireType
 from bulkdeploy.domain import errors
 from bulkdeploy.domain.errors import BulkDeployError
-from bulkdeploy.signature import sign
+from bulkdeploy.security.signature import sign
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api.accounts import add_user
 from tests.support.api.api_client import Answer, ApiClient

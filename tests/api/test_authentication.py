@@ -10,7 +10,7 @@ from libcloud.common.types import InvalidCredsError
 from libcloud.compute.drivers.cloudstack import CloudStackNodeDriver
 from sqlalchemy import Engine, update
 
-from bulkdeploy.signature import JAVA, LIBCLOUD, PYTHON, sign
+from bulkdeploy.security.signature import JAVA, LIBCLOUD, PYTHON, sign
 from bulkdeploy.store.tables.accounts import accounts, api_keys, users
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api.accounts import READ_ONLY_ADMIN_ROLE, USER_ROLE, TestUser, add_role, add_user

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.call_guards import CallGuards
+from bulkdeploy.domain.accounts.call_guards import CallGuards
 from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
 from bulkdeploy.wiring.cipher import FernetCipher

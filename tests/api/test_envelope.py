@@ -26,9 +26,9 @@ from bulkdeploy.declare.response_fields import (
     texts,
 )
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.topology import HostState
-from bulkdeploy.store.listing import Page
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.infrastructure.topology import HostState
+from bulkdeploy.store.rows.listing import Page
 
 FIELDS = (
     text("id", ""),

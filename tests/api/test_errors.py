@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.api.errors import NEUTRAL_TEXT, NEUTRAL_TEXTS, TABLE, Numbers, error_content, numbers_of, text_of
-from bulkdeploy.domain import call_guards, errors, login_delays, request_errors
-from bulkdeploy.domain.accounts import AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain import errors, request_errors
+from bulkdeploy.domain.accounts import call_guards, login_delays
+from bulkdeploy.domain.accounts.accounts import AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.errors import BulkDeployError
 
 

@@ -17,11 +17,11 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import number
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import InsufficientCapacity
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import create_engine
-from bulkdeploy.store.listing import ROWS_AT_ONCE, Page, rows_of
+from bulkdeploy.store.rows.listing import ROWS_AT_ONCE, Page, rows_of
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api.accounts import add_user
 from tests.support.api.api_client import Answer, ApiClient

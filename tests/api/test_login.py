@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, delete, func, insert, select, update
 
-from bulkdeploy.domain.login_delays import OF_A_USER, OF_AN_ADDRESS
+from bulkdeploy.domain.accounts.login_delays import OF_A_USER, OF_AN_ADDRESS
 from bulkdeploy.store.tables.accounts import domains, login_attempts, users
 from bulkdeploy.store.tables.jobs import configuration_values
 from bulkdeploy.wiring.cipher import FernetCipher

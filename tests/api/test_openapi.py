@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
-from bulkdeploy.store.entities import SOURCES
+from bulkdeploy.store.rows.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api.api_client import ApiClient
 from tests.support.hypervisors.drivers import OF_HYPERVISORS

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from bulkdeploy.api.app import create_app
 from bulkdeploy.domain.configuration import BY_NAME
-from bulkdeploy.domain.proxies import ProxySettings
-from bulkdeploy.domain.source_networks import is_within
+from bulkdeploy.domain.networks.proxies import ProxySettings
+from bulkdeploy.domain.networks.source_networks import is_within
 from bulkdeploy.services.system import System
 from bulkdeploy.store.tables.jobs import configuration_values
 from tests.support.api.api_client import Answer, ApiClient

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy import failpoints
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command, SuccessText
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict, WriteWhereReading, after_commit
 from tests.support.api.api_client import ApiClient

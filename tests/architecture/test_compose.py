@@ -13,8 +13,8 @@ import yaml
 from pydantic import SecretStr
 
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
-from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.manage.main import main
+from bulkdeploy.manage.programs.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 

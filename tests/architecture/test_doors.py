@@ -8,19 +8,19 @@ from tests.architecture.source_files import nodes_of
 from tests.architecture.test_imports import SOURCES, module_of
 
 PROGRAMS: Mapping[str, str] = {
-    "bulkdeploy.run_program": "allocators and extensions, which the settings file names",
+    "bulkdeploy.processes.run_program": "allocators and extensions, which the settings file names",
     "bulkdeploy.embedded": "PostgreSQL and Valkey of the product's own wheels",
-    "bulkdeploy.manage.stack": "the product's own programs",
+    "bulkdeploy.manage.programs.stack": "the product's own programs",
     "bulkdeploy.manage.backups": "PostgreSQL's own programs for backups, on the machine of whoever runs it",
     "bulkdeploy.cli.shell.shell": "the user's own shell, on the user's machine",
     "bulkdeploy.cli.output.screen": "the user's own pager, on the user's machine",
 }
 CONNECTIONS: Mapping[str, str] = {
-    "bulkdeploy.guarded_fetch": "checks and pins every address",
-    "bulkdeploy.network_addresses": "asks the kernel for its own addresses; sends nothing",
+    "bulkdeploy.security.guarded_fetch": "checks and pins every address",
+    "bulkdeploy.security.network_addresses": "asks the kernel for its own addresses; sends nothing",
     "bulkdeploy.drivers.vnc": "screens of guests, at the addresses of hosts",
-    "bulkdeploy.drivers.streams": "socket pairs within the process",
-    "bulkdeploy.drivers.cluster_http": "clusters that the driver's options name",
+    "bulkdeploy.drivers.exchanges.streams": "socket pairs within the process",
+    "bulkdeploy.drivers.exchanges.cluster_http": "clusters that the driver's options name",
     "bulkdeploy.drivers.incus": "the cluster that the driver's options name",
     "bulkdeploy.drivers.libvirt.hosts": "looks up the address of a host whose url was checked",
     "bulkdeploy.drivers.ganeti": "the cluster that the driver's options name",
@@ -37,7 +37,7 @@ CONNECTIONS: Mapping[str, str] = {
     "bulkdeploy.drivers.libvirt.driver": "passes sockets of consoles on",
     "bulkdeploy.drivers.libvirt.console": "passes sockets of consoles on",
     "bulkdeploy.drivers.contract_suites": "reads consoles in tests of drivers",
-    "bulkdeploy.provisioning.job_runner": "reads the machine's name",
+    "bulkdeploy.provisioning.running.job_runner": "reads the machine's name",
     "bulkdeploy.queue.celery_app": "options of the broker's sockets",
     "bulkdeploy.store.ledger.addresses": "reads addresses as numbers",
     "bulkdeploy.wiring.opentelemetry": "reads the machine's name",

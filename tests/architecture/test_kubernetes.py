@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
+from bulkdeploy.manage.programs.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 from tests.architecture.test_compose import walk
 

@@ -4,11 +4,11 @@ import re
 
 from prometheus_client import REGISTRY
 
-from bulkdeploy import metrics
 from bulkdeploy.api.metrics import state_metrics
 from bulkdeploy.api.state_figures import StateFigures
 from bulkdeploy.domain.configuration import BY_NAME
 from bulkdeploy.store.jobs.state_figures import Backlog
+from bulkdeploy.telemetry import metrics
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = (
     "bulkdeploy.api.app",
     "bulkdeploy.cli.main",
-    "bulkdeploy.manage.api",
-    "bulkdeploy.manage.api_worker",
+    "bulkdeploy.manage.programs.api",
+    "bulkdeploy.manage.programs.api_worker",
     "bulkdeploy.manage.main",
     "bulkdeploy.store.migrations.upgrade",
     "bulkdeploy.wiring.worker",

@@ -1,13 +1,15 @@
 """Budgets: a file can be read in one sitting, a function fits a screen, a name says what is inside."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 from tests.architecture.source_files import nodes_of
-from tests.architecture.test_imports import SOURCES, module_of
+from tests.architecture.test_imports import ROOT, SOURCES, module_of
 
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 40
+MOST_ENTRIES = 25
 WHY = "(one file: "
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools"}
 
@@ -37,6 +39,14 @@ def test_functions_keep_their_budget() -> None:
     """No body of a function is longer than LONGEST_FUNCTION lines."""
     lengths = {f"{module_of(path)}.{node.name}": code_lines(node) for path in SOURCES for node in functions(path)}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    """No folder of the product has more than MOST_ENTRIES modules and folders, but the one of migrations."""
+    entries = {path for file in SOURCES for path in (file, *file.parents) if ROOT in path.parents}
+    sizes = Counter(path.parent for path in entries)
+    large = {str(folder.relative_to(ROOT)): size for folder, size in sizes.items() if size > MOST_ENTRIES}
+    assert large.keys() - {"bulkdeploy/store/migrations/versions", "bulkdeploy/drivers/libvirt"} == set()
 
 
 def test_names_say_what_is_inside() -> None:

@@ -21,7 +21,7 @@ EDGES = {
     "bulkdeploy.services.system": "declares the engines that edges open transactions on",
     "bulkdeploy.services.accounts.login_attempts": "counts attempts whatever comes of them",
     "bulkdeploy.services.sending": "what follows a commit is a transaction of its own",
-    "bulkdeploy.services.audit": "looks at the rows before and after it asks hypervisors, outside of any",
+    "bulkdeploy.services.auditing.audit": "looks at the rows before and after it asks hypervisors, outside of any",
 }
 """Modules that open transactions themselves, and why."""
 

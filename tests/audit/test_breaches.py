@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.services.audit import audit
-from bulkdeploy.services.heal import Healing, heal_connection
-from bulkdeploy.store.audit import check_connection, read_invariants
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
+from bulkdeploy.services.auditing.audit import audit
+from bulkdeploy.services.auditing.heal import Healing, heal_connection
+from bulkdeploy.store.auditing.audit import check_connection, read_invariants
 from tests.support.zones.fleet import Fleet
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ from benchmarks.generation import Size, generate_zones, register_with_hypervisor
 from benchmarks.ground import GeneratedZone
 from bulkdeploy.declare.responses import Field, FieldType
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.column_cache import column_cache
 from bulkdeploy.store.jobs.jobs import FIRST

@@ -12,7 +12,7 @@ from benchmarks.deploying import deploy_without_sending
 from benchmarks.generation import Size, generate_zones, register_with_hypervisors
 from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import Plans
 from bulkdeploy.wiring.settings import Settings

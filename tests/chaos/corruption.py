@@ -16,8 +16,8 @@ import psycopg
 from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.embedded.processes import spawn
-from bulkdeploy.manage.heal import FAULT, FOUND, HEALED, LEFT, NOTHING
-from bulkdeploy.manage.programs import command_line, environment
+from bulkdeploy.manage.auditing.heal import FAULT, FOUND, HEALED, LEFT, NOTHING
+from bulkdeploy.manage.programs.programs import command_line, environment
 from tests.chaos.system import SHORT_WAIT, System
 from tests.support.zones.zone_queries import Zone
 

@@ -25,8 +25,8 @@ from bulkdeploy.embedded.postgres import PORT, SUPERUSER, PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
-from bulkdeploy.manage.inventory import load
-from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
+from bulkdeploy.manage.programs.programs import API, SWEEPER, WORKER, command_line, environment
+from bulkdeploy.manage.zone_files.inventory import load
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.drivers import simulator_url

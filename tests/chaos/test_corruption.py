@@ -2,9 +2,9 @@
 
 from sqlalchemy import text
 
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.services.heal import Healing, heal_connection
-from bulkdeploy.store.audit import check_connection, read_invariants
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.services.auditing.heal import Healing, heal_connection
+from bulkdeploy.store.auditing.audit import check_connection, read_invariants
 from tests.chaos.corruption import CHOOSING, ROWS
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 

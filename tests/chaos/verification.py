@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
-from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
-from bulkdeploy.services.audit import audit
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.services.auditing.audit import audit
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.load import make, saw
 from tests.chaos.system import System

@@ -18,7 +18,7 @@ import pytest
 
 from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.program import run_program
-from bulkdeploy.manage.programs import WORKER
+from bulkdeploy.manage.programs.programs import WORKER
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
 from tests.support.api.api_client import ApiClient

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.cli.batch_files import read_batch
+from bulkdeploy.cli.batches.batch_files import read_batch
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
 from tests.support.zones.fleet import Fleet

@@ -15,7 +15,7 @@ status = run_program(os.environ, sys.argv[1:])
 print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)
 """
 OF_WAITING = {"rich.progress", "bulkdeploy.cli.deployments.following"}
-OF_OTHERS = {"yaml", "prompt_toolkit", "bulkdeploy.cli.balance", "bulkdeploy.cli.console", *OF_WAITING}
+OF_OTHERS = {"yaml", "prompt_toolkit", "bulkdeploy.cli.planning.balance", "bulkdeploy.cli.console", *OF_WAITING}
 OF_CALLS = {"requests", "urllib3", "bulkdeploy.cli.api_commands", "bulkdeploy.cli.connection.transport"}
 
 

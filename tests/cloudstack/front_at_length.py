@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.provisioning.job_runner import RunnerOptions
+from bulkdeploy.provisioning.running.job_runner import RunnerOptions
 from tests.cloudstack.stacks import (
     Between,
     Upstream,

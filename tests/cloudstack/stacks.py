@@ -12,7 +12,7 @@ from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.provisioning.job_runner import RunnerOptions
+from bulkdeploy.provisioning.running.job_runner import RunnerOptions
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine

@@ -14,7 +14,7 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.cloudstack.client import Access
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.manage.upstream.importing import ImportReport, import_cloudstack
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.store.ledger.addresses import format_mac, take_mac_addresses
 from tests.cloudstack.described_client import DescribedClient

@@ -13,7 +13,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator.database import drop_database
 from bulkdeploy.manage.upstream.following import Cadence, Follower
 from bulkdeploy.manage.zone_files.loading import load_zone_file
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.store.accounts.callers import caller_by_api_key
 from bulkdeploy.store.database.bootstrap import admin_row

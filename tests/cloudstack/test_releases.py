@@ -14,7 +14,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.manage.upstream.checking import CHANGING, check_cloudstack
 from bulkdeploy.manage.upstream.following import Cadence, Follower
 from bulkdeploy.manage.upstream.importing import import_cloudstack
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings

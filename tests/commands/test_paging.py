@@ -11,12 +11,12 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
-from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.rows.listing import Paging
 
 CALLER = Caller(
     2,

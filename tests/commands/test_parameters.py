@@ -11,7 +11,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.declare.unsupported_parameters import HARMLESS, NOT_SUPPORTED
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.api.binding import Catalogue
 

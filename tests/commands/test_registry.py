@@ -9,7 +9,7 @@ import pytest
 import bulkdeploy.commands
 from bulkdeploy.commands.registry import DuplicateCommand, find_commands
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.store.database.default_rows import USER_READS
 
 DECLARATION = """

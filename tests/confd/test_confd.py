@@ -18,8 +18,8 @@ from sqlalchemy import Engine, text
 from bulkdeploy.cli.confd import Reply, request
 from bulkdeploy.cli.failures import ConnectionFailed
 from bulkdeploy.confd.answers import Directory
+from bulkdeploy.confd.messages import MOST_BYTES, NotSigned, QueryType, Status, pack, unpack
 from bulkdeploy.confd.server import Reader, reply, serve
-from bulkdeploy.confd_message import MOST_BYTES, NotSigned, QueryType, Status, pack, unpack
 from bulkdeploy.manage.running import announce
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.whereabouts import Whereabouts

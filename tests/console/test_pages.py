@@ -16,7 +16,7 @@ from bulkdeploy.console.app import with_console
 from bulkdeploy.console.rendering import STATIC, TEMPLATES
 from bulkdeploy.console.texts import FILE, read_texts
 from bulkdeploy.services.system import System
-from bulkdeploy.store.audit import Finding, record_audit
+from bulkdeploy.store.auditing.audit import Finding, record_audit
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from tests.conftest import ADMIN_PASSWORD

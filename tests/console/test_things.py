@@ -10,7 +10,7 @@ from bulkdeploy.console.command_forms import LEFT_OUT, subject_of
 from bulkdeploy.console.nouns import NOUNS, Noun
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from tests.support.api.console_client import Page, Visitor
 from tests.support.zones.zone_queries import Zone
 

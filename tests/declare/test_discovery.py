@@ -10,7 +10,7 @@ from bulkdeploy.declare.discovery import DEEPEST, discover
 from bulkdeploy.declare.parameters import Needs, Parameter, WireType, boolean, string, uuid
 from bulkdeploy.declare.response_fields import objects, text
 from bulkdeploy.declare.responses import Field, Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 
 THING = Response("thing", (text("id", "its id"), text("hostid", "its host", ROOT_ADMIN_ONLY)))

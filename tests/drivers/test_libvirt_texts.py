@@ -7,8 +7,8 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
-from bulkdeploy.domain.firmware import BootMode
-from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,

@@ -27,7 +27,7 @@ from bulkdeploy.embedded.postgres import SUPERUSER, PostgresServer, binaries
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.system_account import server_account
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
-from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
+from bulkdeploy.manage.programs.programs import API, SWEEPER, WORKER, command_line, environment
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 from tests.support.api.api_client import ApiClient, ApiFailure

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkdeploy.cli.confd import request
-from bulkdeploy.confd_message import PORT, QueryType, Status
+from bulkdeploy.confd.messages import PORT, QueryType, Status
 from bulkdeploy.wiring.settings import Settings
 from tests.confd.test_confd import KEY, _eventually, _free_udp_port, placed_vm
 from tests.ganeti.live import CLUSTER, PATIENCE_S, needs_cluster

@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.batches import BatchDriver
-from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     BatchContract,
     Caller,
@@ -35,10 +34,11 @@ from bulkdeploy.drivers.contract_suites import batches
 from bulkdeploy.drivers.contract_suites.batches import begin, start
 from bulkdeploy.drivers.contract_suites.subjects import guests_of
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.ganeti.live import (

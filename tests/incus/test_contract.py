@@ -19,7 +19,6 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
@@ -42,14 +41,15 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus import rest
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
-from bulkdeploy.guarded_fetch import Fetcher, FetchRules
-from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
+from bulkdeploy.security.guarded_fetch import Fetcher, FetchRules
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.incus.cluster import CLUSTER, MEMBERS, Member, driver_options, why_not

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection, Engine, make_url
 
 from bulkdeploy.commands.registry import every_api, find_nouns
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.security_group_rules import Direction
+from bulkdeploy.domain.networks.security_group_rules import Direction
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.accounts.accounts import delete_accounts
 from bulkdeploy.services.accounts.domains import delete_domains
@@ -27,7 +27,7 @@ from bulkdeploy.services.infrastructure.clusters import delete_clusters
 from bulkdeploy.services.infrastructure.dedications import release_places
 from bulkdeploy.services.infrastructure.hosts import delete_hosts
 from bulkdeploy.services.infrastructure.pods import delete_pods
-from bulkdeploy.services.infrastructure.storage_pools import delete_pools
+from bulkdeploy.services.infrastructure.storage.storage_pools import delete_pools
 from bulkdeploy.services.infrastructure.zones import delete_zones
 from bulkdeploy.services.networks.networks import delete_networks
 from bulkdeploy.services.networks.security_group_rules import revoke
@@ -37,8 +37,8 @@ from bulkdeploy.services.virtual_machines.affinity_groups import delete_affinity
 from bulkdeploy.services.virtual_machines.ssh_key_pairs import delete_ssh_key_pairs
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import create_engine, run_transaction
-from bulkdeploy.store.entities import SOURCES
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.entities import SOURCES
+from bulkdeploy.store.rows.live_rows import reader
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.inventory.test_zone_files import load
 from tests.support.processes.services import database_clone

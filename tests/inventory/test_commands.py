@@ -14,9 +14,9 @@ from sqlalchemy import Engine, text
 from bulkdeploy.drivers.simulator.database import connect, derived_url, drop_database
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import list_hosts
-from bulkdeploy.manage.inventory import demo_zone_file, load_first_zone
-from bulkdeploy.manage.programs import environment
-from bulkdeploy.services.audit import audit
+from bulkdeploy.manage.programs.programs import environment
+from bulkdeploy.manage.zone_files.inventory import demo_zone_file, load_first_zone
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.wiring.settings import Settings
 from tests.inventory.support import DEMO, TINY, all_rows, changed, write
 from tests.support.processes.programs import BULKDEPLOY, bulkdeploy

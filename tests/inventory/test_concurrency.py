@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from bulkdeploy.services.system import Cipher
-from bulkdeploy.store.audit import check_invariants
+from bulkdeploy.store.auditing.audit import check_invariants
 from tests.inventory.support import SMALL, TINY, rows, value, write
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.zone_files import load_zone

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.domain.networks.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.image_headers import FILE_SYSTEM_AT, FILE_SYSTEMS
+from bulkdeploy.drivers.images.image_headers import FILE_SYSTEM_AT, FILE_SYSTEMS
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
-from bulkdeploy.guarded_fetch import Fetcher, FetchRules
+from bulkdeploy.security.guarded_fetch import Fetcher, FetchRules
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts

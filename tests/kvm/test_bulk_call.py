@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 from bulkdeploy.drivers.libvirt.domain import SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.guarded_fetch import FetchRules
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
+from bulkdeploy.security.guarded_fetch import FetchRules
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher

@@ -16,8 +16,8 @@ from xml.etree import ElementTree as Tree
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.firmware import BootMode
-from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
@@ -53,7 +53,7 @@ from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpe
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
-from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import Caller, Subjects
 from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on

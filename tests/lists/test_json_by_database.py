@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from bulkdeploy.api.envelope import Renderer
-from bulkdeploy.domain.accounts import RoleType
-from bulkdeploy.store.listing import Paging
+from bulkdeploy.domain.accounts.accounts import RoleType
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.virtual_machines.virtual_machine_details import EVERYTHING, Detail
 from bulkdeploy.store.virtual_machines.virtual_machines import list_virtual_machines
-from bulkdeploy.store.visibility import Visibility
 from tests.lists.test_shapes import COMMANDS
 from tests.support.zones.world import World
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bulkdeploy.commands.registry import find_commands
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from tests.lists.test_shapes import COMMANDS, everything, sent
 from tests.support.zones.world import ADMIN, DOMAIN_ADMIN, USER, World
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Connection, Engine, select, text
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.tables.accounts import users

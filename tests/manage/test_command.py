@@ -30,8 +30,8 @@ def test_every_module_of_commands_is_listed() -> None:
     """A click command in ``manage`` that nobody can reach does not exist."""
     folder = Path(importlib.import_module("bulkdeploy.manage.main").__file__ or "").parent
     reachable = {target.partition(":")[0] for target, _ in COMMANDS.values()}
-    for path in folder.glob("*.py"):
-        module = f"bulkdeploy.manage.{path.stem}"
+    for path in folder.rglob("*.py"):
+        module = ".".join(("bulkdeploy.manage", *path.relative_to(folder).with_suffix("").parts))
         if path.stem in ("main", "generate", "__init__"):
             continue
         tops = [one for one in vars(importlib.import_module(module)).values() if isinstance(one, click.Group)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.manage.api import FIGURES, LOCK, SHARED_FIGURES, figures_shared
+from bulkdeploy.manage.programs.api import FIGURES, LOCK, SHARED_FIGURES, figures_shared
 
 DEAD = 2**22 + 1
 """More than any process id."""

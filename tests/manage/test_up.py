@@ -20,8 +20,8 @@ import pytest
 from pydantic import SecretStr
 
 from bulkdeploy.embedded.processes import ServerFailed
-from bulkdeploy.manage.api import FIGURES
-from bulkdeploy.manage.stack import Stack
+from bulkdeploy.manage.programs.api import FIGURES
+from bulkdeploy.manage.programs.stack import Stack
 from bulkdeploy.manage.up import emit
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import isinf
 
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest, Purpose
 from tests.placement.zone_builder import Cluster, Host, Pool, Zone
 

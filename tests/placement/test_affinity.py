@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.model import Affinity
 from tests.placement.zone_builder import even_zone, per_cluster, per_host, plan, request
 

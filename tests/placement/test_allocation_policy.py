@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.domain.topology import AffinityType, AllocationPolicy
+from bulkdeploy.domain.infrastructure.topology import AffinityType, AllocationPolicy
 from bulkdeploy.placement.model import Affinity, PlacementRequest
 from tests.placement.zone_builder import Zone, even_zone, per_cluster, plan, request
 from tests.placement.zone_strategies import problems

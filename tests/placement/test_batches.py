@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.batch import BatchPlan, plan_batch
 from bulkdeploy.placement.claimed_plans import after
 from bulkdeploy.placement.model import Affinity, PlacementRequest, ZoneSnapshot

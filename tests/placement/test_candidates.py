@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest
 from tests.placement.zone_builder import Pool, Zone, even_zone, per_host, plan, request
 

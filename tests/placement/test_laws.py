@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.affinity_members import needs_one_host
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.model import PlacementRequest, Plan, Purpose
-from bulkdeploy.placement.pool_choice import emptiest_pool
+from bulkdeploy.placement.storage.pool_choice import emptiest_pool
 from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.oracle import place_one_by_one, serves
 from tests.placement.zone_builder import Zone, affinities_after, per_cluster, per_host, plan

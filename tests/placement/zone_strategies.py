@@ -4,7 +4,7 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
 from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
 from bulkdeploy.scheduling.catalog import planners

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from bulkdeploy.domain.power import PowerAction, PowerState
+from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.drivers.installed import UnknownDriver
 from bulkdeploy.power.driver import Bmc, PowerError
 from bulkdeploy.power.registry import PowerDrivers

@@ -6,9 +6,9 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.failpoints import arm
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
-from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE, SCALE_COMMIT
+from bulkdeploy.processes.failpoints import arm
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE, SCALE_COMMIT
 from tests.support.hypervisors.blocking_drivers import GatedDriver
 from tests.support.zones.fleet import Fleet, OneDriver
 

@@ -12,11 +12,11 @@ from bulkdeploy.domain.errors import InsufficientCapacity
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.evacuate_host import EVACUATE_HOST_COMMIT
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE_COMMIT
-from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE_COMMIT
+from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import EVACUATE_HOST_COMMIT
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE_COMMIT
+from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE_COMMIT
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher

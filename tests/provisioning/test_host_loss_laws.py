@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings

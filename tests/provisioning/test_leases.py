@@ -11,12 +11,12 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint, arm
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from tests.support.hypervisors.blocking_drivers import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
 from tests.support.runs.waiting import wait_for

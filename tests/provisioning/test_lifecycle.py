@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.domain.deployment import NamedVm
+from bulkdeploy.domain.deployments.deployment import NamedVm
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from tests.support.zones.fleet import OPTIONS, Fleet
 
 

@@ -10,10 +10,10 @@ from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 

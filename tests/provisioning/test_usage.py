@@ -8,7 +8,7 @@ import pytest
 from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.virtual_machines.usage_history import SAMPLE
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.provisioning.usage_watch import UsageWatch
+from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
 from bulkdeploy.store.database.bootstrap import admin_row
 from tests.api.test_metrics import figures_of
 from tests.support.api.api_client import ApiClient

@@ -8,7 +8,7 @@ import pytest
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.services.accounts.account_removal import remove
 from bulkdeploy.services.ownership import NamedOwner

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable

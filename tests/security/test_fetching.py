@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.guarded_fetch import Fetcher, FetchFailed, FetchRejected, FetchRules, check_url
-from bulkdeploy.network_addresses import is_own, is_public
+from bulkdeploy.security.guarded_fetch import Fetcher, FetchFailed, FetchRejected, FetchRules, check_url
+from bulkdeploy.security.network_addresses import is_own, is_public
 from bulkdeploy.wiring.settings import Settings
 from tests.support.runs.waiting import wait_for
 

@@ -9,7 +9,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from tests.support.api.account_calls import PASSWORD, PERSON, can_log_in, keyed, make_account, new_name, refusal
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.world import DOMAIN_ADMIN, USER, World

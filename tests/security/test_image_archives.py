@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.drivers.image_archives import check_archive
-from bulkdeploy.drivers.image_headers import ImageRejected
+from bulkdeploy.drivers.images.image_archives import check_archive
+from bulkdeploy.drivers.images.image_headers import ImageRejected
 from tests.security.qcow2 import Qcow2
 
 MOST = 64 << 20

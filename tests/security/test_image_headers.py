@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.image_headers import FILE_SYSTEM_AT, HEAD_BYTES, MAGICS, ImageRejected, check_image
-from bulkdeploy.drivers.images import OpenedImage
+from bulkdeploy.drivers.images.image_headers import FILE_SYSTEM_AT, HEAD_BYTES, MAGICS, ImageRejected, check_image
+from bulkdeploy.drivers.images.images import OpenedImage
 from bulkdeploy.drivers.records import TemplateImage
 from tests.security.qcow2 import (
     BACKING_FORMAT,

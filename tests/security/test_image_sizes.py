@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.drivers.records import CopyState, Records
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.zones.world import ADMIN, USER, World
 

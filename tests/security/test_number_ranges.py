@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bulkdeploy.declare.parameters import Parameter, WireType
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from tests.access.probes import BESIDE, Scene
 from tests.access.walking import COMMANDS, Walker
 from tests.support.zones.world import ADMIN, USER

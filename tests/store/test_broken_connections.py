@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from bulkdeploy import failpoints
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.store.accounts.callers import BY_API_KEY
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.commit_outcome import mark_transaction, was_committed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.provisioning.kinds.run_custom_action import RUN_CUSTOM_ACTION
+from bulkdeploy.provisioning.kinds.virtual_machines.run_custom_action import RUN_CUSTOM_ACTION
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.fleet import Fleet
 

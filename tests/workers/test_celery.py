@@ -11,10 +11,10 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage

@@ -7,8 +7,8 @@ import pytest
 from redis import Redis
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
+from bulkdeploy.provisioning.running.sweeping import Sweeper
 from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots

@@ -17,14 +17,14 @@ import pytest
 
 from bulkdeploy.domain.jobs import InstanceType, JobStatus
 from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
-from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.provisioning.completion import SOURCES
+from bulkdeploy.processes.failpoints import Failpoint, arm
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.provisioning.kinds.registry import job_kinds
-from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
+from bulkdeploy.provisioning.kinds.virtual_machines.repair_virtual_machine import REPAIR
 from bulkdeploy.provisioning.outcome import FinalState
 from bulkdeploy.provisioning.progress import TOO_LATE
+from bulkdeploy.provisioning.running.completion import SOURCES
+from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.worker import build_worker
 from tests.support.api.api_client import ApiClient

@@ -16,12 +16,12 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from bulkdeploy.domain.replacements import ReplaceMethod
+from bulkdeploy.domain.deployments.replacements import ReplaceMethod
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.registry import job_kinds
-from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE_COMMIT, RESTORE_PLAN
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.restore_virtual_machine import RESTORE_COMMIT, RESTORE_PLAN
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher

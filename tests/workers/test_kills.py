@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.support.hypervisors import watched_driver
 from tests.support.runs.waiting import wait_for

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.programs import BULKDEPLOY, program

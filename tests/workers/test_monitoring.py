@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import program

@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 
 from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.store.locks import Lock
 from bulkdeploy.wiring.drivers import simulator_url

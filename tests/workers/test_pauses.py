@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 
 from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
 from tests.support.processes.programs import program

@@ -6,8 +6,8 @@ from typing import Any
 
 from redis import Redis
 
-from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.runs.waiting import wait_for

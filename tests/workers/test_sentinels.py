@@ -11,7 +11,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from bulkdeploy.embedded.valkey import binary, free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import program

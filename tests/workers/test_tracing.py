@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import WORKER
+from bulkdeploy.manage.programs.programs import WORKER
 from bulkdeploy.store.database.engine import call_outside, run_transaction
-from bulkdeploy.tracing import SpanKind
+from bulkdeploy.telemetry.tracing import SpanKind
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.programs import BULKDEPLOY, bulkdeploy, program, run_to_its_end, wait_for
@@ -26,7 +26,7 @@ SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
 LOADED = """
 import sys
 import workers.app, workers.sweeper
-from bulkdeploy.manage.api import ApiServer
+from bulkdeploy.manage.programs.api import ApiServer
 from bulkdeploy.wiring.settings import load_settings
 from bulkdeploy.wiring.tracing import start_tracing
 start_tracing(load_settings(), "api")

@@ -20,7 +20,7 @@ import pytest
 
 from bulkdeploy.embedded.processes import spawn, stop
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER, environment
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER, environment
 from bulkdeploy.store.migrations.revisions import needed_revision
 from bulkdeploy.store.migrations.upgrade import newest_revision
 from bulkdeploy.wiring.settings import Settings

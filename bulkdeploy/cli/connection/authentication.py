@@ -9,7 +9,7 @@ from typing import Any
 
 from bulkdeploy.cli.connection.profiles import Connection
 from bulkdeploy.cli.failures import CommandFailed
-from bulkdeploy.signature import sign
+from bulkdeploy.security.signature import sign
 
 EXPIRES_AFTER = timedelta(minutes=10)
 """How long a signed request is good for; servers may refuse more than 15 minutes."""

@@ -20,14 +20,14 @@ from bulkdeploy.declare.parameters import Parameter, WireType, boolean, integer,
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, NETWORK_DOMAIN
-from bulkdeploy.domain.accounts import ADMINS, AccountState, Caller
+from bulkdeploy.domain.accounts.accounts import ADMINS, AccountState, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import accounts as service
 from bulkdeploy.services.accounts.authority import AccountParameters
 from bulkdeploy.services.accounts.users import add_users
 from bulkdeploy.store.accounts import accounts
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 STATES = tuple(state.value for state in AccountState)
 DETAILS = ("all", "resource", "min")

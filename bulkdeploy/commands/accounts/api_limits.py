@@ -7,7 +7,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.response_fields import large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.ownership import require_access

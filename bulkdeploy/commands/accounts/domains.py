@@ -14,14 +14,14 @@ from bulkdeploy.declare.parameters import boolean, integer, string, strings, uui
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import DOMAIN_NAME, NETWORK_DOMAIN
-from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import domains as service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.accounts import domains
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.live_rows import reader
 
 DETAILS = ("all", "resource", "min")
 DOMAIN_MAKERS = frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN})

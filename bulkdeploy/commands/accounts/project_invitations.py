@@ -14,8 +14,8 @@ from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.accounts import project_invitations as service
 from bulkdeploy.services.accounts.projects import require_managed
 from bulkdeploy.store.accounts import project_invitations as store
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.visibility import Visibility
 
 INVITATION = Response(
     "projectinvitation",

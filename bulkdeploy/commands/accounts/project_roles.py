@@ -18,7 +18,7 @@ from bulkdeploy.services.accounts import project_roles as service
 from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.services.ownership import project_owner
 from bulkdeploy.store.accounts import project_roles, roles
-from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.rows.listing import Page, Paging
 
 PROJECT_ROLE = Response(
     "projectrole",

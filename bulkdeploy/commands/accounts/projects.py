@@ -9,14 +9,14 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import Needs, boolean, string, strings, uuid
 from bulkdeploy.declare.response_fields import moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import PROJECT_ADMIN, PROJECT_REGULAR
+from bulkdeploy.domain.accounts.accounts import PROJECT_ADMIN, PROJECT_REGULAR
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.services.accounts import projects as service
 from bulkdeploy.services.accounts.projects import Membership, NewProject
 from bulkdeploy.services.ownership import named_account, project_owner, require_domain
 from bulkdeploy.store.accounts import projects
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 PROJECT = Response(
     "project",

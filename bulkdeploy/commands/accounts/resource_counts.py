@@ -6,12 +6,12 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import integer, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ADMINS
+from bulkdeploy.domain.accounts.accounts import ADMINS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.accounts.resource_counts import update_resource_count as recount
 from bulkdeploy.services.accounts.resource_limits import HolderParameters
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def update_resource_count(call: Call) -> Page:

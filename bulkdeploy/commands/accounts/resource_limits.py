@@ -16,14 +16,14 @@ from bulkdeploy.declare.parameters import boolean, integer, long, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import LIMIT, size_in
-from bulkdeploy.domain.accounts import ADMINS, Caller
+from bulkdeploy.domain.accounts.accounts import ADMINS, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.services.accounts import resource_limits
 from bulkdeploy.services.accounts.resource_limits import NewLimit
 from bulkdeploy.services.system import System
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 RESOURCE_LIMIT = Response(
     "resourcelimit",

@@ -19,13 +19,13 @@ from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, s
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import ROLE_NAME
-from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import roles as service
 from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.store.accounts import roles
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 TYPES = tuple(kind.value for kind in RoleType)
 

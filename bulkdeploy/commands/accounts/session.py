@@ -11,9 +11,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import number, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts.login_delays import LoginDelayed
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import LoginByGet, LoginFailed
-from bulkdeploy.domain.login_delays import LoginDelayed
 from bulkdeploy.services.accounts import sessions
 from bulkdeploy.services.accounts.sessions import CheckedLogin, LoginRequest, NewSession
 from bulkdeploy.store.accounts.sessions import delete_session

@@ -20,7 +20,7 @@ from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uui
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import KEY, NAME, PASSWORD, PASSWORD_HASH, TIME_ZONE
-from bulkdeploy.domain.accounts import ADMINS, EVERY_ROLE, ROOT_ADMIN_ONLY, AccountState, Caller
+from bulkdeploy.domain.accounts.accounts import ADMINS, EVERY_ROLE, ROOT_ADMIN_ONLY, AccountState, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.accounts import user_states
@@ -29,7 +29,7 @@ from bulkdeploy.services.accounts.authority import AccountParameters
 from bulkdeploy.services.accounts.users import PreparedUpdate
 from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.store.accounts import users
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_users(call: Call) -> Page:

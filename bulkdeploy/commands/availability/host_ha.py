@@ -8,13 +8,13 @@ from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.services.availability import host_ha as service
 from bulkdeploy.store.availability import host_ha as store
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 SIMULATED = ("health", "activity", "recover", "fence")
 

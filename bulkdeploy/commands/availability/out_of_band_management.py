@@ -10,8 +10,8 @@ from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import long, string
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.declare.value_rules import BMC_ADDRESS, BMC_USER, PORT
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.power import PowerAction
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.infrastructure.power import PowerAction
 from bulkdeploy.services.availability import out_of_band_management as service
 
 LONGEST_TIMEOUT_S = 3600

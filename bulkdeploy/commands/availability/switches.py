@@ -8,7 +8,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 
 PLACES = (

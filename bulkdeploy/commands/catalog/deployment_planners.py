@@ -6,9 +6,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.scheduling.catalog import placement_catalog
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 
 def list_deployment_planners(call: Call) -> Page:

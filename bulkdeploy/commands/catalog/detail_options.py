@@ -8,7 +8,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import text_map
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 
 
 def list_detail_options(call: Call) -> Mapping[str, Any]:

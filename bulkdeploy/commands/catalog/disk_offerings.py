@@ -22,19 +22,19 @@ from bulkdeploy.declare.parameters import boolean, integer, long, mapping, strin
 from bulkdeploy.declare.response_fields import flag, large_number, moment, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, TAGS
-from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.sizes import MOST_DISK_GIB
-from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.infrastructure.topology import StorageType
 from bulkdeploy.domain.units import GIB
+from bulkdeploy.domain.virtual_machines.sizes import MOST_DISK_GIB
 from bulkdeploy.services.catalog import disk_offerings as offering_service
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import disk_offerings
 from bulkdeploy.store.catalog.offering_places import ANY_STATE, Wanted, read_offerings
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 DISK_OFFERING = Response(
     "diskoffering",

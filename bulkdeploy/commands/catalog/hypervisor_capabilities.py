@@ -10,13 +10,13 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import flag, large_number, number, text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.scheduling.volume_attachment import LAST_DEVICE
 from bulkdeploy.services.infrastructure.host_admission import vms_limit
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")
 """Capabilities are no rows: their ids follow from this and the hypervisor's name."""

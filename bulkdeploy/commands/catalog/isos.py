@@ -10,13 +10,13 @@ from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.store.catalog import templates
 from bulkdeploy.store.catalog.templates import TemplateFilter
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_isos(call: Call) -> Page:

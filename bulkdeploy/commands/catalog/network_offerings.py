@@ -14,17 +14,17 @@ from bulkdeploy.declare.parameters import boolean, integer, mapping, string, str
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
-from bulkdeploy.domain.network_services import SERVICES
+from bulkdeploy.domain.networks.network_services import SERVICES
 from bulkdeploy.services.catalog import network_offerings as offering_service
 from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.networks.networks import offering_of
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.catalog import network_offerings
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 NETWORK_OFFERING = Response(
     "networkoffering",

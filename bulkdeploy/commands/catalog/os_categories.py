@@ -9,7 +9,7 @@ from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.catalog import os_categories
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_os_categories(call: Call) -> Page:

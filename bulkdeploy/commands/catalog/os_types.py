@@ -8,11 +8,11 @@ from bulkdeploy.declare.parameters import Exclusive, boolean, string, uuid, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.services.catalog import os_types as service
 from bulkdeploy.store.catalog import os_types
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 OS_TYPE = Response(
     "ostype",

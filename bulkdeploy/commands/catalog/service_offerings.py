@@ -14,8 +14,8 @@ from bulkdeploy.commands.catalog.disk_settings import (
 )
 from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
-from bulkdeploy.commands.lease_parameters import LEASE, LEASE_RULES
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES
 from bulkdeploy.commands.unsupported import (
     NO_EXTENSIONS,
     NO_GPU,
@@ -28,12 +28,12 @@ from bulkdeploy.declare.parameters import Needs, boolean, integer, long, mapping
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, TAGS
-from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.sizes import MOST_CORES, MOST_DISK_GIB, MOST_MHZ, MOST_MIB
-from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.infrastructure.topology import StorageType
 from bulkdeploy.domain.units import GIB, MIB
+from bulkdeploy.domain.virtual_machines.sizes import MOST_CORES, MOST_DISK_GIB, MOST_MHZ, MOST_MIB
 from bulkdeploy.scheduling.catalog import planners
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog import service_offerings as offering_service
@@ -42,7 +42,7 @@ from bulkdeploy.services.catalog.templates import template_size
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import service_offerings
 from bulkdeploy.store.catalog.offering_places import ANY_STATE, Wanted, read_offerings
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 SERVICE_OFFERING = Response(
     "serviceoffering",

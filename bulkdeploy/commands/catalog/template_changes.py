@@ -31,13 +31,13 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
-from bulkdeploy.domain.topology import HypervisorType, TemplateKind
+from bulkdeploy.domain.infrastructure.topology import HypervisorType, TemplateKind
 from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.templates import ISO, ISO_FORMAT, TEMPLATE, Kind, Sharing
 from bulkdeploy.services.catalog.zone_templates import set_templates
 from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.catalog.template_changes import read_templates
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 MOST_BYTES = 2**62
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")

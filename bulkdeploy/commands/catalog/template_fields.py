@@ -15,7 +15,7 @@ from bulkdeploy.declare.response_fields import (
     text_map,
 )
 from bulkdeploy.declare.responses import Field
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 
 FILTER_WORDS = "featured, self, selfexecutable, sharedexecutable, executable, community, shared or all (admins)"

@@ -8,8 +8,8 @@ from bulkdeploy.commands.catalog.template_fields import FIELDS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, string, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
-from bulkdeploy.domain.deployment import UserDataPolicy
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
+from bulkdeploy.domain.deployments.deployment import UserDataPolicy
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.catalog import template_user_data as service

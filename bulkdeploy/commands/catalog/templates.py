@@ -8,13 +8,13 @@ from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_IMAGE_STORES, NO_K
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Exclusive, string, strings, uuid, uuids
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.store.catalog import templates
 from bulkdeploy.store.catalog.templates import TemplateFilter
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 NO_HYPERVISOR = "None"
 """What templates say that are for any hypervisor: clients fail on a template without the field."""

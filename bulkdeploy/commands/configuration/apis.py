@@ -7,9 +7,9 @@ from bulkdeploy.declare.discovery import DEEPEST, discover
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import flag, number, objects, text
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import UnknownApi
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_apis(call: Call) -> Page:

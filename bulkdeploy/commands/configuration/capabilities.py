@@ -7,8 +7,8 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import flag, large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
-from bulkdeploy.domain.leases import LEASES_ENABLED
-from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
+from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.catalog.template_publicity import may_be_public

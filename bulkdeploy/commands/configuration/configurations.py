@@ -14,7 +14,7 @@ from bulkdeploy.declare.noun import Noun, Values, by
 from bulkdeploy.declare.parameters import Exclusive, string, uuid
 from bulkdeploy.declare.response_fields import flag, large_number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.configuration import LONGEST_VALUE
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceUnavailable
@@ -24,7 +24,7 @@ from bulkdeploy.services.ownership import require_access, require_domain
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_settings
 from bulkdeploy.store.configuration.setting_groups import all_groups
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 CONFIGURATION = Response(
     "configuration",

@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.custom_ids import CUSTOM_ID
-from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
     PLAN_FIELDS,
     deploy_call_of,
@@ -23,15 +21,17 @@ from bulkdeploy.commands.deployments.deploy_calls import (
 from bulkdeploy.commands.deployments.recorded_calls import MANAGED, bound_call
 from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
-from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
+from bulkdeploy.commands.parameters.custom_ids import CUSTOM_ID
+from bulkdeploy.commands.parameters.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
+from bulkdeploy.commands.parameters.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.binding import Binder, Found, Kinds, Lookup
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import boolean, entries, integer, string
 from bulkdeploy.declare.response_fields import number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest, NamedVm
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest, NamedVm
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import (
     InvalidCombination,
@@ -42,7 +42,7 @@ from bulkdeploy.services.deployments.bulk_deployments import deployed_places, jo
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.services.deployments.list_entries import OF_THE_CALL, named_entry
-from bulkdeploy.store.entities import resolve_known
+from bulkdeploy.store.rows.entities import resolve_known
 
 LIST = "virtualmachines"
 MOST_ENTRIES = 10_000

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
     PLAN,
     deploy_call,
@@ -22,12 +21,13 @@ from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMEN
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.parameters.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployCall
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.deployment import DeployCall
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     PermissionDenied,
@@ -43,7 +43,7 @@ from bulkdeploy.services.deployments.bulk_deployments import (
 )
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
 from bulkdeploy.store.deployments.deployments import ORDERS, DeployedVms
-from bulkdeploy.store.listing import Page, rows_of
+from bulkdeploy.store.rows.listing import Page, rows_of
 
 
 def _request(call: Call) -> DeployCall:

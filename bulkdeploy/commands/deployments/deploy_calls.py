@@ -5,27 +5,27 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.custom_ids import CUSTOM_ID, JOB_ID
 from bulkdeploy.commands.deployments.recorded_calls import recorded_call
-from bulkdeploy.commands.disk_parameters import data_disks, merge_details, read_root_disk_gib
-from bulkdeploy.commands.lease_parameters import lease_of
+from bulkdeploy.commands.parameters.custom_ids import CUSTOM_ID, JOB_ID
+from bulkdeploy.commands.parameters.disk_parameters import data_disks, merge_details, read_root_disk_gib
+from bulkdeploy.commands.parameters.lease_parameters import lease_of
+from bulkdeploy.commands.parameters.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
-from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.declare.command import Instead, Sharing
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest, NamedNic, Variant
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.domain.firmware import BootMode, BootType
-from bulkdeploy.request_id import current_request
+from bulkdeploy.domain.virtual_machines.firmware import BootMode, BootType
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
-from bulkdeploy.tracing import current_traceparent
+from bulkdeploy.telemetry.request_id import current_request
+from bulkdeploy.telemetry.tracing import current_traceparent
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"

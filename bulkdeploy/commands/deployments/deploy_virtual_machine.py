@@ -1,14 +1,20 @@
 """deployVirtualMachine: one VM, by the same service as the bulk call (cloudstack-protocol.md 5)."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, JOB_ID, JOB_ID_PARAMETER, chosen_id
-from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_call, deploying, named_nics
 from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
+from bulkdeploy.commands.parameters.custom_ids import (
+    CUSTOM_ID,
+    CUSTOM_ID_PARAMETER,
+    JOB_ID,
+    JOB_ID_PARAMETER,
+    chosen_id,
+)
+from bulkdeploy.commands.parameters.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.deployment import DeployCall, NamedVm
+from bulkdeploy.domain.deployments.deployment import DeployCall, NamedVm
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     PlanStale,

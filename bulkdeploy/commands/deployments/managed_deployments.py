@@ -14,12 +14,12 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, integer, string, uuid
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
+from bulkdeploy.domain.deployments.replacements import ReplacementState
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.replacements import ReplacementState
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.deployments.deploy import DryRun
 from bulkdeploy.services.fleets.bulk_operations import check_bulk_operation, count_or_share
 from bulkdeploy.services.fleets.scale_in import UPDATE_COMMAND, scale_in

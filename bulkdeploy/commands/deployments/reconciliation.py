@@ -9,10 +9,10 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.replacement_steps import take_step
 from bulkdeploy.commands.deployments.resizing import Resized, resize
 from bulkdeploy.commands.registry import find_commands
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
+from bulkdeploy.domain.deployments.replacements import ReplacementState, ReplacementStep
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.replacements import ReplacementState, ReplacementStep
 from bulkdeploy.services.fleets.healing import ALERT_AT, alert_operators, heal
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import caller_by_id

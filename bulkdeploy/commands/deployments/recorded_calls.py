@@ -8,10 +8,10 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.parameters import boolean, integer, string
-from bulkdeploy.domain.deployment import RecordedCall, ScaleInPolicy
+from bulkdeploy.domain.deployments.deployment import RecordedCall, ScaleInPolicy
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
-from bulkdeploy.store.entities import resolve_known
+from bulkdeploy.store.rows.entities import resolve_known
 
 HOW_MANAGED = (
     string(

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import deploy_request
+from bulkdeploy.commands.parameters.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.commands.placement_fields import EXCLUDED, REASON_FIELDS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Exclusive, boolean
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.errors import OwnerDisabled, PermissionDenied, ResourceUnavailable
 from bulkdeploy.services.deployments.remaining_capacity import calculate_capacity
 

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.resizing import deploy_more
-from bulkdeploy.domain.replacements import (
+from bulkdeploy.domain.deployments.replacements import (
     Member,
     ReplacementRules,
     ReplacementState,
@@ -19,8 +19,8 @@ from bulkdeploy.domain.replacements import (
     ReplaceMethod,
     next_step,
 )
-from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.virtual_machines.restore_virtual_machine import RESTORE
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.fleets.bulk_operations import (
     BulkRequest,

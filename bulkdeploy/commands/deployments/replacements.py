@@ -18,7 +18,8 @@ from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMEN
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.replacements import ReplacementState, ReplaceMethod
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
@@ -28,14 +29,13 @@ from bulkdeploy.domain.errors import (
     PermissionDenied,
     ResourceLimitExceeded,
 )
-from bulkdeploy.domain.replacements import ReplacementState, ReplaceMethod
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.deployments.bulk_deployments import list_bulk_deployments
 from bulkdeploy.services.fleets.bulk_operations import count_or_share
 from bulkdeploy.store.deployments import managed_deployments as managed_store
 from bulkdeploy.store.deployments import replacements as store
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.visibility import Visibility
 
 CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
 """Parameters that a replacement may change. All others stay as in the recorded call."""

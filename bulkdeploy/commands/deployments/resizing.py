@@ -9,7 +9,7 @@ from sqlalchemy import Row
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.registry import find_commands
-from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.deployments.deploy import DryRun, deploy

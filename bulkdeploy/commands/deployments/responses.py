@@ -3,7 +3,7 @@
 from bulkdeploy.commands.deployments.deploy_calls import PLAN_FIELDS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,

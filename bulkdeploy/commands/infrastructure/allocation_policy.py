@@ -1,7 +1,7 @@
 """``allocpolicy``: how readily a pod or a cluster takes new VMs. Ours, after Ganeti's node groups."""
 
 from bulkdeploy.declare.parameters import string
-from bulkdeploy.domain.topology import ALLOCATION_POLICIES
+from bulkdeploy.domain.infrastructure.topology import ALLOCATION_POLICIES
 
 ALLOCATION_POLICY = string(
     "allocpolicy",

@@ -7,10 +7,10 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.ledger import allocations
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 ALLOCATION = Response(
     "allocation",

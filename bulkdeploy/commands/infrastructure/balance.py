@@ -8,7 +8,7 @@ from bulkdeploy.declare.parameters import ExactlyOne, integer, string, uuid
 from bulkdeploy.declare.response_fields import fraction, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import POSITIVE_NUMBER
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PlanStale
 from bulkdeploy.services.infrastructure.balance import PLACES, balance_zone, show_balance

@@ -7,11 +7,11 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
-from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.store.ledger import capacity
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 PAGE_ONLY: tuple[Parameter, ...] = tuple(parameter for parameter in PAGING if parameter.name != "keyword")
 

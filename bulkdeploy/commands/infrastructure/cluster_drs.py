@@ -10,12 +10,12 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import integer, mapping, uuid
 from bulkdeploy.declare.response_fields import moment, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.services.infrastructure import cluster_drs as service
 from bulkdeploy.store.infrastructure import cluster_drs as store
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 MOVE = (
     text("virtualmachineid", "the virtual machine that moves"),

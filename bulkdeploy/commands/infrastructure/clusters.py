@@ -16,14 +16,14 @@ from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import ALLOCATION_POLICIES, AllocationState, HypervisorType
+from bulkdeploy.domain.infrastructure.topology import ALLOCATION_POLICIES, AllocationState, HypervisorType
 from bulkdeploy.services.infrastructure import clusters as cluster_service
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import clusters
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.live_rows import reader
 
 CLUSTER = Response(
     "cluster",

@@ -10,12 +10,12 @@ from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import Parameter, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import ResourceInUse
 from bulkdeploy.services.infrastructure import dedications as service
 from bulkdeploy.store.infrastructure import dedications
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_dedications(place: Entity, call: Call) -> Page:

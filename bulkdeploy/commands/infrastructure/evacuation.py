@@ -6,10 +6,10 @@ from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answer
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
-from bulkdeploy.provisioning.kinds.evacuate_host import MODES, PRIMARY_ONLY
+from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import MODES, PRIMARY_ONLY
 from bulkdeploy.services.infrastructure import evacuation
 
 

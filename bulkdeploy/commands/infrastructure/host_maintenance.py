@@ -6,7 +6,7 @@ from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answer
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
 from bulkdeploy.services.infrastructure import host_maintenance

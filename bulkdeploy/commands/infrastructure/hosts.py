@@ -13,16 +13,16 @@ from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.parameters import ExactlyOne, boolean, string, strings, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.declare.value_rules import HOST_NAME, TAG, URL
-from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
-from bulkdeploy.domain.topology import AllocationState, HypervisorType
+from bulkdeploy.domain.infrastructure.topology import AllocationState, HypervisorType
 from bulkdeploy.services.infrastructure import hosts as host_service
 from bulkdeploy.services.infrastructure.hosts import HostReachedAgain, ReachedHost
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import find_hosts_for_migration
 from bulkdeploy.store.infrastructure import hosts
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 DETAILS = ("all", "capacity", "events", "stats", "min")
 WITH_CAPACITY = frozenset({"all", "capacity"})

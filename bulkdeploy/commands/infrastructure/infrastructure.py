@@ -6,8 +6,8 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import number
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.store.infrastructure.metrics import count_infrastructure
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.store.infrastructure.metrics.metrics import count_infrastructure
 
 THERE = (
     *("zones", "pods", "clusters", "hosts", "storagepools", "imagestores", "cpusockets", "managementservers"),

@@ -11,10 +11,10 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string
 from bulkdeploy.declare.response_fields import constant, number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION, MANAGEMENT_SERVER, MANAGEMENT_SERVER_ID
 from bulkdeploy.store.infrastructure.management_servers import work_of_service
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 
 def list_management_servers(call: Call) -> Page:

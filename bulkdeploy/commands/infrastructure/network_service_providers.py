@@ -9,13 +9,13 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.network_services import PROVIDERS, SERVICES
+from bulkdeploy.domain.networks.network_services import PROVIDERS, SERVICES
 from bulkdeploy.services.infrastructure import network_service_providers as provider_service
 from bulkdeploy.services.infrastructure.network_service_providers import ELEMENTS_BY_KEY
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 PROVIDER = Response(
     "networkserviceprovider",

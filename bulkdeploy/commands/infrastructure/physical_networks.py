@@ -9,13 +9,13 @@ from bulkdeploy.declare.parameters import string, strings, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, TAG
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import ResourceInUse
 from bulkdeploy.services.infrastructure import physical_networks as network_service
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.live_rows import reader
 
 PHYSICAL_NETWORK = Response(
     "physicalnetwork",

@@ -6,9 +6,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import INFRASTRUCTURE_ADMINS
+from bulkdeploy.domain.accounts.accounts import INFRASTRUCTURE_ADMINS
 from bulkdeploy.store.infrastructure import placement_tags
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_host_tags(call: Call) -> Page:

@@ -11,11 +11,11 @@ from bulkdeploy.declare.parameters import integer, string
 from bulkdeploy.declare.response_fields import constants, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, URL
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.services.infrastructure import regions as service
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import regions
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 REGION = Response(
     "region",

@@ -10,14 +10,14 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import ResourceInUse
-from bulkdeploy.domain.network_services import TrafficType
+from bulkdeploy.domain.networks.network_services import TrafficType
 from bulkdeploy.services.infrastructure import traffic_types as type_service
 from bulkdeploy.services.infrastructure.traffic_types import LABELS
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 TRAFFIC_TYPE = Response(
     "traffictype",

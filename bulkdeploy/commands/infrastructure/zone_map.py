@@ -8,7 +8,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Exclusive, Needs, string, uuid
 from bulkdeploy.declare.response_fields import objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.store.infrastructure import zone_map as store

@@ -15,15 +15,15 @@ from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, 
 from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import CIDR_OF_ADDRESS, IP_ADDRESS, NAME
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.topology import AllocationState, NetworkType
+from bulkdeploy.domain.infrastructure.topology import AllocationState, NetworkType
 from bulkdeploy.services.infrastructure import zones as zone_service
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import zones
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.live_rows import reader
 
 ZONE = Response(
     "zone",

@@ -7,11 +7,11 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Parameter, WireType, integer, string, uuid, uuids
 from bulkdeploy.declare.response_fields import moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.store.jobs import alerts
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 ALERT = Response(
     "alert",

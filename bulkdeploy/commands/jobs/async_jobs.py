@@ -23,8 +23,8 @@ from bulkdeploy.store.accounts.callers import KeyHolder
 from bulkdeploy.store.accounts.callers_of_jobs import holder_and_job
 from bulkdeploy.store.jobs import async_jobs
 from bulkdeploy.store.jobs.async_jobs import FoundJob
-from bulkdeploy.store.known_entities import knows_owner
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.known_entities import knows_owner
+from bulkdeploy.store.rows.listing import Page
 
 VIRTUAL_MACHINE_TYPE = "VirtualMachine"
 

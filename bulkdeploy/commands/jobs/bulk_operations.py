@@ -11,12 +11,12 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Parameter, WireType, string
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.jobs.bulk_operations import cancel_bulk_operation, list_bulk_operations
 from bulkdeploy.store.jobs.bulk_operations import ORDERS
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 BULK_OPERATION = Response(
     "bulkoperation",

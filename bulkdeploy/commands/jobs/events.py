@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.events import EventLevel, EventState, EventType
 from bulkdeploy.services.jobs import events as service
 from bulkdeploy.store.jobs import events
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 EVENT = Response(
     "event",

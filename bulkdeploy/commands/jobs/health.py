@@ -7,10 +7,10 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.response_fields import flag, fraction, moment, number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import QueueUnavailable
-from bulkdeploy.store.audit import read_last_audit
+from bulkdeploy.store.auditing.audit import read_last_audit
 from bulkdeploy.store.jobs.driver_errors import recent_driver_errors
 from bulkdeploy.store.jobs.state_figures import (
     job_history,

@@ -10,7 +10,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.networks import network_permissions as service
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 PERMISSION = Response(
     "networkpermission",

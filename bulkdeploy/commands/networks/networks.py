@@ -25,16 +25,16 @@ from bulkdeploy.declare.parameters import (
 )
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.declare.value_rules import IP_ADDRESS, NETWORK_DOMAIN
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InsufficientVlans, PermissionDenied, ResourceInUse, ResourceLimitExceeded
-from bulkdeploy.domain.guest_networks import LARGEST_MTU, SMALLEST_MTU
+from bulkdeploy.domain.networks.guest_networks import LARGEST_MTU, SMALLEST_MTU
 from bulkdeploy.services.network_creation import create_networks
 from bulkdeploy.services.networks import networks as service
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import networks
 from bulkdeploy.store.networks.network_changes import read_networks
 from bulkdeploy.store.networks.networks import NetworkFilter
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_networks(call: Call) -> Page:

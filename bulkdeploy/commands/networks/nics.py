@@ -13,8 +13,8 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InsufficientAddresses, PermissionDenied
 from bulkdeploy.services.networks import nics
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import nics as store
+from bulkdeploy.store.rows.listing import Page
 
 NIC = Response("nic", (*NIC_FIELDS, text("virtualmachineid", "the VM that it belongs to")))
 

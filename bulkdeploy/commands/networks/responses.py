@@ -3,7 +3,7 @@
 from bulkdeploy.commands.constant_fields import OF_NETWORKS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, number, objects, text, texts
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 
 NETWORK = Response(
     "network",

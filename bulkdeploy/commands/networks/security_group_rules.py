@@ -13,10 +13,10 @@ from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, Parameter, integer, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Protocol, Traffic
+from bulkdeploy.domain.networks.security_group_rules import Direction, PeerGroup, Protocol, Traffic
 from bulkdeploy.services.networks import security_group_rules as service
 from bulkdeploy.services.networks.security_group_rules import RequestedRules
 from bulkdeploy.services.networks.security_groups import NOUN

@@ -14,14 +14,14 @@ from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.networks import security_groups as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.accounts.owner_keys import owned_key
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import security_groups
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_security_groups(call: Call) -> Page:

@@ -13,13 +13,13 @@ from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import IP_ADDRESS, NETMASK
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.networks import vlan_ip_ranges as range_service
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import vlan_ip_ranges
+from bulkdeploy.store.rows.listing import Page
 
 FIELDS = (
     text("id", "the range"),

@@ -10,13 +10,13 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Needs, Parameter, WireType, boolean, string, uuid
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.resources import annotations as service
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.resources import annotations
+from bulkdeploy.store.rows.listing import Page
 
 ANNOTATION = Response(
     "annotation",

@@ -8,12 +8,12 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Parameter, WireType, boolean, details_of, string
 from bulkdeploy.declare.response_fields import TAG_FIELDS
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.resources import resource_details as service
 from bulkdeploy.services.resources.resource_details import ENTITIES
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.resources import resource_details as store
+from bulkdeploy.store.rows.listing import Page
 
 DETAIL = Response("resourcedetail", tuple(field for field in TAG_FIELDS if field.name != "customer"))
 TYPE = string("resourcetype", "the type of the resource", required=True, choices=store.TYPES)

@@ -12,11 +12,11 @@ from bulkdeploy.declare.response_fields import OWNER_FIELDS, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.services.virtual_machines import affinity_groups as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.accounts.owner_keys import owned_key
-from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.rows.listing import Page, cut_page
 from bulkdeploy.store.virtual_machines import affinity_groups
 
 AFFINITY_GROUP = Response(

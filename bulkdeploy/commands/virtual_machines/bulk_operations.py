@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.plan_indexes import fingerprints
+from bulkdeploy.commands.parameters.plan_indexes import fingerprints
 from bulkdeploy.commands.virtual_machines.bulk_selection import CHECKED, FILTERS, NAMING, SELECTION, STARTED
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import (
@@ -19,12 +19,12 @@ from bulkdeploy.declare.parameters import (
     uuids,
 )
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
-from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
-from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.services.fleets.bulk_operations import (
     BulkRequest,
     check_bulk_operation,

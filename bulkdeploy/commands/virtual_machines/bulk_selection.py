@@ -5,7 +5,7 @@ from bulkdeploy.commands.virtual_machines import virtual_machines as lists
 from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid, uuids
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 
 FILTERS = (

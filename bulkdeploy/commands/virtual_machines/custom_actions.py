@@ -17,13 +17,13 @@ from bulkdeploy.declare.parameters import (
 )
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text, text_map, texts
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.custom_actions import RESOURCE_TYPE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.virtual_machines.custom_actions import RESOURCE_TYPE
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.virtual_machines import custom_actions as service
-from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.rows.listing import Page, Paging
 from bulkdeploy.store.virtual_machines import custom_actions as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 

@@ -8,7 +8,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.drivers.driver import ConsoleKind

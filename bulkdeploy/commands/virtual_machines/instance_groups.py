@@ -15,7 +15,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.virtual_machines import instance_groups as service
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import instance_groups
 
 INSTANCE_GROUP = Response(

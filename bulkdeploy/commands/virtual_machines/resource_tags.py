@@ -12,7 +12,7 @@ from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.virtual_machines import resource_tags as service
 from bulkdeploy.services.virtual_machines.resource_tags import TAGGABLE
 from bulkdeploy.store import resource_tags
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def list_tags(call: Call) -> Page:

@@ -16,7 +16,7 @@ from bulkdeploy.declare.response_fields import (
     text_map,
 )
 from bulkdeploy.declare.responses import Response
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 
 NIC_FIELDS = (
     text("id", "the nic"),

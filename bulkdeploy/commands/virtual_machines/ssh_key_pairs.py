@@ -22,7 +22,7 @@ from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.services.virtual_machines import ssh_key_pairs as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.accounts.owner_keys import owned_key
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import ssh_key_pairs
 
 SSH_KEY_PAIR = Response(

@@ -14,7 +14,7 @@ from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import large_number, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InvalidParameter,
@@ -26,11 +26,11 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import named_owner_of
-from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
-from bulkdeploy.services.virtual_machines.letting_go import let_go
-from bulkdeploy.services.virtual_machines.unmanaged import UnmanagedGuest, find_unmanaged
+from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt
+from bulkdeploy.services.virtual_machines.unmanaged.letting_go import let_go
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import UnmanagedGuest, find_unmanaged
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 
 IMPORT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ImportUnmanagedInstanceCmd"

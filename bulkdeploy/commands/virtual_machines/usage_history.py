@@ -10,13 +10,13 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Exclusive, Parameter, WireType, string, uuid, uuids
 from bulkdeploy.declare.response_fields import large_number, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.usage import GUEST_INTERVAL_S, PERIODS, UsagePeriod
+from bulkdeploy.domain.virtual_machines.usage import GUEST_INTERVAL_S, PERIODS, UsagePeriod
 from bulkdeploy.services.ownership import OwnerParameters, require_access, visibility
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import usage_history as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 

@@ -15,7 +15,7 @@ from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, ValueRule
-from bulkdeploy.domain.accounts import EVERY_ROLE
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.deployments import registered_user_data
@@ -23,7 +23,7 @@ from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.accounts.owner_keys import owned_key
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import user_data
 
 USER_DATA = Response(

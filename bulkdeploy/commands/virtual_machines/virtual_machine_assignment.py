@@ -8,7 +8,7 @@ from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid, uuids
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.services.ownership import NamedOwner

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.lease_parameters import LEASE, LEASE_RULES, lease_of
+from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES, lease_of
 from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
@@ -22,7 +22,7 @@ from bulkdeploy.declare.parameters import (
 )
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.services.ownership import NamedOwner

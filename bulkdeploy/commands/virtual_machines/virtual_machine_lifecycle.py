@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deploy_parameters import deployment_planner
+from bulkdeploy.commands.parameters.deploy_parameters import deployment_planner
 from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
 from bulkdeploy.commands.unsupported import NO_SETUP
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, uuid, uuids
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, PlanStale, ResourceLimitExceeded
 from bulkdeploy.services.virtual_machines import (

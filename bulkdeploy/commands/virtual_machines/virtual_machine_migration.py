@@ -12,11 +12,11 @@ from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, PlanStale
 from bulkdeploy.services.virtual_machines import virtual_machine_migration
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 
 
 def migrate_virtual_machine(call: Call) -> JobTicket | Instead:

@@ -1,14 +1,14 @@
 """restoreVirtualMachine."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
+from bulkdeploy.commands.parameters.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, long, mapping, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceLimitExceeded
-from bulkdeploy.domain.sizes import MOST_DISK_GIB
+from bulkdeploy.domain.virtual_machines.sizes import MOST_DISK_GIB
 from bulkdeploy.services.virtual_machines import virtual_machine_restoring
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import RestoreRequest
 

@@ -9,13 +9,13 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON, sort_by
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, strings, uuid, uuids
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.deployments.registered_user_data import require_user_data
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import virtual_machines
 from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail
 

@@ -27,7 +27,7 @@ from bulkdeploy.services.fleets import vm_schedules as service
 from bulkdeploy.services.fleets.scheduled_operations import ACTIONS
 from bulkdeploy.services.fleets.vm_schedules import NewSchedule
 from bulkdeploy.services.ownership import OwnerParameters, visibility
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import vm_schedules as store
 
 TARGETS = ("virtualmachineid", "resourceid", "groupid", "deploymentid")

@@ -12,7 +12,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.virtual_machines import vm_snapshots as service
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import vm_snapshots as store
 
 LONGEST_NAME = 255

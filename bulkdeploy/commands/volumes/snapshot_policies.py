@@ -13,15 +13,15 @@ from bulkdeploy.declare.parameters import ExactlyOne, boolean, integer, mapping,
 from bulkdeploy.declare.response_fields import TAGS, flag, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import TIME_ZONE
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.snapshot_schedules import FORMS, Interval
+from bulkdeploy.domain.schedules.snapshot_schedules import FORMS, Interval
 from bulkdeploy.services.virtual_machines.resource_tags import create_tags
 from bulkdeploy.services.volumes import snapshot_policies as service
 from bulkdeploy.services.volumes.snapshot_policies import NewPolicy
-from bulkdeploy.store.listing import Page
 from bulkdeploy.store.resource_tags import SNAPSHOT_POLICY
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.volumes import snapshot_policies as store
 
 POLICY = Response(

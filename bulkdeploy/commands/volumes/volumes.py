@@ -2,9 +2,9 @@
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.constant_fields import OF_VOLUMES
-from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.parameters.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.unsupported import (
     NO_CUSTOM_IDS,
     NO_ENCRYPTION,
@@ -28,14 +28,14 @@ from bulkdeploy.declare.parameters import (
 )
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded, ResourceUnavailable
-from bulkdeploy.domain.sizes import MOST_DISK_GIB
-from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.infrastructure.topology import VolumeType
+from bulkdeploy.domain.virtual_machines.sizes import MOST_DISK_GIB
 from bulkdeploy.services.volumes import volume_attachment, volume_resizing
 from bulkdeploy.services.volumes import volumes as service
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.volumes import volumes
 
 VOLUME = Response(

@@ -28,8 +28,8 @@ from bulkdeploy.cloudstack.client import (
     rows_in,
 )
 from bulkdeploy.cloudstack.host_capacity import cores_of, memory_mib_of, overcommit_of
-from bulkdeploy.domain.addresses import GivenNic
-from bulkdeploy.domain.topology import HostState
+from bulkdeploy.domain.infrastructure.topology import HostState
+from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
@@ -54,10 +54,10 @@ from bulkdeploy.drivers.driver import (
     lost_volume,
     refuse_lost_volumes,
 )
-from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import Counterpart, GuestOrder
-from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from bulkdeploy.domain.firmware import BootMode
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
 from bulkdeploy.drivers.driver import CONSOLES, GuestSpec, SnapshotSpec

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
 from bulkdeploy.drivers.driver import PowerState

@@ -1,6 +1,6 @@
 """The contract of drivers that measure the usage of hosts and guests."""
 
-from bulkdeploy.domain.usage import GuestUsage, HostUsage
+from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress

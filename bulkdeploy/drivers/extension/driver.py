@@ -33,6 +33,8 @@ from bulkdeploy.drivers.driver import (
     call_each,
     refuse_lost_volumes,
 )
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
     OFF,
@@ -49,12 +51,10 @@ from bulkdeploy.drivers.extension.payload import (
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
-from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import FencedGuest, Overtaken
-from bulkdeploy.drivers.turns import Turns
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
-from bulkdeploy.request_id import current_user
+from bulkdeploy.telemetry.request_id import current_user
 
 KEPT_UNDER = "extension"
 GONE = "gone"

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.hosts import HostModel
-from bulkdeploy.request_id import current_request
-from bulkdeploy.tracing import current_traceparent
+from bulkdeploy.telemetry.request_id import current_request
+from bulkdeploy.telemetry.tracing import current_traceparent
 
 SCHEME = "extension"
 SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
-from bulkdeploy.run_program import ProgramKilled, ProgramNotRun, run_program
+from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
 
 SHOWN_CHARACTERS = 500
 REFUSED = ("error", "failed", "failure")

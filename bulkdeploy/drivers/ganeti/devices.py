@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from bulkdeploy.domain.device_parameters import Device
 from bulkdeploy.domain.units import MIB
+from bulkdeploy.domain.virtual_machines.device_parameters import Device
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.ganeti.options import DiskParameter, GanetiOptions
 from bulkdeploy.drivers.hosts import HostAddress

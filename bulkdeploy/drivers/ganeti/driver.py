@@ -20,7 +20,6 @@ from typing_extensions import override
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
-from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     DriverError,
@@ -31,7 +30,8 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
     refuse_lost_volumes,
 )
-from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.cluster_state import (
     MEMORY_FIELDS_OF_INSTANCES,
     MEMORY_FIELDS_OF_NODES,

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import requests
 
-from bulkdeploy.drivers.cluster_http import ClusterHttp, NobodyServes, NotAnswered, shown
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.exchanges.cluster_http import ClusterHttp, NobodyServes, NotAnswered, shown
 
 POLL_SECONDS = 0.5
 """Pause between two requests that found nothing."""

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.storage_units import StorageUnit

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bulkdeploy.drivers.cluster_http import NotAnswered
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.incus.driver import access_of
 from bulkdeploy.drivers.incus.events import open_events
 from bulkdeploy.drivers.incus.options import IncusOptions

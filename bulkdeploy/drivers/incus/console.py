@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection
 
+from bulkdeploy.drivers.exchanges.streams import as_socket
 from bulkdeploy.drivers.incus.rest import Access, path_of
 from bulkdeploy.drivers.incus.websocket import open_websocket
-from bulkdeploy.drivers.streams import as_socket
 
 CONSOLE = {"type": "console", "width": 80, "height": 25, "force": True}
 """``force``: members newer than 6.0 close a console that is open already."""

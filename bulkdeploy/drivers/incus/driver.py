@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     ConsoleKind,
@@ -37,9 +36,11 @@ from bulkdeploy.drivers.driver import (
     lost_volume,
     refuse_lost_volumes,
 )
-from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.images import opened_image
+from bulkdeploy.drivers.images.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.events import GuestEvents
 from bulkdeploy.drivers.incus.instance import (
@@ -78,7 +79,6 @@ from bulkdeploy.drivers.incus.rest import (
 )
 from bulkdeploy.drivers.incus.root_volumes import KINDS, read_orphans
 from bulkdeploy.drivers.records import CopyState, Pool, TemplateImage
-from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""

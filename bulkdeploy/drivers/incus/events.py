@@ -17,7 +17,7 @@ from uuid import UUID
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection
 
-from bulkdeploy.drivers.cluster_http import NotAnswered
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.incus.instance import guest_of
 from bulkdeploy.drivers.incus.rest import Access, path_of
 from bulkdeploy.drivers.incus.websocket import open_websocket

@@ -17,8 +17,8 @@ from typing_extensions import override
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
-from bulkdeploy.drivers.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp, NotAnswered, shown
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.exchanges.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp, NotAnswered, shown
 
 WAIT_S = 30
 """How long one request waits for an operation, in seconds; then it is asked for again.

@@ -10,7 +10,7 @@ from urllib3.util.ssl_ import assert_fingerprint
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from bulkdeploy.drivers.cluster_http import NotAnswered
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.incus.rest import Access
 
 HTTPS_PORT = 443

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence, VolumeSpec
+from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.domain import Disk, SeenDomain, read_domain
@@ -13,7 +14,6 @@ from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, LibvirtPool, copy_name
 from bulkdeploy.drivers.records import FencedGuest, HostDeclaredOffError, Overtaken, Pool, Records
-from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
 UNDEFINE = (

@@ -10,9 +10,9 @@ from typing import Any
 from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.exchanges.streams import CHUNK_BYTES, as_socket
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.streams import CHUNK_BYTES, as_socket
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 STEP = "console"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.domain.device_parameters import CACHE, RATES
-from bulkdeploy.domain.firmware import BootMode
+from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"

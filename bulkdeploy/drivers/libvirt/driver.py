@@ -17,8 +17,8 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from bulkdeploy.domain.device_parameters import CACHE, RATES, Device
-from bulkdeploy.domain.usage import HostUsage
+from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
+from bulkdeploy.domain.virtual_machines.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,

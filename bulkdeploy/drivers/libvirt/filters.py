@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.domain.security_group_rules import ANY_ICMP, Direction, Protocol, Rule, Traffic
+from bulkdeploy.domain.networks.security_group_rules import ANY_ICMP, Direction, Protocol, Rule, Traffic
 
 GUARD = "clean-traffic"
 """libvirt's own filter against spoofing, which reads the nic's parameter IP."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, urldefrag, urlencode, urlsplit
 
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.network_addresses import Address, read_address
+from bulkdeploy.security.network_addresses import Address, read_address
 
 EXAMPLE = "such as qemu+ssh://root@kvm1/system"
 DRIVER = "qemu"

@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.images import STEP, opened_image
+from bulkdeploy.drivers.images.images import STEP, opened_image
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.storage import FORMATS, LibvirtPool, copy_name

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.domain.networks.security_group_rules import Rule
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, NicSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls

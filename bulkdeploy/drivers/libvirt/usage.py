@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.domain.usage import GuestUsage, HostUsage
+from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from bulkdeploy.domain.units import KIB
-from bulkdeploy.domain.usage import GuestUsage, HostUsage
+from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.link import SimulatorLink

@@ -14,7 +14,7 @@ import click
 from bulkdeploy.embedded.data_lock import exclusive
 from bulkdeploy.manage import database
 from bulkdeploy.manage.configuration import settings_of
-from bulkdeploy.manage.stack import Stack
+from bulkdeploy.manage.programs.stack import Stack
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(settings: Settings, count: int, svg: Path | None) -> list[str]:
 
 
 def _prepare(settings: Settings) -> None:
-    from bulkdeploy.manage.inventory import demo_zone_file, load_first_zone
+    from bulkdeploy.manage.zone_files.inventory import demo_zone_file, load_first_zone
 
     database.prepare(settings)
     load_first_zone(settings, demo_zone_file())
@@ -128,7 +128,7 @@ def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> lis
 
 
 def _discrepancies(settings: Settings) -> list[str]:
-    from bulkdeploy.manage.audit import check
+    from bulkdeploy.manage.auditing.audit import check
 
     return [f"audit: {breach}" for finding in check(settings) for breach in finding.breaches]
 

@@ -33,8 +33,8 @@ from bulkdeploy.services.virtual_machines.learnt_vms import Learnt, follow_virtu
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.followed_clouds import database_time
-from bulkdeploy.store.learnt_entities import forget_learnt, learnt_among, learnt_before, remember_learnt
-from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows
+from bulkdeploy.store.rows.learnt_entities import forget_learnt, learnt_among, learnt_before, remember_learnt
+from bulkdeploy.store.rows.live_rows import UUID_OF_ITS_OWN, change_rows
 
 VIRTUAL_MACHINES = "virtualmachines"
 

@@ -9,16 +9,17 @@ from sqlalchemy import Connection
 from bulkdeploy.commands.registry import find_nouns
 from bulkdeploy.declare.noun import Noun, Values, by
 from bulkdeploy.declare.parameters import integer, long, string, strings, uuid
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import PoolScope
+from bulkdeploy.domain.infrastructure.topology import PoolScope
 from bulkdeploy.services.accounts.projects import NewProject, create_project
 from bulkdeploy.services.infrastructure import learnt_places
 from bulkdeploy.services.networks import learnt_networks
 from bulkdeploy.store.accounts.owned_entities import read_of_projects
-from bulkdeploy.store.entities import resolve
-from bulkdeploy.store.infrastructure import hosts, storage_pools
-from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows, own_uuid, reader
+from bulkdeploy.store.infrastructure import hosts
+from bulkdeploy.store.infrastructure.storage import storage_pools
+from bulkdeploy.store.rows.entities import resolve
+from bulkdeploy.store.rows.live_rows import UUID_OF_ITS_OWN, change_rows, own_uuid, reader
 
 ADOPTED = frozenset({"accounts", "users", "roles", "networkofferings", "securitygroups", "vlanipranges"})
 """What is here before it is imported: every installation has it, or it came with something else."""

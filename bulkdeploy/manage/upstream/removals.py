@@ -11,7 +11,7 @@ from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, Kind, delete_te
 from bulkdeploy.services.infrastructure.clusters import delete_clusters
 from bulkdeploy.services.infrastructure.hosts import delete_hosts
 from bulkdeploy.services.infrastructure.pods import delete_pods
-from bulkdeploy.services.infrastructure.storage_pools import delete_pools
+from bulkdeploy.services.infrastructure.storage.storage_pools import delete_pools
 from bulkdeploy.services.infrastructure.zones import delete_zones
 from bulkdeploy.services.networks.networks import delete_networks
 from bulkdeploy.services.networks.security_groups import delete_security_groups

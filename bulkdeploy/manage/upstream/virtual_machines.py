@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from bulkdeploy.cloudstack.client import Row
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.manage.upstream.reading import Rows
 from bulkdeploy.manage.upstream.sections import hypervisor_of
 from bulkdeploy.services.virtual_machines.learnt_vms import (

@@ -21,8 +21,8 @@ from bulkdeploy.manage.zone_files.names import Names, ref_of
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows, own_uuid
 from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.rows.live_rows import UUID_OF_ITS_OWN, change_rows, own_uuid
 
 IN_EACH_ZONE = (Entity.TEMPLATE, Entity.ISO)
 """What has one entry for each zone that has it."""

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.live_rows import reader
+from bulkdeploy.store.rows.live_rows import reader
 
 NAME = "name"
 

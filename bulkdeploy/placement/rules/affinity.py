@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.affinity_members import has_vms, vms_on_hosts
 from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot

@@ -1,6 +1,6 @@
 """Pods and clusters whose policy of allocation is unallocable."""
 
-from bulkdeploy.domain.topology import AllocationPolicy
+from bulkdeploy.domain.infrastructure.topology import AllocationPolicy
 from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(

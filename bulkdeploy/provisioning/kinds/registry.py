@@ -1,4 +1,4 @@
-"""All kinds of jobs: every module of this folder that declares a ``JobKind``."""
+"""All kinds of jobs: every module below this folder that declares a ``JobKind``."""
 
 import importlib
 import pkgutil
@@ -22,8 +22,8 @@ def job_kinds() -> Mapping[str, JobKind]:
     """
     package = bulkdeploy.provisioning.kinds
     found: dict[str, JobKind] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        for kind in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
+    for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+        for kind in vars(importlib.import_module(module.name)).values():
             if isinstance(kind, JobKind) and found.setdefault(kind.name, kind) is not kind:
                 raise DuplicateKind(f"{kind.name} is declared twice, the second time in {module.name}")
     return found

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import expunge_in_any_state
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import expunge_in_any_state
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.sending import submit_jobs

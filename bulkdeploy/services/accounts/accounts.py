@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import (
+from bulkdeploy.domain.accounts.accounts import (
     ACCOUNT_TYPES,
     AccountState,
     Apis,
@@ -38,10 +38,10 @@ from bulkdeploy.store.accounts.account_removal import projects_only_managed_by
 from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS, ROOT_DOMAIN_ID
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows
 
 ROLE_OF_TYPE = {kind.value: role for role, kind in ACCOUNT_TYPES.items()}
 OF_THE_DOMAIN = "another account of the domain"

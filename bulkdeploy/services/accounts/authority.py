@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import AccountType, Apis, Caller, Owner, Rights, RoleType
+from bulkdeploy.domain.accounts.accounts import AccountType, Apis, Caller, Owner, Rights, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.services.ownership import named_accounts, require_all_access, require_domains

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -18,10 +18,10 @@ from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.accounts import domains
 from bulkdeploy.store.accounts.account_removal import lock_accounts_of_domains
 from bulkdeploy.store.database.default_rows import ROOT_DOMAIN_ID
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of
 
 DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
 

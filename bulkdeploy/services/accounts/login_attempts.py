@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.accounts.login_delays import OF_A_USER, OF_AN_ADDRESS, LoginDelayed
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.login_delays import OF_A_USER, OF_AN_ADDRESS, LoginDelayed
-from bulkdeploy.domain.source_networks import source_of
+from bulkdeploy.domain.networks.source_networks import source_of
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts import login_attempts
 from bulkdeploy.store.accounts.password_locks import count_failure

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -22,10 +22,10 @@ from bulkdeploy.services.accounts.projects import lock_managed
 from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
 from bulkdeploy.store.accounts import project_roles, roles
 from bulkdeploy.store.accounts.project_invitations import has_pending_invitation
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import change_rows, columns_of, parents_in_use
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, parents_in_use
 
 MOST_ROLES = 50
 """The roles that a project may have. Users create them without any other limit."""

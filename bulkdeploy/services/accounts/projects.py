@@ -12,7 +12,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import (
+from bulkdeploy.domain.accounts.accounts import (
     PROJECT_ADMIN,
     PROJECT_REGULAR,
     AccountState,

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceType

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.value_rules import UNLIMITED as NO_LIMIT
 from bulkdeploy.declare.value_rules import size_in, size_text
-from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
@@ -41,8 +41,8 @@ from bulkdeploy.store.accounts.resource_limits import (
     read_set_limits,
     write_limits,
 )
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.rows.filters import Arguments
 
 MOST = 2**63 - 1
 MOST_GIB = MOST // gib_to_bytes(1)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Apis, Caller
+from bulkdeploy.domain.accounts.accounts import Apis, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -19,10 +19,10 @@ from bulkdeploy.services.accounts.authority import require_rights
 from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
 from bulkdeploy.services.live_entities import given_refs, hold_all
 from bulkdeploy.store.accounts import roles
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows, parents_in_use
 
 
 def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:

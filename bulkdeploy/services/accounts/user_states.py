@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import AccountState, Apis, Caller
+from bulkdeploy.domain.accounts.accounts import AccountState, Apis, Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.login_attempts import forget

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import AccountState, Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import NOT_SHOWN, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.random_texts import random_text
+from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.services.accounts.authority import (
     AccountParameters,
     lock_all_administered,
@@ -27,9 +27,9 @@ from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.password_locks import password_hash_of
 from bulkdeploy.store.accounts.roles import rights_of
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows
 
 NAME_TAKEN = "the domain has a user of this name already"
 KEY_BYTES = 64

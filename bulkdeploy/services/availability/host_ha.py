@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.services.availability.out_of_band_management import KINDS, PARAMETERS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import hold_all, subject

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.power import PowerAction
+from bulkdeploy.domain.infrastructure.power import PowerAction
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.power.driver import PowerDriver
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.change_power_password import CHANGE_POWER_PASSWORD
-from bulkdeploy.provisioning.kinds.issue_power_action import ISSUE_POWER_ACTION
+from bulkdeploy.provisioning.kinds.availability.change_power_password import CHANGE_POWER_PASSWORD
+from bulkdeploy.provisioning.kinds.availability.issue_power_action import ISSUE_POWER_ACTION
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import hold_all, subject
 from bulkdeploy.services.sending import submit_jobs

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.declare.parameters import details_of
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.domain.events import EventType
@@ -15,8 +15,8 @@ from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
 from bulkdeploy.store.catalog.disk_offerings import FIELDS
 from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
-from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import columns_of
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import columns_of
 
 TAGS = {"tags": "storage_tags"}
 

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.network_services import SERVICES
+from bulkdeploy.domain.networks.network_services import SERVICES
 from bulkdeploy.services.catalog.offering_places import require_places, without_subdomains
 from bulkdeploy.services.live_entities import (
     changed_events,
@@ -21,9 +21,9 @@ from bulkdeploy.services.live_entities import (
     unique_name,
 )
 from bulkdeploy.store.catalog import network_offerings
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows, parents_in_use, remove_rows
 
 KIND = "NetworkOffering"
 ANOTHER = "another network offering"

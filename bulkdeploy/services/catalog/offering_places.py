@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.fields import UUID_SHAPE
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.live_entities import hold_all
 from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.catalog.offering_places import domain_lineages
-from bulkdeploy.store.entities import resolve
-from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.rows.entities import resolve
+from bulkdeploy.store.rows.filters import Arguments
 
 PUBLIC, EVERY_ZONE = "public", "all"
 

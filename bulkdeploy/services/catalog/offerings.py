@@ -8,15 +8,15 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.declare.parameters import details_of
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog.offering_places import require_own, require_places, without_subdomains
 from bulkdeploy.services.given_details import check_given_details
 from bulkdeploy.services.live_entities import changed_events, deleted_events, hold_all, noun, subject
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import change_rows, insert_rows, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, insert_rows, remove_rows
 
 EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
 

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -18,9 +18,9 @@ from bulkdeploy.services.live_entities import (
     unique_name,
 )
 from bulkdeploy.store.catalog import os_types
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import record_event, record_events
-from bulkdeploy.store.live_rows import change_row, columns_of, insert_row, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_row, columns_of, insert_row, remove_rows
 
 COMMANDS = "org.apache.cloudstack.api.command.admin.guest"
 KIND = "GuestOs"

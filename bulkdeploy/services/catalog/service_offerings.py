@@ -7,18 +7,18 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.declare.parameters import details_of
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.leases import LEASES_ENABLED, NO_LEASE, check_lease
+from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED, NO_LEASE, check_lease
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
 from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
 from bulkdeploy.store.catalog.service_offerings import ENCRYPT_ROOT, FIELDS, TAGS
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import columns_of
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import columns_of
 
 
 def create_service_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.configuration.configuration import read_configuration

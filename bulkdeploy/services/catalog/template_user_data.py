@@ -2,13 +2,13 @@
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import UserDataPolicy
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import UserDataPolicy
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.services.catalog.templates import Kind, about
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row
+from bulkdeploy.store.rows.live_rows import change_row
 
 
 def link_user_data(

@@ -14,15 +14,15 @@ from sqlalchemy import Connection
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.declare.parameters import details_of
-from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.domain.urls import redact_url
-from bulkdeploy.guarded_fetch import FILE, PORTS, FetchRejected, FetchRules, check_url
+from bulkdeploy.security.guarded_fetch import FILE, PORTS, FetchRejected, FetchRules, check_url
 from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.live_entities import deleted_events
@@ -36,12 +36,12 @@ from bulkdeploy.services.ownership import (
 from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.zones import private_zones
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Page, Paging
+from bulkdeploy.store.rows.live_rows import change_row, change_rows, columns_of, insert_rows, remove_rows
 
 NOMINAL_BYTES = 2 * GIB
 DEFAULT_TYPE = "USER"

@@ -11,12 +11,12 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.topology import VolumeType
-from bulkdeploy.provisioning.kinds.create_template import CREATE_TEMPLATE
+from bulkdeploy.provisioning.kinds.catalog.create_template import CREATE_TEMPLATE
 from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.catalog.templates import TEMPLATE, new_template_row
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
@@ -27,8 +27,8 @@ from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.catalog.template_changes import put_in_zones
 from bulkdeploy.store.catalog.volume_templates import CREATING, is_template_being_made, read_image_kind
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import insert_row
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import insert_row
 from bulkdeploy.store.volumes.volume_changes import READY, has_job_of_volume, known_volume, read_vm
 
 OF_VOLUME = "volumeid"

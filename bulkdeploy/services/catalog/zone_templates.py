@@ -5,14 +5,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.catalog.templates import Kind, register_templates, update_templates
 from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.catalog import template_changes as store
-from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import UUID_OF_ITS_OWN
 
 READY, NOT_READY = "Download Complete", "Not downloaded"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.configuration import (
     ACCOUNT_SETTINGS_FOR_DOMAINS,
     SETTINGS_FOR_CHILD_DOMAINS,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.placement.model import HostAnswer
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
 from bulkdeploy.services.jobs.bulk_jobs import failure_row, new_job_fields, operation_state
 from bulkdeploy.services.ownership import require_access
@@ -19,11 +19,11 @@ from bulkdeploy.store.deployments import deployments as store
 from bulkdeploy.store.deployments.managed_deployments import read_managed
 from bulkdeploy.store.deployments.new_vms import CallPart
 from bulkdeploy.store.deployments.replacements import read_replacements
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import request_cancel
 from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
-from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Page, Paging
+from bulkdeploy.store.rows.visibility import Visibility
 
 MOST_FAILURES = 100
 MOST_SLOW = 5

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployCall
+from bulkdeploy.domain.deployments.deployment import DeployCall
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.placement.model import HostAnswer
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall, FewerVms, Refusals

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.deployment import DeployCall, DeploySpec, NamedVm
+from bulkdeploy.domain.accounts.accounts import Owner
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeploySpec, NamedVm
 from bulkdeploy.domain.errors import (
     BulkDeployError,
     InsufficientAddresses,

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import AccountState, Caller, Owner
-from bulkdeploy.domain.deployment import (
+from bulkdeploy.domain.accounts.accounts import AccountState, Caller, Owner
+from bulkdeploy.domain.deployments.deployment import (
     DeployCall,
     DeployRequest,
     DeploySpec,
@@ -29,9 +29,9 @@ from bulkdeploy.domain.errors import (
     OwnerDisabled,
     PermissionDenied,
 )
-from bulkdeploy.domain.firmware import UEFI, BootMode, BootType
-from bulkdeploy.domain.leases import LEASES_ENABLED, Lease, choose_lease
-from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
+from bulkdeploy.domain.infrastructure.topology import HypervisorType, StorageType, TemplateKind
+from bulkdeploy.domain.virtual_machines.firmware import UEFI, BootMode, BootType
+from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED, Lease, choose_lease
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import check_host_names
 from bulkdeploy.services.deployments.deployment_networks import choose_networks, choose_security_groups

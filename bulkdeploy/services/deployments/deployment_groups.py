@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.deployment import AffinityFacts, DeployRequest
+from bulkdeploy.domain.accounts.accounts import Owner
+from bulkdeploy.domain.deployments.deployment import AffinityFacts, DeployRequest
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.store.deployments import deployment_facts as facts
 

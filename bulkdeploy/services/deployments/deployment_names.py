@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
+from bulkdeploy.domain.deployments.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.deployments.list_entries import named_entry
 from bulkdeploy.store.configuration.configuration import Configuration

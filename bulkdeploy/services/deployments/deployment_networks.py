@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployRequest, NetworkFacts, ZoneFacts
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import DeployRequest, NetworkFacts, ZoneFacts
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.domain.topology import HypervisorType, NetworkType
+from bulkdeploy.domain.infrastructure.topology import HypervisorType, NetworkType
 from bulkdeploy.scheduling.nics import checked_mac
 from bulkdeploy.services.network_creation import create_default_network
 from bulkdeploy.store.deployments import deployment_facts as facts

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployments.deployment import DeploySpec
 from bulkdeploy.placement.model import Spread, total
 from bulkdeploy.scheduling.place import Planned
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall

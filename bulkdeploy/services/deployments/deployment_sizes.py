@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from operator import attrgetter
 
-from bulkdeploy.domain.deployment import (
+from bulkdeploy.domain.deployments.deployment import (
     DeployRequest,
     DiskOfferingFacts,
     DiskSpec,
@@ -14,9 +14,9 @@ from bulkdeploy.domain.deployment import (
     TemplateFacts,
 )
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.sizes import MOST_CORES, MOST_DEVICE_ID, MOST_MHZ, MOST_MIB
-from bulkdeploy.domain.topology import TemplateKind, VolumeType
+from bulkdeploy.domain.infrastructure.topology import TemplateKind, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.domain.virtual_machines.sizes import MOST_CORES, MOST_DEVICE_ID, MOST_MHZ, MOST_MIB
 from bulkdeploy.store.configuration.configuration import Configuration
 
 WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest
 from bulkdeploy.domain.errors import (
     EmptyParameter,
     InvalidCombination,

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -15,10 +15,10 @@ from bulkdeploy.services.live_entities import deleted_events
 from bulkdeploy.services.owned_entities import lock_all_own
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owners, require_access, require_same_owner
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 from bulkdeploy.store.virtual_machines import user_data
 
 NOUN, KIND = "user data", "UserData"

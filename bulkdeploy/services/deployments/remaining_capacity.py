@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest, DeploySpec
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidCombination, ResourceLimitExceeded
-from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.networks.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.host_loss import HeldVms

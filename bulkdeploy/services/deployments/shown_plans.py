@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployCall
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import DeployCall
 from bulkdeploy.domain.errors import InvalidParameter, PlanStale
 from bulkdeploy.placement.standing import Lacking, Places
 from bulkdeploy.scheduling.allocators import BUILTIN

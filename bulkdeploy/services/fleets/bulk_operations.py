@@ -14,10 +14,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.fleets.bulk_rows import make_changes, make_jobs
 from bulkdeploy.services.fleets.vm_selection import VmSelection, find_selected
 from bulkdeploy.services.ownership import require_all_access

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.jobs import InstanceType, class_for
 from bulkdeploy.domain.resources import NOTHING, ResourceAmounts
 from bulkdeploy.queue.job_queue import JobMessage, bulk_queue

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import check_state
 from bulkdeploy.services.virtual_machines.virtual_machine_updates import (

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.alerts import Alert, AlertType
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, count_or_share, destruction, run_bulk_operation
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.system import System

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bulkdeploy.domain.deployment import ScaleInPolicy
+from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, destruction
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 

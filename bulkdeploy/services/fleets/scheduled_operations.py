@@ -18,14 +18,14 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.cron_schedules import CronSchedule
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.occurrences import find_due
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.schedules.cron_schedules import CronSchedule
+from bulkdeploy.domain.schedules.occurrences import find_due
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.ownership import owning_caller
@@ -35,9 +35,9 @@ from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.virtual_machines import vm_schedules as store
 from bulkdeploy.store.virtual_machines.guests import lock_vms
-from bulkdeploy.store.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.cron_schedules import CronSchedule, describe_cron
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.schedules.cron_schedules import CronSchedule, describe_cron
 from bulkdeploy.services.fleets.scheduled_operations import ACTIONS, about_schedule
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
-from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.rows.due_rows import read_clock
 from bulkdeploy.store.virtual_machines import vm_schedules as store
 from bulkdeploy.store.virtual_machines.guests import lock_vms
 

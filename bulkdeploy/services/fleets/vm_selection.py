@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.virtual_machines import GONE, VmState
-from bulkdeploy.store.filters import Arguments
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.virtual_machines.virtual_machines import select_vms
-from bulkdeploy.store.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

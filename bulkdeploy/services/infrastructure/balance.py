@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.placement.balance import BalancePlan, Score
-from bulkdeploy.provisioning.kinds.balance_zone import BALANCE
+from bulkdeploy.provisioning.kinds.infrastructure.balance_zone import BALANCE
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
 from bulkdeploy.scheduling.moves import MIGRATING, VmMove
 from bulkdeploy.services.planned_moves import PlanWanted, plan_moves

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse

@@ -7,21 +7,21 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import ONE, given_refs, hold_all, noun, only_row, subject, unique_name
 from bulkdeploy.services.ownership import named_accounts, require_domains
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import dedications
 from bulkdeploy.store.infrastructure.dedications import Dedicated, Path
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.live_rows import insert_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import insert_rows
 
 CLASSES = "org.apache.cloudstack.api.commands."
 

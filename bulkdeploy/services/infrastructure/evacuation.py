@@ -5,14 +5,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import address_of
-from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
+from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.scheduling.moves import STARTING
 from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off

@@ -6,22 +6,22 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy import failpoints
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
-from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
+from bulkdeploy.domain.infrastructure.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
 from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost, address_of
 from bulkdeploy.drivers.options import DriverSettingError
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.services.abilities import require_driver
 from bulkdeploy.services.infrastructure.host_files import push
 from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.system import System
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.host_migration import guests_kept_on, read_address
+from bulkdeploy.store.rows.filters import Arguments
 
 LOCAL = "local"
 

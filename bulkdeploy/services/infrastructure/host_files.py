@@ -10,7 +10,7 @@ from bulkdeploy.drivers.host_files import HostFile
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.services.abilities import has_ability
-from bulkdeploy.store.audit import Finding
+from bulkdeploy.store.auditing.audit import Finding
 
 PROMISE = "hosts have the files that host_files declares"
 

@@ -7,16 +7,16 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.infrastructure.topology import HostResourceState
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.domain.topology import HostResourceState
-from bulkdeploy.domain.virtual_machines import one_of
+from bulkdeploy.domain.virtual_machines.virtual_machines import one_of
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.provisioning.kinds.migrate_host import MIGRATE_HOST
-from bulkdeploy.provisioning.kinds.prepare_host_for_maintenance import PREPARE_HOST
+from bulkdeploy.provisioning.kinds.infrastructure.migrate_host import MIGRATE_HOST
+from bulkdeploy.provisioning.kinds.infrastructure.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import MIGRATING
 from bulkdeploy.services.abilities import require_ability

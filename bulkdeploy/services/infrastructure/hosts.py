@@ -14,11 +14,11 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import HostResourceState, HostState
+from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState
 from bulkdeploy.drivers.hosts import HostAccess, HostModel, HostPromise, NewHost
 from bulkdeploy.services.infrastructure.host_admission import (
     end_leftovers,
@@ -40,13 +40,13 @@ from bulkdeploy.services.live_entities import (
     unique_name,
 )
 from bulkdeploy.services.system import System
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.hypervisors.watching import evacuation_of
 from bulkdeploy.store.infrastructure import host_rows, hosts
 from bulkdeploy.store.infrastructure.dedications import release_places
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_row, change_rows, columns_of, insert_rows
 
 KIND = "Host"
 OF_THE_ZONE = "another host of the zone"

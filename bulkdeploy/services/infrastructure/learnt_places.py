@@ -6,19 +6,20 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.services.infrastructure.host_admission import find_clusters, vms_limit
 from bulkdeploy.services.infrastructure.hosts import OF_THE_ZONE, ReachedHost
-from bulkdeploy.services.infrastructure.storage_pools import SeenPool
+from bulkdeploy.services.infrastructure.storage.storage_pools import SeenPool
 from bulkdeploy.services.live_entities import changed_events, hold_all, unique_name
 from bulkdeploy.services.system import System
-from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.infrastructure import host_rows, hosts, storage_pools
+from bulkdeploy.store.infrastructure import host_rows, hosts
+from bulkdeploy.store.infrastructure.storage import storage_pools
 from bulkdeploy.store.jobs.events import record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, own_uuid
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, own_uuid
 
 HARDWARE = frozenset({"cpu_cores", "cpu_mhz", "memory_mib"})
 

@@ -9,17 +9,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS
+from bulkdeploy.domain.networks.network_services import ELEMENTS, PROVIDERS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import record_event, record_events
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_row, insert_row, remove_rows
 
 KIND = "PhysicalNetworkServiceProvider"
 COMMANDS = "org.apache.cloudstack.api.command.admin."

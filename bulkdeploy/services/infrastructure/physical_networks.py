@@ -8,11 +8,11 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import NetworkType
+from bulkdeploy.domain.infrastructure.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import (
     ONE,
@@ -23,10 +23,10 @@ from bulkdeploy.services.live_entities import (
     only_row,
     subject,
 )
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import (
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import (
     change_rows,
     columns_of,
     insert_rows,

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.live_entities import deleted_events, hold_all, noun
 from bulkdeploy.store.infrastructure.dedications import release_places
 from bulkdeploy.store.jobs.events import record_events
-from bulkdeploy.store.live_rows import Contents, remove_rows, what_hangs_on
+from bulkdeploy.store.rows.live_rows import Contents, remove_rows, what_hangs_on
 
 
 def delete_places(

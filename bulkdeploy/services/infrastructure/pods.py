@@ -7,19 +7,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.networks.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.services.infrastructure.places import delete_places
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import pods
 from bulkdeploy.store.infrastructure.dedications import zones_of
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows
 
 KIND = "Pod"
 STATES = {"allocationstate", "allocpolicy"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.jobs import InstanceType, JobStatus, class_for
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.queue.job_queue import PACED, JobMessage
@@ -13,12 +13,12 @@ from bulkdeploy.services.jobs.bulk_jobs import failure_row, operation_state
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.bulk_operations import list_operations, operation_owner, request_cancel
 from bulkdeploy.store.jobs.job_groups import JOB_COUNTS, JobGroup, count_jobs, failures_of, slowest_jobs
 from bulkdeploy.store.jobs.operation_pace import release_all
-from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.visibility import Visibility
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Page, Paging
+from bulkdeploy.store.rows.visibility import Visibility
 
 MOST_FAILURES = 100
 MOST_SLOW = 5

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.store.jobs.done_jobs import Instance, insert_done_job
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
 

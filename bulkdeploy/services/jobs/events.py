@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied
 from bulkdeploy.services.ownership import OwnerParameters, visibility
 from bulkdeploy.store.jobs import events

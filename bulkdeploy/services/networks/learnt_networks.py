@@ -5,16 +5,16 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, subnet_of
+from bulkdeploy.domain.networks.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, subnet_of
 from bulkdeploy.services.ownership import lock_owners
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import columns_of, insert_rows
 from bulkdeploy.store.networks import network_changes as store
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import columns_of, insert_rows
 
 OF_DOMAIN = "Domain"
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import AccountType, Caller, Owner
+from bulkdeploy.domain.accounts.accounts import AccountType, Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -25,15 +25,15 @@ from bulkdeploy.services.network_rules import (
 )
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import as_found_by_id, require_access
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import change_rows, columns_of, remove_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.networks.network_permissions import remove_permissions
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import change_rows, columns_of, remove_rows
 
 NOUN = "network"
 NEVER_EMPTY = ("name", "displaytext", "networkdomain")

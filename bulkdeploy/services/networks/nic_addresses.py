@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import NetworkFacts
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.virtual_machines import VmState, one_of
-from bulkdeploy.provisioning.kinds.add_nic import ADD_NIC
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
+from bulkdeploy.provisioning.kinds.networks.add_nic import ADD_NIC
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.networks.nics import done, vm_of

@@ -9,15 +9,15 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import NetworkFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType, class_for
-from bulkdeploy.domain.virtual_machines import one_of
-from bulkdeploy.provisioning.kinds.add_nic import ADD_NIC
-from bulkdeploy.provisioning.kinds.remove_nic import REMOVE_NIC
+from bulkdeploy.domain.virtual_machines.virtual_machines import one_of
+from bulkdeploy.provisioning.kinds.networks.add_nic import ADD_NIC
+from bulkdeploy.provisioning.kinds.networks.remove_nic import REMOVE_NIC
 from bulkdeploy.scheduling import nics as rows
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access

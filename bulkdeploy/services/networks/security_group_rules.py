@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Traffic, check_cidrs
+from bulkdeploy.domain.networks.security_group_rules import Direction, PeerGroup, Traffic, check_cidrs
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.networks.security_groups import NOUN, about, security_group_row
 from bulkdeploy.services.owned_entities import lock_all_own, lock_named
@@ -22,9 +22,9 @@ from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, require_same_own
 from bulkdeploy.store.accounts.owned_entities import find_by_names
 from bulkdeploy.store.accounts.owners import owners_by_name
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import insert_rows
 from bulkdeploy.store.networks import security_group_rules as store
 from bulkdeploy.store.networks.security_group_rules import End
+from bulkdeploy.store.rows.live_rows import insert_rows
 
 COMMANDS = "org.apache.cloudstack.api.command.user.securitygroup"
 

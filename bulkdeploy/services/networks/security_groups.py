@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
@@ -20,12 +20,12 @@ from bulkdeploy.services.ownership import (
     lock_owners,
     require_same_owner,
 )
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import security_groups
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import NameTaken, change_row, insert_rows, own_uuid, remove_rows
 
 NOUN, KIND = "security group", "SecurityGroup"
 DEFAULT = "default"

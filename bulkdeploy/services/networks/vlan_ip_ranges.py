@@ -8,19 +8,19 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, MissingParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import NetworkType
+from bulkdeploy.domain.infrastructure.topology import NetworkType
+from bulkdeploy.domain.networks.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.services.live_entities import given_refs, hold_all, subject
 from bulkdeploy.services.ownership import require_all_access
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import vlan_ip_ranges
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import insert_rows, own_uuid, remove_rows
 
 KIND = "VlanIpRange"
 COMMAND = "createVlanIpRange"

@@ -6,18 +6,18 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.live_entities import ONE, hold, only_row
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.store.entities import SOURCES, resolve
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, insert_row, lock_row, remove_rows
 from bulkdeploy.store.resources import annotations
 from bulkdeploy.store.resources.annotations import ENTITIES, MANAGEMENT_SERVER
+from bulkdeploy.store.rows.entities import SOURCES, resolve
+from bulkdeploy.store.rows.live_rows import change_row, insert_row, lock_row, remove_rows
 
 TYPES = (*ENTITIES, MANAGEMENT_SERVER)
 

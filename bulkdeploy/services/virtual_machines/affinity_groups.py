@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import deleted_events, hold_all, subject
 from bulkdeploy.services.ownership import (
@@ -20,10 +20,10 @@ from bulkdeploy.services.ownership import (
     require_all_access,
     require_same_owner,
 )
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, insert_rows, own_uuid, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import NameTaken, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.virtual_machines import affinity_groups
 
 NOUN, KIND = "affinity group", "AffinityGroup"

@@ -13,8 +13,11 @@ import orjson
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, RoleType
-from bulkdeploy.domain.custom_actions import (
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.virtual_machines.custom_actions import (
     BUILT_IN,
     NAME,
     RESOURCE_TYPE,
@@ -23,18 +26,15 @@ from bulkdeploy.domain.custom_actions import (
     declared_parameters,
     message_of,
 )
-from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.events import EventType
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.provisioning.kinds.run_custom_action import RUN_CUSTOM_ACTION
+from bulkdeploy.provisioning.kinds.virtual_machines.run_custom_action import RUN_CUSTOM_ACTION
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.live_entities import hold
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import NameTaken, change_row, columns_of, insert_row, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import NameTaken, change_row, columns_of, insert_row, remove_rows
 from bulkdeploy.store.virtual_machines import custom_actions as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 

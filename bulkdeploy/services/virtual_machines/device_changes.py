@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
 from bulkdeploy.store.database.engine import TransactionConflict

@@ -7,19 +7,19 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.driver import CONSOLES, ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.random_texts import random_text
-from bulkdeploy.request_id import current_request, working_for
+from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.store.virtual_machines.console_tokens import allowed_consoles, keep_token, take_token
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+from bulkdeploy.telemetry.request_id import current_request, working_for
 
 TOKEN_BYTES = 32
 TOKEN_SECONDS = 60

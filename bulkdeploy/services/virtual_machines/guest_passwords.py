@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object

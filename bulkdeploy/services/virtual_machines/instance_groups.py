@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -15,8 +15,8 @@ from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
 from bulkdeploy.store.accounts.owned_entities import insert_entity, rename_entity
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event, record_events
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import remove_rows
+from bulkdeploy.store.rows.listing import Paging
+from bulkdeploy.store.rows.live_rows import remove_rows
 from bulkdeploy.store.virtual_machines import instance_groups
 
 NOUN, KIND = "instance group", "InstanceGroup"

@@ -12,22 +12,22 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.cloudstack.calls import id_of
 from bulkdeploy.store.accounts.resource_recounts import COUNTED, recount
 from bulkdeploy.store.hypervisors import counterparts
-from bulkdeploy.store.learnt_entities import forget_learnt
 from bulkdeploy.store.ledger.ledger import release_hosts_of, release_pools_of
 from bulkdeploy.store.ledger.release import release_vms
 from bulkdeploy.store.ledger.seen_claims import book_hosts, book_pools
-from bulkdeploy.store.live_rows import change_rows
 from bulkdeploy.store.networks.given_addresses import (
     GivenAddress,
     free_given_addresses,
     write_given_addresses,
 )
+from bulkdeploy.store.rows.learnt_entities import forget_learnt
+from bulkdeploy.store.rows.live_rows import change_rows
 from bulkdeploy.store.virtual_machines import learnt_vms as store
 
 Row = Mapping[str, Any]

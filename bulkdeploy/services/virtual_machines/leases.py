@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.leases import (
+from bulkdeploy.domain.virtual_machines.leases import (
     LEASES_ENABLED,
     NO_LEASE,
     NO_LEASE_COLUMNS,
@@ -23,14 +23,14 @@ from bulkdeploy.domain.leases import (
     ExpiryAction,
     Lease,
 )
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.ownership import owning_caller
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine, stop_virtual_machine
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.rows.due_rows import read_clock
 from bulkdeploy.store.virtual_machines import leases as store
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 

@@ -8,18 +8,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.ssh_keys import fingerprint
+from bulkdeploy.domain.virtual_machines.ssh_keys import fingerprint
 from bulkdeploy.services.live_entities import deleted_events
 from bulkdeploy.services.owned_entities import lock_all_own
 from bulkdeploy.services.ownership import lock_owners
-from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 
 NOUN, KIND = "key pair", "SSHKeyPair"
 RSA_BITS, RSA_EXPONENT = 2048, 65537

@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import DeployRequest
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.deployments.deployment_checks import check_offering
 from bulkdeploy.services.deployments.deployment_networks import requested_security_groups

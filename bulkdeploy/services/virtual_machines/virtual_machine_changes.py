@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, subtract_amounts

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.attach_iso import ATTACH_ISO
-from bulkdeploy.provisioning.kinds.detach_iso import DETACH_ISO
+from bulkdeploy.provisioning.kinds.virtual_machines.attach_iso import ATTACH_ISO
+from bulkdeploy.provisioning.kinds.virtual_machines.detach_iso import DETACH_ISO
 from bulkdeploy.scheduling.virtual_machine_isos import OF_VM, eject_iso, insert_iso
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object

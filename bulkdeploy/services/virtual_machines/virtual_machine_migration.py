@@ -8,12 +8,12 @@ from uuid import uuid4
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.placement.model import HostAnswer, Purpose
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import HOST, MIGRATE
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import HOST, MIGRATE
 from bulkdeploy.scheduling.batch_moves import plan_together
 from bulkdeploy.scheduling.migrate import Destinations, find_destinations
 from bulkdeploy.scheduling.moves import MIGRATING, VmMove
@@ -27,7 +27,7 @@ from bulkdeploy.services.virtual_machines.vm_work import ClaimedHosts, NoHostFor
 from bulkdeploy.store.deployments.deployment_facts import host_problem
 from bulkdeploy.store.infrastructure.hosts import Places, Reach, hosts_outside, list_destinations
 from bulkdeploy.store.ledger.ledger import ConsumerKind
-from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.rows.listing import Page, Paging
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
 OF_VM = "virtualmachineid"

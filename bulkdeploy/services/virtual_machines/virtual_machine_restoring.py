@@ -8,15 +8,15 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import TemplateFacts, Variant
-from bulkdeploy.domain.device_parameters import VARIANT
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import TemplateFacts, Variant
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB, gib_to_bytes
-from bulkdeploy.provisioning.kinds.restore_virtual_machine import RESTORE
+from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT
+from bulkdeploy.provisioning.kinds.virtual_machines.restore_virtual_machine import RESTORE
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_of_volumes
 from bulkdeploy.services.deployments.deployment_checks import check_variant, usable_disk_offering
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib

@@ -7,17 +7,17 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.configuration import Scope
-from bulkdeploy.domain.deployment import DeployRequest, OfferingFacts
+from bulkdeploy.domain.deployments.deployment import DeployRequest, OfferingFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.provisioning.kinds.scale_and_migrate import SCALE_AND_MIGRATE
-from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE
+from bulkdeploy.provisioning.kinds.virtual_machines.scale_and_migrate import SCALE_AND_MIGRATE
+from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE
 from bulkdeploy.scheduling.vm_snapshots import find_spoiled_snapshots
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.deployments.deployment_checks import check_offering

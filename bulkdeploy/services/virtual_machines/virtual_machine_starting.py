@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.placement.model import Purpose
-from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
 from bulkdeploy.scheduling.batch_moves import plan_together
 from bulkdeploy.scheduling.moves import VmMove, Way
 from bulkdeploy.scheduling.place import NoPlace

@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployRequest
-from bulkdeploy.domain.device_parameters import VARIANT, is_device_parameter
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import DeployRequest
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.firmware import UEFI
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT, is_device_parameter
+from bulkdeploy.domain.virtual_machines.firmware import UEFI
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs

@@ -12,16 +12,16 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
-from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
-from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.virtual_machines.repair_virtual_machine import REPAIR
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.scheduling.vm_snapshots import find_snapshots_that_stay, find_spoiled_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import find_missing_ability

@@ -8,16 +8,16 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.virtual_machines import VmState, one_of
-from bulkdeploy.domain.vm_snapshots import AT_WORK, SnapshotState, SnapshotType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
+from bulkdeploy.domain.virtual_machines.vm_snapshots import AT_WORK, SnapshotState, SnapshotType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.create_vm_snapshot import CREATE_VM_SNAPSHOT
-from bulkdeploy.provisioning.kinds.delete_vm_snapshot import DELETE_VM_SNAPSHOT
-from bulkdeploy.provisioning.kinds.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.virtual_machines.create_vm_snapshot import CREATE_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.virtual_machines.delete_vm_snapshot import DELETE_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.virtual_machines.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System

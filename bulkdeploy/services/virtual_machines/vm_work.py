@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter, ParameterError, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import NOTHING, ResourceAmounts

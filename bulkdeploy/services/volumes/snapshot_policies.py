@@ -16,12 +16,12 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.snapshot_schedules import FORMS, Interval, Schedule
+from bulkdeploy.domain.schedules.snapshot_schedules import FORMS, Interval, Schedule
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
@@ -33,9 +33,9 @@ from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_limits import limits_binding, read_limits
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.rows.due_rows import read_clock
 from bulkdeploy.store.volumes import snapshot_policies as store
 from bulkdeploy.store.volumes.volume_changes import READY, known_volume, read_vm, take_volume
 

@@ -11,17 +11,17 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.domain.vm_snapshots import SnapshotState, SnapshotType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState, SnapshotType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.create_snapshot import CREATE_SNAPSHOT
-from bulkdeploy.provisioning.kinds.delete_snapshot import DELETE_SNAPSHOT
-from bulkdeploy.provisioning.kinds.revert_snapshot import REVERT_SNAPSHOT
+from bulkdeploy.provisioning.kinds.volumes.create_snapshot import CREATE_SNAPSHOT
+from bulkdeploy.provisioning.kinds.volumes.delete_snapshot import DELETE_SNAPSHOT
+from bulkdeploy.provisioning.kinds.volumes.revert_snapshot import REVERT_SNAPSHOT
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, require_same_owner
 from bulkdeploy.services.system import System

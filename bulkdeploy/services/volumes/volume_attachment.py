@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.kinds.attach_volume import ATTACH_VOLUME
-from bulkdeploy.provisioning.kinds.detach_volume import DETACH_VOLUME
+from bulkdeploy.provisioning.kinds.volumes.attach_volume import ATTACH_VOLUME
+from bulkdeploy.provisioning.kinds.volumes.detach_volume import DETACH_VOLUME
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_attachment import attach, check_free, detach
 from bulkdeploy.services.abilities import require_ability, require_device_parameters

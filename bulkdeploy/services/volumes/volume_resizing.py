@@ -10,15 +10,15 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DiskOfferingFacts
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.deployment import DiskOfferingFacts
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
-from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.provisioning.kinds.resize_volume import RESIZE_VOLUME
+from bulkdeploy.provisioning.kinds.volumes.resize_volume import RESIZE_VOLUME
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize
 from bulkdeploy.services.abilities import require_ability

@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.jobs import class_for
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.topology import VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.deployments.deployment_checks import usable_disk_offering
@@ -36,7 +36,7 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes
-from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.rows.listing import Paging
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes import volume_changes as store
 from bulkdeploy.store.volumes.volumes import DESTROYED, EXPUNGED, list_volumes

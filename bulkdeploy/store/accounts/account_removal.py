@@ -12,13 +12,13 @@ from uuid import UUID
 import orjson
 from sqlalchemy import Connection, Row, func, insert, select, text
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobPhase
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.job_groups import JobGroup, cancel_jobs_never_leased
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.jobs import async_jobs
 

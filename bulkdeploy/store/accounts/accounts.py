@@ -5,15 +5,25 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
-from bulkdeploy.domain.accounts import AccountType, Caller
+from bulkdeploy.domain.accounts.accounts import AccountType, Caller
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.accounts.users import users_of
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.filters import (
+    Arguments,
+    Filters,
+    always,
+    by_id,
+    equal,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+)
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields, reader
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts, domains, roles
-from bulkdeploy.store.visibility import Visibility
 
 SYSTEM_ACCOUNT_ID = 1
 """The account that the service acts as; clients do not see it, as in CloudStack."""

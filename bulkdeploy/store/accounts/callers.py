@@ -26,10 +26,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
-from bulkdeploy.domain.accounts import PROJECT_REGULAR, AccountState, AccountType, Caller, Owner, RoleType
-from bulkdeploy.domain.call_guards import NAMES, CallGuards
+from bulkdeploy.domain.accounts.accounts import PROJECT_REGULAR, AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts.call_guards import NAMES, CallGuards
+from bulkdeploy.domain.accounts.permissions import SEPARATOR, parse_rules
 from bulkdeploy.domain.configuration import Scope
-from bulkdeploy.domain.permissions import SEPARATOR, parse_rules
 from bulkdeploy.store.accounts.password_locks import unlocked_password
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 from bulkdeploy.store.database.compiled_query import CompiledQuery

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Row, Select, Text, cast, exists, func, select
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.accounts.resource_counters import domain_counters
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields, insert_rows
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields, insert_rows
 from bulkdeploy.store.tables.accounts import domains
 
 FILTERS: Filters = {

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts.accounts import Owner
 from bulkdeploy.store.accounts.resource_limits import Limits, OwnerKind, read_limits
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.visibility import owner_columns
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
-from bulkdeploy.store.visibility import owner_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ from sqlalchemy import (
     union_all,
 )
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.store.accounts.resource_counts import limit_exceeded
 from bulkdeploy.store.accounts.resource_limits import domain_ids, limits_binding, read_limits
-from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.locks import Lock, take_locks
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates

@@ -8,7 +8,7 @@ import math
 from sqlalchemy import Connection, Double, cast, delete, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.domain.login_delays import FORGOTTEN_AFTER_S, KNOWN_FOR_DAYS, Delay
+from bulkdeploy.domain.accounts.login_delays import FORGOTTEN_AFTER_S, KNOWN_FOR_DAYS, Delay
 from bulkdeploy.store.tables.accounts import known_logins, login_attempts
 
 attempt = login_attempts.c

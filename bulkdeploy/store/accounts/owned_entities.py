@@ -7,12 +7,12 @@ from sqlalchemy import Connection, Row, Text, any_, bindparam, select, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
 
-from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.accounts.accounts import AccountType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.entities import SOURCES
-from bulkdeploy.store.filters import id_in
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.entities import SOURCES
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import accounts, projects
 
 

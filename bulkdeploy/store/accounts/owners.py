@@ -6,8 +6,8 @@ from uuid import UUID
 from sqlalchemy import Connection, Select, Text, any_, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from bulkdeploy.domain.accounts import AccountState, AccountType, Owner
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.domain.accounts.accounts import AccountState, AccountType, Owner
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects
 
 

@@ -9,10 +9,10 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Row, case, cast, d
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, keyword
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts, domains, project_invitations, projects
-from bulkdeploy.store.visibility import Visibility
 
 PENDING, COMPLETED, DECLINED, EXPIRED = "Pending", "Completed", "Declined", "Expired"
 STATES = (PENDING, COMPLETED, DECLINED, EXPIRED)

@@ -4,11 +4,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import insert_row
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import insert_row
 from bulkdeploy.store.tables.accounts import project_accounts, projects, roles
 
 MEMBERS = project_accounts.c.role_id

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, text, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.accounts import PROJECT_ADMIN, PROJECT_REGULAR, AccountType, Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import PROJECT_ADMIN, PROJECT_REGULAR, AccountType, Caller, RoleType
 from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, roles, users
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, literal, select, union_all
 
-from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.accounts.accounts import AccountType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import bytes_to_whole_gib
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.store.accounts.live_limits import LIVE, count_live, measure
 from bulkdeploy.store.accounts.resource_limits import Limits, OwnerKind, read_limits
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.ledger import resource_counts
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 

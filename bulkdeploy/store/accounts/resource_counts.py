@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.accounts.accounts import AccountType, Owner
 from bulkdeploy.domain.errors import ResourceLimitExceeded
 from bulkdeploy.domain.resources import UNLIMITED, ResourceAmounts, ResourceType
 from bulkdeploy.domain.units import GIB

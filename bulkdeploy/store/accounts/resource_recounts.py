@@ -1,6 +1,6 @@
 """Counting anew what accounts and domains use, and repairing the counts kept of it.
 
-What is true is what ``store/audit.sql`` compares with: VMs that hold compute, and volumes.
+What is true is what ``store/auditing/audit.sql`` compares with: VMs that hold compute, and volumes.
 """
 
 from collections.abc import Sequence

@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, text, update
 
-from bulkdeploy.domain.accounts import Rights, RoleType
+from bulkdeploy.domain.accounts.accounts import Rights, RoleType
+from bulkdeploy.domain.accounts.permissions import rules_of as rule_set
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.permissions import rules_of as rule_set
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import accounts, role_rules, roles
 
 FILTERS: Filters = {

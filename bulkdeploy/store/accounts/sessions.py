@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, update
 
-from bulkdeploy.domain.accounts import AccountState, Caller
-from bulkdeploy.domain.call_guards import CallGuards
+from bulkdeploy.domain.accounts.accounts import AccountState, Caller
+from bulkdeploy.domain.accounts.call_guards import CallGuards
 from bulkdeploy.store.accounts.callers import caller_of, callers, guards_of, is_enabled
 from bulkdeploy.store.accounts.password_locks import is_locked
 from bulkdeploy.store.tables.accounts import sessions, users

@@ -6,13 +6,23 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, true, update
 
-from bulkdeploy.domain.accounts import AccountType, Caller
+from bulkdeploy.domain.accounts.accounts import AccountType, Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import (
+    Arguments,
+    Filters,
+    always,
+    by_id,
+    equal,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+)
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, sessions, users
-from bulkdeploy.store.visibility import Visibility
 
 SYSTEM_USER_ID = 1
 """The user that the service acts as; clients do not see it, as in CloudStack."""

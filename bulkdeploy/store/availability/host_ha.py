@@ -9,9 +9,9 @@ import orjson
 from sqlalchemy import Connection, Row, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.host_ha import HaEvent, HaRecord, HaState
+from bulkdeploy.domain.infrastructure.host_ha import HaEvent, HaRecord, HaState
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.availability import host_ha, host_ha_transitions
 from bulkdeploy.store.tables.topology import clusters, hosts, zones
 

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.domain.power import PowerState
+from bulkdeploy.domain.infrastructure.power import PowerState
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.availability import bmcs
 from bulkdeploy.store.tables.topology import clusters, hosts, zones
 

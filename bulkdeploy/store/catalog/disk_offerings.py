@@ -4,12 +4,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, any_, func, or_, select
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.topology import PoolScope, StorageType
+from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType
 from bulkdeploy.store.catalog.disk_settings import disk_fields, encrypted, show_disk_settings
 from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -19,8 +19,8 @@ from bulkdeploy.store.filters import (
     ref_in_array,
     same_text,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import volumes

@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Table, cast, literal
 
-from bulkdeploy.domain.device_parameters import Device
-from bulkdeploy.store.filters import Arguments, Condition, Filter
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.domain.virtual_machines.device_parameters import Device
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filter
+from bulkdeploy.store.rows.live_rows import Fields
 
 PREFIX = f"{Device.DISK}."
 CACHE = f"{PREFIX}cache"

@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Select, select
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.catalog.offering_places import offered_to, place_columns, read_offerings
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.networks import network_offerings, networks
 from bulkdeploy.store.tables.offerings import service_offerings
 

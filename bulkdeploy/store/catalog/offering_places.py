@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, Text, any_, cast, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.store.filters import Condition, Filter, id_in, same_text
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.filters import Condition, Filter, id_in, same_text
+from bulkdeploy.store.rows.live_rows import Fields, reader
+from bulkdeploy.store.rows.visibility import open_to_domain
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.topology import zones
-from bulkdeploy.store.visibility import open_to_domain
 
 
 @dataclass(frozen=True, slots=True)

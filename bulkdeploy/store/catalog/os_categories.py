@@ -2,8 +2,8 @@
 
 from sqlalchemy import Connection, exists, false, select, true
 
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.offerings import os_categories, os_types, template_zones, templates
 
 OF_IMAGES = ("arch", "isiso", "isvnf", "zoneid")

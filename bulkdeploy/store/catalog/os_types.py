@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection, select
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, equal, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, by_ids, equal, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.offerings import os_categories, os_types
 
 FILTERS: Filters = {

@@ -4,13 +4,13 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Select, and_, cast, func, or_, select
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.units import GIB
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.store.catalog.disk_settings import disk_fields, encrypted, show_disk_settings
 from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filter,
@@ -21,8 +21,8 @@ from bulkdeploy.store.filters import (
     ref_in_array,
     same_text,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.offerings import service_offerings
 from bulkdeploy.store.tables.topology import hosts
 from bulkdeploy.store.tables.virtual_machines import virtual_machines

@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.accounts.accounts import AccountType, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID
-from bulkdeploy.store.filters import id_in
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.offerings import template_permissions, template_zones, templates
 from bulkdeploy.store.tables.topology import zones

@@ -21,10 +21,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import distinct_on
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.domain.urls import redact_url
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.resource_tags import ISO, TEMPLATE, add_tags
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -37,13 +38,12 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.resource_tags import ISO, TEMPLATE, add_tags
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import user_data
 from bulkdeploy.store.tables.offerings import os_types, template_permissions, template_zones, templates
 from bulkdeploy.store.tables.topology import zones
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 PERCENT = re.compile(r"(\d{1,3})%")
 """The beginning of the status of an image that is being fetched."""

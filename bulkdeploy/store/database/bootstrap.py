@@ -11,8 +11,8 @@ from argon2 import PasswordHasher
 from sqlalchemy import Connection, Engine, Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.domain.accounts import AccountType, Apis
-from bulkdeploy.random_texts import random_text
+from bulkdeploy.domain.accounts.accounts import AccountType, Apis
+from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.store.database.default_rows import (
     ADMIN_ACCOUNT_ID,
     ADMIN_USER_ID,

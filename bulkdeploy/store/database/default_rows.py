@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 
 ROOT_DOMAIN_ID = 1
 SYSTEM_ACCOUNT_ID = 1

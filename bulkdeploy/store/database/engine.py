@@ -21,9 +21,8 @@ from sqlalchemy.engine.interfaces import ExceptionContext, IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from bulkdeploy import metrics
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
-from bulkdeploy.failpoints import Failpoint, after, before
+from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.column_cache import OPTION, ColumnCache, column_cache
 from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
@@ -32,7 +31,8 @@ from bulkdeploy.store.database.hidden_values import hide_values
 from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
 from bulkdeploy.store.database.request_coalescing import Coalescers
 from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES
-from bulkdeploy.tracing import BegunAnew
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.tracing import BegunAnew
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from bulkdeploy.joined_requests import JoinedRequests, Unserved
+from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

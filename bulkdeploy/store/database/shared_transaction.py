@@ -14,12 +14,12 @@ from typing import Generic, TypeVar
 import structlog
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy import metrics
 from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
-from bulkdeploy.joined_requests import JoinedRequests, Unserved
+from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
-from bulkdeploy.tracing import BegunAnew
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.tracing import BegunAnew
 
 log = structlog.get_logger(__name__)
 

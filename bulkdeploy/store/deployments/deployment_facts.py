@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.accounts import AccountState, Owner
-from bulkdeploy.domain.deployment import (
+from bulkdeploy.domain.accounts.accounts import AccountState, Owner
+from bulkdeploy.domain.deployments.deployment import (
     AffinityFacts,
     DiskOfferingFacts,
     NetworkFacts,
@@ -14,9 +14,15 @@ from bulkdeploy.domain.deployment import (
     UserDataPolicy,
     ZoneFacts,
 )
-from bulkdeploy.domain.device_parameters import VARIANTS
-from bulkdeploy.domain.firmware import UEFI
-from bulkdeploy.domain.topology import AffinityType, AllocationState, NetworkType, StorageType, TemplateKind
+from bulkdeploy.domain.infrastructure.topology import (
+    AffinityType,
+    AllocationState,
+    NetworkType,
+    StorageType,
+    TemplateKind,
+)
+from bulkdeploy.domain.virtual_machines.device_parameters import VARIANTS
+from bulkdeploy.domain.virtual_machines.firmware import UEFI
 
 
 def read_zone(connection: Connection, zone_id: int) -> ZoneFacts | None:

@@ -14,20 +14,20 @@ from uuid import UUID
 import orjson
 from sqlalchemy import Connection, Row, insert
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.deployment import DeployCall, DeploySpec
-from bulkdeploy.domain.device_parameters import VARIANT
+from bulkdeploy.domain.accounts.accounts import Owner
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeploySpec
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.firmware import UEFI
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT
+from bulkdeploy.domain.virtual_machines.firmware import UEFI
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.store.accounts.owned_entities import find_by_name, insert_entity
 from bulkdeploy.store.database.copying import PerRow, copy_row_sets
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments.new_vms import CallPart, NewVms, random_uuids
-from bulkdeploy.store.due_rows import read_clock
 from bulkdeploy.store.ledger.addresses import take_mac_addresses
+from bulkdeploy.store.rows.due_rows import read_clock
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
 from bulkdeploy.store.tables.networks import nics

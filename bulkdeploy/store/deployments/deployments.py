@@ -9,12 +9,12 @@ from zlib import crc32
 
 from sqlalchemy import Connection, Row, select, text
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, keyword
+from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.visibility import Visibility, account_name, owner_columns, with_owner
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import deployments
-from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
 
 FILTERS: Filters = {
     "id": by_id(deployments.c.id),

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, text, update
 
-from bulkdeploy.domain.deployment import RecordedCall
+from bulkdeploy.domain.deployments.deployment import RecordedCall
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.tables.managed_deployments import managed_deployments
 from bulkdeploy.store.tables.virtual_machines import deployments

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployCall, DeploySpec, NamedVm
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeploySpec, NamedVm
 from bulkdeploy.placement.model import Flags, Ints, Plan
 from bulkdeploy.store.database.copying import reserve_numbers
 from bulkdeploy.store.ledger.addresses import Address

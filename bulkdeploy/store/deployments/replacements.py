@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, text, update
 
+from bulkdeploy.domain.deployments.replacements import ReplacementState
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.replacements import ReplacementState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.deployments.managed_deployments import MEMBERS, REMOVING
 from bulkdeploy.store.tables.managed_deployments import replacements

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from bulkdeploy.domain.addresses import GivenNic
+from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.store.networks.given_addresses import GivenAddress, nics_of, write_given_addresses
 
 _FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")

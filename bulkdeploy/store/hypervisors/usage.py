@@ -15,7 +15,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.units import KIB
-from bulkdeploy.domain.usage import (
+from bulkdeploy.domain.virtual_machines.usage import (
     GUEST_INTERVAL_S,
     GUEST_INTERVALS_KEPT,
     KEPT_INTERVALS,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from bulkdeploy.domain.host_ha import HA_PRIORITY
+from bulkdeploy.domain.infrastructure.host_ha import HA_PRIORITY
 from bulkdeploy.domain.jobs import CRASHES
 from bulkdeploy.store.database.arrays import int_array
 

@@ -8,8 +8,8 @@ from sqlalchemy import BigInteger, Connection, Select, case, cast, select, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.topology import clusters, hosts
 from bulkdeploy.store.tables.virtual_machines import virtual_machines

@@ -8,11 +8,12 @@ from uuid import UUID
 
 from sqlalchemy import Column, Connection, func, select, text
 
-from bulkdeploy.domain.capacity import CapacityLevel
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.topology import ARCHITECTURE
+from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
+from bulkdeploy.domain.infrastructure.topology import ARCHITECTURE
 from bulkdeploy.store.configuration.configuration import OVERCOMMIT
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -23,9 +24,8 @@ from bulkdeploy.store.filters import (
     keyword,
     same_text,
 )
-from bulkdeploy.store.ledger.capacity import add_capacity
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields, change_rows
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields, change_rows
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
 FILTERS: Filters = {

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 from sqlalchemy import ARRAY, BigInteger, Column, Connection, Table, Text, case, cast, delete, func, select, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.copying import columns_from, copy_rows
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import clusters, dedicated_resources, hosts, pods, zones

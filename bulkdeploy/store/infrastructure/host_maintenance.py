@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.infrastructure.topology import HostResourceState
 from bulkdeploy.domain.jobs import InstanceType, JobStatus
-from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.store.database.arrays import int_array
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.domain.topology import HostState
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.hypervisors import guest_fences
 

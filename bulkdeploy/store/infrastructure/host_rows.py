@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select, text, update
 
-from bulkdeploy.domain.topology import HostState
+from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.hypervisors.image_sizes import forget_copies
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.availability import bmcs, host_ha, host_ha_transitions
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools

@@ -7,15 +7,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, not_, or_, select, true
 
-from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.power import PowerState
-from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, HypervisorType, PoolScope
+from bulkdeploy.domain.infrastructure.capacity import percentage
+from bulkdeploy.domain.infrastructure.power import PowerState
+from bulkdeploy.domain.infrastructure.topology import ARCHITECTURE, HostResourceState, HypervisorType, PoolScope
 from bulkdeploy.domain.units import KIB, mib_to_bytes
 from bulkdeploy.store.availability import host_ha, out_of_band_management
 from bulkdeploy.store.database.percentages import percent
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -26,8 +26,8 @@ from bulkdeploy.store.filters import (
     keyword,
     same_text,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page, fetch_rows, rows_of
+from bulkdeploy.store.rows.live_rows import Fields, reader
 from bulkdeploy.store.tables.availability import bmcs
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones

@@ -2,8 +2,8 @@
 
 from sqlalchemy import Connection, func, select
 
+from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.domain.topology import HostState
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.topology import hosts
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, func, insert, select, update
 
-from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS, TrafficType
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.domain.networks.network_services import ELEMENTS, PROVIDERS, TrafficType
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.networks import (
     ip_ranges,
     network_service_providers,

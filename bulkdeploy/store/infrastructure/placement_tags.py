@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, func, select
 
-from bulkdeploy.store.filters import Arguments, filtered, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, filtered, keyword
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.topology import hosts, storage_pools
 
 

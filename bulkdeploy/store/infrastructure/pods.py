@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, select
 
-from bulkdeploy.domain.capacity import CapacityLevel
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.store.ledger.capacity import add_capacity
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.networks import ip_ranges
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, zones
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, delete, exists, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Filters, equal, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.topology import regions
 
 LOCAL = 1

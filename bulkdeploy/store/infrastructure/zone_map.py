@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Subquery, Text, case, cast, func, literal, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from bulkdeploy.domain.topology import HostResourceState, HostState
+from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState
 from bulkdeploy.domain.units import KIB
 from bulkdeploy.store.deployments.managed_deployments import parts_of_deployment
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods
 from bulkdeploy.store.tables.usage import host_usage
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.visibility import Visibility
 
 PER_CENT = 100
 UNKNOWN = -1

@@ -6,11 +6,13 @@ from uuid import UUID
 
 from sqlalchemy import Column, Connection, and_, exists, or_, select
 
-from bulkdeploy.domain.accounts import Caller, RoleType
-from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.accounts.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import AllocationState
-from bulkdeploy.store.filters import (
+from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
+from bulkdeploy.domain.infrastructure.topology import AllocationState
+from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.resource_tags import ZONE, add_tags
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -22,16 +24,14 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.ledger.capacity import add_capacity
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
-from bulkdeploy.store.resource_tags import ZONE, add_tags
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import within
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.image_stores import image_stores
 from bulkdeploy.store.tables.networks import ip_ranges, networks, physical_networks
 from bulkdeploy.store.tables.topology import clusters, dedicated_resources, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.visibility import within
 
 ZONE_TYPE = "Core"
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from bulkdeploy.domain.alerts import Alert
-from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, by_ids, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.jobs import alerts
 
 

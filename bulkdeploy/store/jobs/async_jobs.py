@@ -27,12 +27,12 @@ from sqlalchemy import (
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.configuration.configuration import global_value
-from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
+from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.visibility import Visibility, account_name, with_owner
 from bulkdeploy.store.tables.accounts import accounts, domains, users
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.virtual_machines import deployments
-from bulkdeploy.store.visibility import Visibility, account_name, with_owner
 
 EXPIRY = "job.expire.minutes"
 

@@ -10,13 +10,13 @@ from zlib import crc32
 from sqlalchemy import Connection, and_, func, insert, literal, null, select, text, union_all
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Condition, Filters, equal, filtered, keyword
 from bulkdeploy.store.jobs.job_groups import JobGroup, cancel_jobs_never_leased
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, equal, filtered, keyword
+from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.visibility import Visibility, account_name, owner_columns, with_owner
 from bulkdeploy.store.tables.jobs import bulk_operations
 from bulkdeploy.store.tables.virtual_machines import deployments
-from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
 
 DEPLOYMENT_COMMAND = "bulkDeployVirtualMachine"
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.jobs import JobPhase, JobStatus
-from bulkdeploy.request_id import current_request
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
+from bulkdeploy.telemetry.request_id import current_request
 
 
 @dataclass(frozen=True, slots=True)

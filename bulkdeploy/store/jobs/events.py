@@ -9,12 +9,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, select, update
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.database.copying import columns_from, copy_rows
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -26,11 +27,10 @@ from bulkdeploy.store.filters import (
     same_text,
     same_uuid,
 )
-from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
+from bulkdeploy.store.rows.visibility import Visibility, account_name, owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.jobs import events
-from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
 
 ORDERS: Orders = {
     "type": events.c.event_type,

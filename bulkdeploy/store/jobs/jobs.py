@@ -16,11 +16,11 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobStatus
-from bulkdeploy.request_id import current_request
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array
 from bulkdeploy.store.jobs.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.tracing import current_traceparent
+from bulkdeploy.telemetry.request_id import current_request
+from bulkdeploy.telemetry.tracing import current_traceparent
 
 CANCELLED = "cancelled"
 """The key of a job's progress that says: its deployment was cancelled before any worker leased the job."""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 JOB_STATES = ("queued", "running", "dropped", "waiting", "throttled")

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
-from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.domain.errors import InsufficientAddresses
+from bulkdeploy.domain.networks.addresses import GENERATED_MACS
 
 MAC_PREFIX = int(GENERATED_MACS.removesuffix(":"), 16) << 40
 

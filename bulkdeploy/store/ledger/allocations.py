@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Text, case, cast, func, null, select, union_all
 from sqlalchemy import Uuid as UuidType
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, same_text, same_uuid
 from bulkdeploy.store.ledger.ledger import ConsumerKind
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, same_text, same_uuid
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.hypervisors import template_copies
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.ledger import host_capacity, host_claims, storage_claims

@@ -12,12 +12,12 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import BigInteger, Column, Connection, Numeric, Select, and_, case, cast, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from bulkdeploy.domain.capacity import CapacityLevel, CapacityType, percentage
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.domain.topology import HostResourceState, PoolScope
+from bulkdeploy.domain.infrastructure.capacity import CapacityLevel, CapacityType, percentage
+from bulkdeploy.domain.infrastructure.topology import HostResourceState, PoolScope
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.store.filters import id_in
-from bulkdeploy.store.listing import Page, Paging, cut_page
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.listing import Page, Paging, cut_page
 from bulkdeploy.store.tables.jobs import configuration_values
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.networks import ip_ranges, networks, released_addresses

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.engine import TransactionConflict
 

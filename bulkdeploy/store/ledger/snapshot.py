@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.accounts.accounts import Owner
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.placement.model import (
     ClusterColumns,

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.guest_networks import GuestType, Subnet
+from bulkdeploy.domain.networks.guest_networks import GuestType, Subnet
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.filters import id_in
-from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.live_rows import Fields, reader
 from bulkdeploy.store.tables.networks import ip_ranges, network_offerings, networks, nics, physical_networks
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.accounts import AccountType
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.domain.accounts.accounts import AccountType
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.visibility import account_name
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.networks import network_permissions, networks
-from bulkdeploy.store.visibility import account_name
 
 PERMISSION = network_permissions.c
 

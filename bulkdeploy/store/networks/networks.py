@@ -19,7 +19,8 @@ from sqlalchemy import (
     true,
 )
 
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.resource_tags import NETWORK, add_tags
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -32,12 +33,11 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.resource_tags import NETWORK, add_tags
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, account_name, with_owner
 from bulkdeploy.store.tables.accounts import domains, projects
 from bulkdeploy.store.tables.networks import network_offerings, network_permissions, networks, physical_networks
 from bulkdeploy.store.tables.topology import zones
-from bulkdeploy.store.visibility import Visibility, account_name, with_owner
 
 GUEST = "Guest"
 SHARED = "Shared"

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, text, union_all, update
 
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword
 from bulkdeploy.store.ledger.addresses import Address
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import secondary_ips

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, select, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.security_group_rules import Direction, Protocol, Traffic
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Traffic
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.groups import security_group_rules, security_groups
 
 End: TypeAlias = tuple[str | None, int | None]

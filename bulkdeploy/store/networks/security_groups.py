@@ -6,15 +6,25 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, cast, delete, func, select
 
-from bulkdeploy.domain.security_group_rules import Direction
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text, tagged
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.domain.networks.security_group_rules import Direction
 from bulkdeploy.store.resource_tags import SECURITY_GROUP, add_tags
+from bulkdeploy.store.rows.filters import (
+    Arguments,
+    Filters,
+    by_id,
+    filtered,
+    id_in,
+    keyword,
+    linked,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import security_group_rules, security_groups, vm_security_groups
 from bulkdeploy.store.virtual_machines.group_members import members_of, vms_in_groups
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
     "id": by_id(security_groups.c.id),

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, case, func, literal, select, text, union_all
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics, physical_networks
 from bulkdeploy.store.tables.topology import pods, zones
 

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Table, select, true, update
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER as SERVER_NAME
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.store.entities import SOURCES
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.rows.entities import SOURCES
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -20,8 +20,8 @@ from bulkdeploy.store.filters import (
     keyword,
     same_uuid,
 )
-from bulkdeploy.store.known_entities import is_admin, owned, parameters_of
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.known_entities import is_admin, owned, parameters_of
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import annotations
 

@@ -6,11 +6,11 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Table, case, delete, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, keyword, same_text, same_uuid
-from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.resource_tags import NETWORK, SNAPSHOT, TAGGED, VOLUME, ZONE
+from bulkdeploy.store.rows.filters import Arguments, Filters, equal, filtered, keyword, same_text, same_uuid
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.groups import resource_details
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 DETAIL = resource_details.c
 TYPES = (VOLUME, NETWORK, SNAPSHOT, ZONE)

@@ -4,14 +4,14 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, FromClause, and_, or_, select, true
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import dedicated_resources
 from bulkdeploy.store.virtual_machines.group_members import members_of
-from bulkdeploy.store.visibility import Visibility, owner_columns
 
 FILTERS: Filters = {
     "id": by_id(affinity_groups.c.id),

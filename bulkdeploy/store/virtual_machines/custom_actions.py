@@ -5,10 +5,10 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, any_, literal, select
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.custom_actions import custom_actions
 
 ACTION = custom_actions.c

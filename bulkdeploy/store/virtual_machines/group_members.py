@@ -7,9 +7,9 @@ from uuid import UUID
 from sqlalchemy import Column, Connection, Table, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
+from bulkdeploy.store.rows.visibility import Visibility, with_owner
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.visibility import Visibility, with_owner
 
 
 def members_of(

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.virtual_machines.dynamic_scaling import dynamic_scaling_rule
 

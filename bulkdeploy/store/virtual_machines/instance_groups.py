@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, select, update
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
     "id": by_id(instance_groups.c.id),

@@ -9,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Table, insert, text, update
 
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
-from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.networks import nics
 from bulkdeploy.store.tables.offerings import service_offerings, templates

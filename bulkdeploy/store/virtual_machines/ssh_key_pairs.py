@@ -2,11 +2,11 @@
 
 from sqlalchemy import Connection, select
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.groups import ssh_key_pairs
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
     "id": by_id(ssh_key_pairs.c.id),

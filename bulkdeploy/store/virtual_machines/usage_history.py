@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Integer, Select, cast, func, literal, select
 
 from bulkdeploy.store.database.percentages import percent
-from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, with_owner
 from bulkdeploy.store.tables.usage import guest_usage_intervals, guest_usage_samples
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.visibility import Visibility, with_owner
 
 
 def list_usage_history(

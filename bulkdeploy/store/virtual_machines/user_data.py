@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_page
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data
 from bulkdeploy.store.tables.offerings import templates
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
     "id": by_id(user_data.c.id),

@@ -8,8 +8,8 @@ from sqlalchemy import BigInteger, Connection, Row, bindparam, column, delete, f
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.infrastructure.topology import StorageType, TemplateKind
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.topology import StorageType, TemplateKind
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.offerings import templates

@@ -22,10 +22,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from bulkdeploy.domain.firmware import UEFI, BootMode
-from bulkdeploy.domain.topology import HostResourceState, HostState, TemplateKind, VolumeType
+from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState, TemplateKind, VolumeType
+from bulkdeploy.domain.virtual_machines.firmware import UEFI, BootMode
 from bulkdeploy.store.database.arrays import any_of
 from bulkdeploy.store.database.percentages import percent
+from bulkdeploy.store.rows.visibility import owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.offerings import disk_offerings, os_types, service_offerings, templates
@@ -33,7 +34,6 @@ from bulkdeploy.store.tables.topology import hosts, storage_pools, zones
 from bulkdeploy.store.tables.usage import guest_usage
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
 from bulkdeploy.store.virtual_machines.dynamic_scaling import dynamic_scaling_column
-from bulkdeploy.store.visibility import owner_columns, with_owner
 
 VM_IDS = "vm_ids"
 

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.database.arrays import any_of, int_array, is_live
 from bulkdeploy.store.database.json_objects import Fields, array, columns_of, members
+from bulkdeploy.store.rows.visibility import account_name
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
     affinity_groups,
@@ -25,7 +26,6 @@ from bulkdeploy.store.tables.groups import (
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.networks import networks, nic_secondary_ips, nics
 from bulkdeploy.store.virtual_machines.virtual_machine_details import VM_IDS
-from bulkdeploy.store.visibility import account_name
 
 Row = dict[str, Any]
 Lists = dict[int, list[Row]]

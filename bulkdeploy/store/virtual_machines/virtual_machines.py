@@ -11,12 +11,13 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exi
 
 from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.networks.guest_networks import GuestType
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
 from bulkdeploy.store.database.arrays import int_array, is_live
 from bulkdeploy.store.deployments.managed_deployments import parts_of_deployment
-from bulkdeploy.store.filters import (
+from bulkdeploy.store.resource_tags import USER_VM, tags_of
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filter,
@@ -31,8 +32,8 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
-from bulkdeploy.store.resource_tags import USER_VM, tags_of
+from bulkdeploy.store.rows.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
+from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.ledger import resource_counts
@@ -56,7 +57,6 @@ from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     running_jobs_of,
     security_groups_of,
 )
-from bulkdeploy.store.visibility import Visibility
 
 PRESENT = "present"
 """Besides the states, what the ``state`` filter takes: every VM that is not destroyed."""

@@ -7,13 +7,23 @@ from sqlalchemy import Connection, Row, and_, func, insert, literal, select, tex
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.due_rows import due_rows, lock_due
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, by_ids, equal, filtered, id_in, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.due_rows import due_rows, lock_due
+from bulkdeploy.store.rows.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    equal,
+    filtered,
+    id_in,
+    keyword,
+)
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines
 from bulkdeploy.store.tables.vm_schedules import vm_schedules
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 SCHEDULE = vm_schedules.c
 

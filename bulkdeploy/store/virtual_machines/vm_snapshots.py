@@ -11,14 +11,24 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, insert, literal, not_, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.vm_snapshots import SnapshotState
+from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword, same_text, tagged
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import VM_SNAPSHOT, add_tags
+from bulkdeploy.store.rows.filters import (
+    Arguments,
+    Filters,
+    by_id,
+    by_ids,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 
 def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

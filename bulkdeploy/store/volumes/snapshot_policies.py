@@ -11,14 +11,14 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.snapshot_schedules import Interval
+from bulkdeploy.domain.schedules.snapshot_schedules import Interval
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.due_rows import due_rows, lock_due
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import SNAPSHOT_POLICY, add_tags
+from bulkdeploy.store.rows.due_rows import due_rows, lock_due
+from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, with_owner
 from bulkdeploy.store.tables.virtual_machines import snapshot_policies, volumes
-from bulkdeploy.store.visibility import Visibility, with_owner
 
 
 def list_policies(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

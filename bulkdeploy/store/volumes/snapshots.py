@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, case, func, literal, select
 
-from bulkdeploy.domain.vm_snapshots import SnapshotState
-from bulkdeploy.store.filters import (
+from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState
+from bulkdeploy.store.resource_tags import SNAPSHOT, add_tags
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
     Filters,
@@ -19,11 +20,10 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.resource_tags import SNAPSHOT, add_tags
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 MANUAL, RECURRING, PRIMARY = "MANUAL", "RECURRING", "PRIMARY"
 """CloudStack's words for one that somebody or a policy took, and for where it lies: where its volume does."""

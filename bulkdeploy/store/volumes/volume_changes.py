@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
+from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType, VolumeType
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools

@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, FromClause, Select, case, literal, select
 
-from bulkdeploy.domain.topology import PoolScope, StorageType
-from bulkdeploy.store.filters import (
+from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType
+from bulkdeploy.store.resource_tags import VOLUME, add_tags
+from bulkdeploy.store.rows.filters import (
     Arguments,
     Filters,
     always,
@@ -18,12 +19,11 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.resource_tags import VOLUME, add_tags
+from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings, templates
 from bulkdeploy.store.tables.topology import clusters, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 DESTROYED, EXPUNGED = "Destroy", "Expunged"
 

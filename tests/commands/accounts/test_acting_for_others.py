@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.errors import BulkDeployError, InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.services.ownership import may_access, require_access, resolve_owner
 from bulkdeploy.store.accounts.callers import caller_by_api_key

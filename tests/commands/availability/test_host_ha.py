@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import failpoints
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, join_again, repair_controller
-from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.provisioning.host_ha import HostHa
-from bulkdeploy.provisioning.host_watch import HostWatch
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls
+from bulkdeploy.provisioning.watches.host_ha import HostHa
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.commands.availability.controlled_hosts import alerts, enable, hypervisor, system
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host

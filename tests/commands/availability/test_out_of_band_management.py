@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import failpoints
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, repair_controller
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls
-from bulkdeploy.provisioning.power_watch import PowerWatch
+from bulkdeploy.provisioning.watches.power_watch import PowerWatch
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.commands.availability.controlled_hosts import alerts, configured, enable, hypervisor, system
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host

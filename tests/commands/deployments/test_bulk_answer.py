@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from bulkdeploy.api.app import create_app
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
-from bulkdeploy.store.audit import check_invariants
+from bulkdeploy.store.auditing.audit import check_invariants
 from tests.commands.deployments.conftest import TableChanges
 from tests.commands.deployments.test_bulk_rules import refused
 from tests.support.api.api_client import ApiClient, ApiFailure

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy import metrics
 from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES, lock_timeout
+from bulkdeploy.telemetry import metrics
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_placement_races import wait_for_waiters
 from tests.support.api.api_client import Answer, ApiClient

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy import failpoints
-from bulkdeploy.failpoints import Failpoint, Fault
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint, Fault
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict
 from tests.commands.deployments.conftest import TableChanges

@@ -7,8 +7,8 @@ from urllib.parse import urlencode, urlsplit
 
 from sqlalchemy import Engine
 
-from bulkdeploy import failpoints
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from tests.commands.deployments.test_bulk_answer import Bulk, assert_intact
 from tests.commands.deployments.test_bulk_rules import refused
 from tests.support.api.api_client import ApiClient

@@ -12,14 +12,15 @@ import orjson
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy import failpoints, metrics
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.errors import DatabaseUnreachable
-from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.request_id import working_for
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.services.system import System
+from bulkdeploy.telemetry import metrics
+from bulkdeploy.telemetry.request_id import working_for
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_placement_races import single
 from tests.support.api.api_client import ApiClient

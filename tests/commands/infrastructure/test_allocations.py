@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.manage.audit import explain
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.manage.auditing.audit import explain
+from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
 from tests.support.zones.fleet import Fleet

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bulkdeploy.provisioning.job_kind import PLANNERS_AT_ONCE
-from bulkdeploy.provisioning.job_runner import JobRunner
+from bulkdeploy.provisioning.running.job_runner import JobRunner
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_hail

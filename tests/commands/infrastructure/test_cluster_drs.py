@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import failpoints
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import ClusterDrs
 from tests.commands.infrastructure.test_balance import EVEN, MOVES, VMS, _finish, _vms_by_host, skewed
 from tests.support.api.api_client import ApiClient

@@ -10,8 +10,8 @@ from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.commands.registry import find_commands
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from tests.support.zones.infrastructure_calls import Cloud
 from tests.support.zones.world import DOMAIN_ADMIN, USER
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy import failpoints
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.provisioning.host_watch import HostWatch
-from bulkdeploy.services.audit import audit
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.manage.hosts import EQUAL, FAILED, PUSHED
+from bulkdeploy.manage.hypervisors.hosts import EQUAL, FAILED, PUSHED
 from bulkdeploy.manage.main import main
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher

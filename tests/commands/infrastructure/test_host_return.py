@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import Guest, PowerState
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off, join_again
-from bulkdeploy.provisioning.host_watch import HostWatch
-from bulkdeploy.services.audit import audit
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.driver_records import records_in

@@ -7,11 +7,11 @@ import pytest
 
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
-from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.provisioning.host_watch import HostWatch
-from bulkdeploy.provisioning.kinds.evacuate_host import EVACUATE_HOST_COMMIT
+from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import EVACUATE_HOST_COMMIT
 from bulkdeploy.provisioning.outcome import LeaseLost
-from bulkdeploy.services.audit import audit
+from bulkdeploy.provisioning.watches.host_watch import HostWatch
+from bulkdeploy.services.auditing.audit import audit
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
 from tests.commands.infrastructure.test_host_return import driver, dying, recorded_on, running, system
 from tests.support.api.api_client import ApiClient

@@ -3,7 +3,7 @@
 import pytest
 
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.manage.audit import check
+from bulkdeploy.manage.auditing.audit import check
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.api.callers import ACME
 from tests.support.zones.fleet import Fleet

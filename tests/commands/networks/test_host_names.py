@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from bulkdeploy import failpoints
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from tests.commands.networks.test_networks import L2, make
 from tests.commands.virtual_machines.test_concurrent_device_changes import WAITING
 from tests.commands.volumes.test_volumes import assert_audit_finds_nothing

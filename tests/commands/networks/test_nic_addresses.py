@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bulkdeploy.store.audit import check_invariants
+from bulkdeploy.store.auditing.audit import check_invariants
 from bulkdeploy.store.ledger.release import release_vms
 from tests.support.api.api_client import ApiFailure
 from tests.support.api.async_calls import refusal

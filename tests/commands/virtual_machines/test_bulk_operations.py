@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP as STOP_KIND
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP as STOP_KIND
 from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.fleets.vm_selection import select_exactly

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.domain.custom_actions import checked_values, declared_parameters, message_of
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines.custom_actions import checked_values, declared_parameters, message_of
 
 UUID = "1fa0e1c4-7f3c-4c9e-8e57-0a7d1e1f2a3b"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import failpoints
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
 from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDevices, UnheardDevices

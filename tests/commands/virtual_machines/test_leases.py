@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import failpoints
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_vm_leases
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshot_policies import ProcessEnds

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint, arm
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused

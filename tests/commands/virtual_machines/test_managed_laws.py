@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from bulkdeploy.failpoints import Failpoint, arm
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.runs.properties import examples

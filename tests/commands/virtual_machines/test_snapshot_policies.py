@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy import failpoints
-from bulkdeploy.domain.snapshot_schedules import BOUNDS, Interval, Schedule
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.domain.schedules.snapshot_schedules import BOUNDS, Interval, Schedule
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import SnapshotRetention, due_snapshot_policies
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshots import listed, root_of

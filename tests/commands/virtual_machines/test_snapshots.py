@@ -11,8 +11,8 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
 from bulkdeploy.services.system import System
 from tests.commands.virtual_machines.test_device_parameters import not_connected
 from tests.commands.virtual_machines.test_devices import Owned, owned

@@ -8,10 +8,10 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
-from bulkdeploy.provisioning.unmanaged_guests import UnmanagedGuests
-from bulkdeploy.services.audit import audit
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.watches.unmanaged_guests import UnmanagedGuests
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings

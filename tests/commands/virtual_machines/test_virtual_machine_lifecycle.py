@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from bulkdeploy import failpoints
 from bulkdeploy.api.app import create_app
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from tests.support.api.api_client import ApiClient

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy import failpoints
-from bulkdeploy.domain.cron_schedules import CronSchedule, describe_cron
-from bulkdeploy.domain.occurrences import find_due
-from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.domain.schedules.cron_schedules import CronSchedule, describe_cron
+from bulkdeploy.domain.schedules.occurrences import find_due
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_vm_schedules
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshot_policies import ProcessEnds

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.support.api.callers import refused
 

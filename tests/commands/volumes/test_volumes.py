@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.store.audit import check_invariants
+from bulkdeploy.store.auditing.audit import check_invariants
 from tests.support.api.api_client import ApiFailure
 from tests.support.api.async_calls import change, refusal
 from tests.support.zones.vms import deployed_vm

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from bulkdeploy.signature import sign
+from bulkdeploy.security.signature import sign
 from tests.support.runs.waiting import PATIENCE_S
 
 

@@ -13,7 +13,7 @@ from bulkdeploy.api.app import create_app, create_monitoring_app
 from bulkdeploy.api.asgi import Applications, ThreadedApplication
 from bulkdeploy.api.guest_console import GuestConsoles
 from bulkdeploy.console.app import with_console
-from bulkdeploy.manage.api_worker import server_config
+from bulkdeploy.manage.programs.api_worker import server_config
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.settings import Settings
 

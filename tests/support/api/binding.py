@@ -8,7 +8,7 @@ from bulkdeploy.declare.binding import Binder, Kinds
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Parameter, Rule
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 
 ZONE = EntityRef(Entity.ZONE, 7, UUID("11111111-2222-3333-4444-555555555555"), "zone-1")

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from bulkdeploy.guarded_fetch import FetchRules
 from bulkdeploy.manage import database
 from bulkdeploy.manage.admin import read_credentials
-from bulkdeploy.manage.stack import Stack
+from bulkdeploy.manage.programs.stack import Stack
+from bulkdeploy.security.guarded_fetch import FetchRules
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api.api_client import ApiClient, ApiFailure
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, GuestCall, RemoveCall, StartCall
-from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import environment
+from bulkdeploy.manage.programs.programs import environment
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.forking import Forked, can_be_forked
 

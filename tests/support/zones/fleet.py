@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployCall, DeployRequest
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, clear_faults
@@ -21,11 +21,11 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import SimulatedHost
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.provisioning.job_kind import JobKind
-from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
-from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.running.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import INTERACTIVE
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.deployments.deploy import deploy
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import caller_by_api_key

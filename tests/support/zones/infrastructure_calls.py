@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.services.audit import audit
+from bulkdeploy.services.auditing.audit import audit
 from bulkdeploy.services.system import Cipher
 from tests.support.api.api_client import ApiFailure
 from tests.support.zones.world import World

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.errors import InsufficientAddresses
-from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.networks.guest_networks import GuestType
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall, FewerVms, Refusals
 from bulkdeploy.services.deployments.list_entries import entry_of

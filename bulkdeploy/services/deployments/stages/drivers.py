@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
-from bulkdeploy.domain.device_parameters import is_device_parameter
+from bulkdeploy.domain.deployments.deployment import DeployRequest, DeploySpec
+from bulkdeploy.domain.virtual_machines.device_parameters import is_device_parameter
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import (
     require_ability,

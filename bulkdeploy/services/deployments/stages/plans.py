@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployments.deployment import DeploySpec
 from bulkdeploy.domain.errors import InsufficientCapacity, ResourceUnavailable
 from bulkdeploy.placement.model import Disk, Ints
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners

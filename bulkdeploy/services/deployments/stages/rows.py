@@ -6,11 +6,10 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployments.deployment import DeploySpec
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
-from bulkdeploy.request_id import working_for
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall
 from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
@@ -22,6 +21,7 @@ from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments.deployment_rows import JobsOfCalls, write_deployments
 from bulkdeploy.store.deployments.deployments import DeployedVms
 from bulkdeploy.store.deployments.managed_deployments import insert_managed
+from bulkdeploy.telemetry.request_id import working_for
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,64 @@
+"""Metrics of the database, and of the usage server, which does not exist here."""
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.response_fields import constant, large_number, moment, number, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.store.infrastructure.metrics.server_metrics import read_database_metrics, read_time
+
+
+def list_database_metrics(call: Call) -> Mapping[str, Any]:
+    """Return what PostgreSQL reports of itself."""
+    return read_database_metrics(call.connection)
+
+
+def list_usage_server_metrics(call: Call) -> Mapping[str, Any]:
+    """Return that the usage server is down: no record of usage is made."""
+    return {"collectiontime": read_time(call.connection), "hostname": platform.node()}
+
+
+COMMANDS = (
+    Command(
+        name="listDbMetrics",
+        authorized=ROOT_ADMIN_ONLY,
+        roles=ROOT_ADMIN_ONLY,
+        description="Returns what the database reports of itself",
+        handler=list_database_metrics,
+        shape=Shape.OBJECT,
+        response=Response(
+            "dbMetrics",
+            (
+                moment("collectiontime", "when the metrics were read"),
+                text("hostname", "the address of the database; localhost for a socket", ROOT_ADMIN_ONLY),
+                texts("replicas", "the addresses of standbys that receive changes"),
+                number("connections", "the connections to the database"),
+                large_number("uptime", "how long the database has run, seconds"),
+                large_number("queries", "the transactions since the database's statistics began"),
+                texts("dbloadaverages", "transactions per second since the database started, one value"),
+                text("version", "the version of the database"),
+                text("versioncomment", "the version of the database and how it was built"),
+            ),
+        ),
+    ),
+    Command(
+        name="listUsageServerMetrics",
+        authorized=ROOT_ADMIN_ONLY,
+        roles=ROOT_ADMIN_ONLY,
+        description="Returns that there is no usage server: no records of usage are made",
+        handler=list_usage_server_metrics,
+        shape=Shape.OBJECT,
+        response=Response(
+            "usageMetrics",
+            (
+                moment("collectiontime", "when the call was answered"),
+                text("hostname", "the host of the process that answers", ROOT_ADMIN_ONLY),
+                constant("state", "Down", "no records of usage are made"),
+            ),
+        ),
+    ),
+)

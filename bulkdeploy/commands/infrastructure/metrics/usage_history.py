@@ -1,0 +1,62 @@
+"""getHostUsageHistory: what a host, a cluster or a zone used within the last hour, day or week."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import ExactlyOne, string, uuid
+from bulkdeploy.declare.response_fields import large_number, moment, number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.virtual_machines.usage import PERIODS, UsagePeriod
+from bulkdeploy.store.infrastructure.metrics.usage_history import read_usage_history
+
+SAMPLE = (
+    moment("timestamp", "when the interval began"),
+    number("hosts", "hosts that were measured in the interval"),
+    text("cpuused", "their use of their cores, such as 3.5%; absent if it was not measured"),
+    large_number("memoryusedkbs", "the memory that they used, KiB"),
+    large_number("memorykbs", "the memory that they have, KiB"),
+    large_number("networkkbsread", "network traffic that their guests received in the interval, KiB"),
+    large_number("networkkbswrite", "network traffic that their guests sent in the interval, KiB"),
+)
+
+
+def get_usage_history(call: Call) -> Mapping[str, Any]:
+    """Return the usage of hosts by interval."""
+    period = UsagePeriod(call.arguments.get("period", UsagePeriod.DAY))
+    length, interval_s = PERIODS[period]
+    return {
+        "period": period.value,
+        "intervalseconds": interval_s,
+        "samples": read_usage_history(call.connection, call.arguments, length, interval_s),
+    }
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="getHostUsageHistory",
+        description="Returns what the hosts of a place used within the last hour, day or week, by intervals of five"
+        " minutes or an hour",
+        handler=get_usage_history,
+        shape=Shape.OBJECT,
+        response=Response(
+            "usagehistory",
+            (
+                text("period", "how far back the samples go: hour, day or week"),
+                number("intervalseconds", "the length of an interval in seconds"),
+                objects("samples", "the intervals in which a host was measured, the oldest first", SAMPLE),
+            ),
+        ),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("hostid", Entity.HOST, "the host"),
+            uuid("clusterid", Entity.CLUSTER, "all hosts of this cluster together"),
+            uuid("zoneid", Entity.ZONE, "all hosts of this zone together"),
+            string("period", "how far back; default day", choices=tuple(period.value for period in UsagePeriod)),
+        ),
+        rules=(ExactlyOne(("hostid", "clusterid", "zoneid")),),
+    ),
+)

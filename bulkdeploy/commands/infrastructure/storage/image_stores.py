@@ -1,0 +1,124 @@
+"""Image stores: listed, added, changed, deleted. They are rows alone: templates are ready without them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, long, string, uuid
+from bulkdeploy.declare.response_fields import flag, large_number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, URL
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.infrastructure.topology import IMAGE_PROVIDER
+from bulkdeploy.services.infrastructure.storage import image_stores as service
+from bulkdeploy.store.infrastructure.storage import image_stores
+from bulkdeploy.store.rows.listing import Page
+
+IMAGE_STORE = Response(
+    "imagestore",
+    (
+        text("id", "the image store"),
+        text("name", "its name"),
+        text("url", "where it is"),
+        text("protocol", "nfs"),
+        text("providername", "NFS"),
+        text("scope", "ZONE"),
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        flag("readonly", "whether nothing new may be kept in it"),
+        large_number("disksizetotal", "its size, bytes; absent: unknown"),
+    ),
+)
+
+
+def list_image_stores(call: Call) -> Page:
+    """Image stores, by zone or all."""
+    return image_stores.list_image_stores(call.connection, call.arguments, paging(call))
+
+
+def add_image_store(call: Call) -> Mapping[str, Any]:
+    """Add an image store."""
+    return service.add_store(call.connection, call.caller, call.arguments)
+
+
+def update_image_store(call: Call) -> Mapping[str, Any]:
+    """Change an image store."""
+    return service.update_store(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_image_store(call: Call) -> None:
+    """Delete an image store."""
+    service.delete_stores(call.connection, call.caller, [call.arguments["id"]])
+
+
+ADD = Command(
+    name="addImageStore",
+    description="Adds an image store to a zone. It is kept and shown; templates are ready without one.",
+    handler=add_image_store,
+    shape=Shape.OBJECT,
+    response=IMAGE_STORE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        string("provider", "the provider of the store", required=True, choices=(IMAGE_PROVIDER,)),
+        string(
+            "url", "the NFS export, such as nfs://10.1.1.9/export/secondary", required=True, length=2048, rule=URL
+        ),
+        uuid("zoneid", Entity.ZONE, "its zone", required=True),
+        string("name", "its name, unique among image stores; default: its url", rule=NAME),
+    ),
+    unsupported={"details": "an NFS export needs none"},
+)
+
+UPDATE = Command(
+    name="updateImageStore",
+    description="Changes an image store",
+    handler=update_image_store,
+    shape=Shape.OBJECT,
+    response=IMAGE_STORE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.IMAGE_STORE, "the image store", required=True),
+        string("name", "its new name, unique among image stores", rule=NAME),
+        boolean("readonly", "whether nothing new may be kept in it"),
+        long("capacitybytes", "its size, bytes", minimum=0),
+    ),
+)
+
+DELETE = Command(
+    name="deleteImageStore",
+    description="Deletes an image store",
+    handler=delete_image_store,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(uuid("id", Entity.IMAGE_STORE, "the image store", required=True),),
+)
+
+COMMANDS = (
+    ADD,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listImageStores",
+        description="Lists image stores",
+        handler=list_image_stores,
+        shape=Shape.LIST,
+        response=IMAGE_STORE,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.IMAGE_STORE, "only this image store"),
+            string("name", "only the image store of this name"),
+            uuid("zoneid", Entity.ZONE, "only image stores of this zone"),
+            string("provider", "only image stores of this provider"),
+            string("protocol", "only image stores of this protocol"),
+            boolean("readonly", "only those that nothing new may be kept in, or only the others"),
+            *PAGING,
+        ),
+    ),
+)

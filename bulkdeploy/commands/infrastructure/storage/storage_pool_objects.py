@@ -1,0 +1,52 @@
+"""listStoragePoolObjects."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import flag, large_number, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.infrastructure.storage import storage_pool_objects as store
+from bulkdeploy.store.rows.listing import Page, cut_page
+
+OBJECT = Response(
+    "datastoreobject",
+    (
+        text("name", "its name on the pool: the volume's id"),
+        flag("isdirectory", "false: volumes are no directories"),
+        large_number("size", "the volume's size, bytes"),
+        text("volumeid", "the volume"),
+        text("volumename", "the volume's name"),
+        text("templateid", "the template that the volume was made from"),
+        text("templatename", "the template's name"),
+        text("format", "the template's format"),
+        moment("lastupdated", "when the volume was asked for"),
+    ),
+)
+
+
+def list_objects(call: Call) -> Page:
+    """List the volumes on a pool; a path below the pool's own has none."""
+    if (call.text("path") or "/").strip("/"):
+        return cut_page((), paging(call))
+    return store.list_objects(call.connection, call.arguments["id"].id, call.arguments, paging(call))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="listStoragePoolObjects",
+        description="Lists the volumes on a storage pool; files that the service did not put there are not known",
+        handler=list_objects,
+        shape=Shape.LIST,
+        response=OBJECT,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
+            string("path", "a path on the pool: volumes lie in its root, and nothing elsewhere"),
+            *PAGING,
+        ),
+    ),
+)

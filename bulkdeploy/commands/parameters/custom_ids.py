@@ -1,0 +1,45 @@
+"""Ids that root admins choose for what a call makes: ``customid``, and ``customjobid`` for its job.
+
+A caller that never heard the answer finds what it made by them. CloudStack's rules and texts: UUIDManagerImpl.
+"""
+
+import re
+from uuid import UUID
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.parameters import Parameter, WireType, string
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.store.rows.entities import is_taken
+
+CUSTOM_ID, JOB_ID = "customid", "customjobid"
+
+CUSTOM_ID_PARAMETER = string(
+    CUSTOM_ID, "the id that it is to have, a uuid in lower case that none ever had; root admins"
+)
+JOB_ID_PARAMETER = Parameter(
+    JOB_ID, WireType.STRING, "the id that its job is to have, as customid; root admins", roles=ROOT_ADMIN_ONLY
+)
+
+UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def chosen_id(call: Call, parameter: str, *kinds: Entity) -> str | None:
+    """Return the id that a call chooses for what it makes, of these kinds; None: it leaves that to the service.
+
+    Raises:
+        PermissionDenied: the caller is no root admin.
+        InvalidParameter: it is no uuid in lower case, or something has it or had it.
+    """
+    given = call.text(parameter)
+    if given is None:
+        return None
+    if not call.caller.is_root_admin:
+        raise PermissionDenied("Please check your permissions, you are not allowed to create/update custom id")
+    if not UUID_FORMAT.fullmatch(given):
+        raise InvalidParameter(parameter, given[:80], f"UUID: {given[:80]} doesn't follow the UUID format")
+    if any(is_taken(call.connection, kind, UUID(given)) for kind in kinds):
+        rule = f"UUID: {given} already exists so can't create/update with custom id"
+        raise InvalidParameter(parameter, given, rule)
+    return given

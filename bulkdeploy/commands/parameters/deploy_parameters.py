@@ -1,0 +1,200 @@
+"""The parameters of deployVirtualMachine, declared once for it and for the bulk call (cloudstack-protocol.md 5.1).
+
+What suits many alike VMs is of both calls. What only one VM can have is of the single call, and the bulk call
+refuses it by name; what CloudStack has and is not here, both refuse.
+"""
+
+from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES
+from bulkdeploy.commands.unsupported import (
+    NO_CUSTOM_IDS,
+    NO_DHCP_OPTIONS,
+    NO_EXTENSIONS,
+    NO_IPV6,
+    NO_SETUP,
+    NO_VNF,
+    NOTHING_FROM_SNAPSHOTS,
+)
+from bulkdeploy.declare.parameters import (
+    Exclusive,
+    Needs,
+    Parameter,
+    Rule,
+    WireType,
+    boolean,
+    long,
+    mapping,
+    string,
+    strings,
+    uuid,
+    uuids,
+)
+from bulkdeploy.declare.value_rules import VARIANT_NAME
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.infrastructure.topology import HypervisorType
+from bulkdeploy.domain.virtual_machines.firmware import BootMode, BootType
+from bulkdeploy.domain.virtual_machines.sizes import MOST_DISK_GIB
+from bulkdeploy.scheduling.catalog import planners
+
+DATA_DISK = (("diskofferingid", Entity.DISK_OFFERING), ("size", None))
+"""Fields of a data disk among several: its offering, and its size in GiB where that is custom."""
+
+NUMBERED_DATA_DISK = (*DATA_DISK, ("deviceid", None), ("miniops", None), ("maxiops", None))
+"""The same, with its number in the VM. IOPS are for offerings with custom IOPS, which do not exist here."""
+
+KEYBOARDS = ("de", "de-ch", "es", "fi", "fr", "fr-be", "fr-ch", "is", "it", "jp", "nl-be", "no", "pt", "uk", "us")
+
+NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None))
+"""Fields of a nic among several: its network, and the addresses that it is to have."""
+
+
+def deployment_planner(description: str) -> Parameter:
+    """Return the planner that a call names.
+
+    From others than root admins it is ignored (cloudstack-protocol.md 5.1).
+    """
+    return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
+
+
+OF_ANY_VM: tuple[Parameter, ...] = (
+    uuid("zoneid", Entity.ZONE, "the zone to deploy in", required=True),
+    uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the service offering of each VM", required=True),
+    Parameter(
+        "templateid",
+        WireType.UUID,
+        "the template or ISO that each VM is made from",
+        required=True,
+        entity=(Entity.TEMPLATE, Entity.ISO),
+    ),
+    string("account", "the account that will own the VMs; domainid names its domain"),
+    uuid("domainid", Entity.DOMAIN, "the domain of the account"),
+    uuid("projectid", Entity.PROJECT, "the project that will own the VMs, instead of an account"),
+    string(
+        "hypervisor",
+        "the hypervisor to deploy on; needed where the template names none",
+        choices=tuple(kind.value for kind in HypervisorType),
+    ),
+    string("keypair", "the owner's SSH key pair to log in with"),
+    strings("keypairs", "the owner's SSH key pairs to log in with"),
+    string("userdata", "data for the guests, base64; not with userdataid", length=1048576),
+    uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
+    mapping("userdatadetails", "values of variables in the user data: userdatadetails[0].variable=value"),
+    uuids("networkids", Entity.NETWORK, "the networks of each VM, the default one first; Advanced zones only"),
+    Parameter(
+        "diskofferingid",
+        WireType.UUID,
+        "the disk offering of the root disk where an ISO is given, else of a data disk",
+        entity=(Entity.DISK_OFFERING,),
+        spellings=("diwskofferingid",),  # as the functional specification of the bulk call spells it
+    ),
+    long("size", "GiB of the disk of diskofferingid, for custom disk offerings", minimum=1),
+    long("rootdisksize", "GiB of the root disk", minimum=1, maximum=MOST_DISK_GIB),
+    uuid(
+        "overridediskofferingid",
+        Entity.DISK_OFFERING,
+        "the disk offering of the root disk, instead of what the service offering says",
+    ),
+    mapping("datadiskofferinglist", "data disks, instead of diskofferingid: one per index", DATA_DISK),
+    mapping(
+        "datadisksdetails",
+        "the same under its newer name, with deviceid: the disk's number in the VM, from 1; not with"
+        " datadiskofferinglist. miniops and maxiops are ignored, because no disk offering has custom IOPS",
+        NUMBERED_DATA_DISK,
+    ),
+    uuids(
+        "securitygroupids",
+        Entity.SECURITY_GROUP,
+        "the security groups of each VM, where the zone has them; default: default; not with securitygroupnames",
+    ),
+    strings("securitygroupnames", "the security groups by name; not with securitygroupids"),
+    uuids("affinitygroupids", Entity.AFFINITY_GROUP, "the affinity groups of each VM; not with affinitygroupnames"),
+    strings("affinitygroupnames", "the affinity groups by name; not with affinitygroupids"),
+    string("group", "the instance group to put the VMs in; made when it is missing"),
+    mapping(
+        "details",
+        "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
+        " parameters that the hypervisor's driver knows, and others; rootdisksize (GiB) takes precedence over the"
+        " parameter rootdisksize",
+    ),
+    string("templatevariant", "the variant of the template to make the VMs from", rule=VARIANT_NAME),
+    boolean("forcetemplatevariant", "take a variant that the template does not declare"),
+    boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
+    boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
+    string(
+        "boottype",
+        "the firmware of the guests; default: by the template's detail UEFI, else BIOS",
+        choices=tuple(BootType),
+    ),
+    string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),
+    string("keyboard", "the keyboard's layout; has no effect on guests", choices=KEYBOARDS),
+    uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
+    uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
+    deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
+    *LEASE,
+    boolean("startvm", "false: make the VMs and do not start them; default true"),
+    boolean("dryrun", "answer the plan and its reasons; nothing is deployed"),
+    long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
+    uuids(
+        "hostids",
+        Entity.HOST,
+        "with dryrun: whether each of these hosts takes VMs, and if not, why; root admins",
+    ),
+)
+
+OF_ONE_VM: tuple[Parameter, ...] = (
+    string("name", "the host name; generated where it is not given"),
+    string("displayname", "the name shown; the host name where it is not given"),
+    string("ipaddress", "the address in the default network"),
+    string("macaddress", "the MAC address in the default network; a new one where not given"),
+    mapping("iptonetworklist", "networks, the default one first, with address and MAC address or free ones", NIC),
+    uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
+)
+
+NOT_OF_MANY = {
+    "name": "names are generated, and no two are alike; nameprefix begins them",
+    "displayname": "each VM is shown by its host name; nameprefix begins it",
+    "ipaddress": "each VM gets an address of its own",
+    "macaddress": "each VM gets a MAC address of its own",
+    "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
+    "customid": NO_CUSTOM_IDS,
+    "customjobid": "each VM has a job of its own",
+    "hostid": "many VMs are dispersed; podid or clusterid say where",
+}
+"""Why the bulk call refuses what only one VM can have."""
+
+RULES: tuple[Rule, ...] = (
+    *LEASE_RULES,
+    Needs("forcetemplatevariant", "templatevariant"),
+    Exclusive(("securitygroupids", "securitygroupnames")),
+    Exclusive(("affinitygroupids", "affinitygroupnames")),
+    Exclusive(("userdata", "userdataid")),
+    Exclusive(("diskofferingid", "datadiskofferinglist")),
+    Exclusive(("diskofferingid", "datadisksdetails")),
+    Exclusive(("datadiskofferinglist", "datadisksdetails")),
+)
+
+RULES_OF_ONE_VM: tuple[Rule, ...] = (
+    *RULES,
+    Exclusive(("iptonetworklist", "networkids")),
+    Exclusive(("iptonetworklist", "ipaddress")),
+    Exclusive(("iptonetworklist", "macaddress")),
+)
+
+UNSUPPORTED = {
+    "ip6address": NO_IPV6,
+    "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
+    "snapshotid": NOTHING_FROM_SNAPSHOTS,
+    "volumeid": "a VM is made from a template or an ISO",
+    "password": "guests have no passwords set from outside",
+    "extraconfig": "hypervisors take no extra configuration",
+    "nicnetworklist": NO_VNF,
+    "bootintosetup": NO_SETUP,
+    "copyimagetags": "a VM has no tags of its image; createTags gives it some",
+    "externaldetails": NO_EXTENSIONS,
+    "properties": "templates have no OVF properties",
+    **dict.fromkeys(
+        ("iodriverpolicy", "iothreadsenabled", "nicmultiqueuenumber", "nicpackedvirtqueuesenabled"),
+        "how disks and nics are served is the hypervisor's own business",
+    ),
+}
+"""Parameters that CloudStack has for these calls, and why both are without them."""

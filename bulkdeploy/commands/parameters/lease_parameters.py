@@ -1,0 +1,32 @@
+"""The parameters of leases, declared once for offerings, deploy calls and updates."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.declare.parameters import Needs, Parameter, Rule, integer, string
+from bulkdeploy.domain.virtual_machines.leases import MOST_DAYS, NO_LEASE, ExpiryAction, check_lease
+
+LEASE: tuple[Parameter, ...] = (
+    integer(
+        "leaseduration",
+        "days after which a VM is stopped or destroyed; -1: never. Other values are ignored while"
+        " instance.lease.enabled is false",
+        minimum=NO_LEASE,
+        maximum=MOST_DAYS,
+    ),
+    string("leaseexpiryaction", "the action after leaseduration", choices=tuple(ExpiryAction)),
+)
+LEASE_RULES: tuple[Rule, ...] = (Needs("leaseexpiryaction", "leaseduration"),)
+
+
+def lease_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the duration and the action of a lease as a call gives them, or nothing if it gives none.
+
+    Raises:
+        InvalidParameter: the duration is zero, or no action follows it.
+    """
+    days, action = arguments.get("leaseduration"), arguments.get("leaseexpiryaction")
+    if days is None:
+        return {}
+    check_lease(days, action)
+    return {"lease_days": days, "lease_action": action}

@@ -1,0 +1,74 @@
+"""The indexes of plans: their fields in answers, and the fingerprints by which equal calls are recognized."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.response_fields import number, objects, text, texts
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.store.followed_clouds import picture_age_s
+
+NOT_FINGERPRINTED = frozenset({"requesttoken", "customjobid"})
+NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
+"""What a call that applies a plan may have otherwise than the dry run that showed it."""
+
+PLACED = (
+    number(
+        "inventoryage",
+        "age in seconds of what was read from the followed CloudStack; absent where none is followed",
+    ),
+    number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
+    objects(
+        "placedhosts",
+        "the hosts that get VMs, those with most first",
+        (
+            text("hostid", "the host"),
+            text("hostname", "its name"),
+            text("clusterid", "its cluster"),
+            text("clustername", "the cluster's name"),
+            text("podid", "the cluster's pod"),
+            number("count", "VMs that it gets"),
+            texts("pools", "storage pools that their volumes go to"),
+        ),
+        ROOT_ADMIN_ONLY,
+    ),
+)
+
+
+def inventory_age(connection: Connection) -> int | None:
+    """Return seconds; None: no CloudStack is followed."""
+    age_s = picture_age_s(connection)
+    return None if age_s is None else int(age_s)
+
+
+def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the fingerprints of a call.
+
+    Among calls with a request token, and among calls whose dry run showed a plan.
+    """
+    plan = _fingerprint(arguments, NOT_PLANNED)
+    return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}
+
+
+def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
+    """Return the fingerprint of a deploy call: of all its parameters but the token itself.
+
+    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
+    """
+    parts = [
+        f"{name}={_plain(arguments[name])!r}"
+        for name in sorted(arguments)
+        if name not in NOT_FINGERPRINTED | without
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    if isinstance(value, dict):
+        return sorted((key, _plain(part)) for key, part in value.items())
+    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value

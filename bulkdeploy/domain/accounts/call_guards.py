@@ -1,0 +1,81 @@
+"""The conditions that operators set for every call, besides its credentials (cloudstack-protocol.md 1.7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bulkdeploy.domain.configuration import BY_NAME, Scope
+from bulkdeploy.domain.errors import BulkDeployError, ParameterError
+from bulkdeploy.domain.networks.source_networks import is_within
+
+THROTTLING = "api.throttling.enabled"
+POST_WITH_TIMESTAMP = "enforce.post.requests.and.timestamps"
+CHECK_SOURCES = "api.source.cidr.checks.enabled"
+SOURCES = "api.allowed.source.cidr.list"
+UNKNOWN_REFUSED = "api.unknown.parameters.refused"
+NAMES = (THROTTLING, POST_WITH_TIMESTAMP, CHECK_SOURCES, SOURCES)
+
+LONGEST_EXPIRY_MINUTES = 15
+"""How far ahead ``expires`` may lie where timestamps are enforced: a recorded call can not be used for longer."""
+
+MOST_NAMES, LONGEST_NAME = 20, 80
+"""Unknown parameters that an answer names, and characters of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallGuards:
+    """The conditions of the calls of one account.
+
+    Attributes:
+        throttled: they are counted.
+        post_with_timestamp: what changes something comes by POST and, if signed, with a near ``expires``.
+        sources: CIDRs separated by commas from which they may come; None: from anywhere.
+    """
+
+    throttled: bool
+    post_with_timestamp: bool
+    sources: str | None
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> "CallGuards":
+        """Create the conditions from values by scope and name, as ``Account api.allowed.source.cidr.list``.
+
+        Others have their default.
+        """
+
+        def value(name: str) -> str:
+            default = BY_NAME[name].default
+            return values.get(f"{Scope.ACCOUNT.value} {name}", values.get(f"{Scope.GLOBAL.value} {name}", default))
+
+        sources = value(SOURCES)
+        checked = value(CHECK_SOURCES) == "true" and sources != BY_NAME[SOURCES].default
+        return cls(value(THROTTLING) == "true", value(POST_WITH_TIMESTAMP) == "true", sources if checked else None)
+
+    def admits(self, address: str) -> bool:
+        """Return whether a call from this IP address may be answered.
+
+        One from an address that cannot be read may not.
+        """
+        return self.sources is None or is_within(address, self.sources)
+
+
+class ChangeByGet(BulkDeployError):
+    """A GET request would change something, and ``enforce.post.requests.and.timestamps`` is true (405)."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"{command} changes something: please use HTTP POST")
+
+
+class UnknownParameters(ParameterError):
+    """A command does not have these parameters, and ``api.unknown.parameters.refused`` is true (431 / 9999)."""
+
+    def __init__(self, command: str, parameters: Sequence[str]) -> None:
+        self.command, self.parameters = command, tuple(parameters)
+        super().__init__(
+            f"Unable to execute API command {command.lower()} due to unknown parameters: {shown_names(parameters)}"
+        )
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return names that a caller sent, as an answer repeats them: not too many, and none too long."""
+    more = "" if len(names) <= MOST_NAMES else f" and {len(names) - MOST_NAMES} more"
+    return ", ".join(name[:LONGEST_NAME] for name in names[:MOST_NAMES]) + more

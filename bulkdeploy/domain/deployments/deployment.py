@@ -1,0 +1,436 @@
+"""Deploy calls: their requests, the facts that rules are checked against, their results (one file: one vocabulary).
+
+A ``DeployCall`` has a ``DeployRequest``, with ids resolved, for each configuration. A ``DeploySpec`` is a request
+that broke no rule, in the sizes and ids that are written. Units: MHz, MiB, bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.infrastructure.topology import AffinityType, NetworkType, StorageType, TemplateKind
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines.firmware import BootMode, BootType
+from bulkdeploy.domain.virtual_machines.leases import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDisk:
+    """A disk that a call asks for by ``parameter``; ``size_gib`` where its offering is custom.
+
+    ``device_id`` is its number in the VM, from 1; None leaves the choice to the service.
+    """
+
+    parameter: str
+    offering_id: int
+    size_gib: int | None = None
+    device_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNic:
+    """Addresses that a call asks for, of the nic in a network; ``network_id`` None: in the default one."""
+
+    network_id: int | None
+    ip_address: str | None
+    mac_address: str | None
+
+    @property
+    def ip_parameter(self) -> str:
+        """The parameter that asks for the address."""
+        return "ipaddress" if self.network_id is None else "iptonetworklist"
+
+    @property
+    def mac_parameter(self) -> str:
+        """The parameter that asks for the MAC address."""
+        return "macaddress" if self.network_id is None else "iptonetworklist"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVm:
+    """The name of one of a request's VMs (None: generated), and its entry in the call's list.
+
+    ``uuid``, ``job_uuid``: the ids that it and the job that deploys it are to have; None: new ones.
+    """
+
+    name: str | None = None
+    display_name: str | None = None
+    entry: int = 0
+    uuid: str | None = None
+    job_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The variant of a template that VMs are made from; ``is_forced``: the template need not declare it."""
+
+    name: str | None = None
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeployRequest:
+    """The request of a deploy call for ``count`` alike VMs, with resolved entity ids.
+
+    ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
+    that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
+    ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
+    that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
+    ``plan_index``: the plan that is applied, of a dry run of a call like this, by ``plan_fingerprint``.
+    ``vms``: one by one, in order of their entries; empty: nothing is said of them.
+    """
+
+    bulk: bool
+    count: int
+    zone_id: int
+    service_offering_id: int
+    template_id: int
+    method: str
+    minimum_count: int | None = None
+    disk_offering_id: int | None = None
+    disk_size_gib: int | None = None
+    root_disk_gib: int | None = None
+    root_disk_offering_id: int | None = None
+    data_disks: tuple[NamedDisk, ...] = ()
+    hypervisor: str | None = None
+    pod_id: int | None = None
+    cluster_id: int | None = None
+    host_id: int | None = None
+    account: str | None = None
+    domain_id: int | None = None
+    project_id: int | None = None
+    network_ids: tuple[int, ...] = ()
+    nics: tuple[NamedNic, ...] = ()
+    security_group_ids: tuple[int, ...] | None = None
+    security_group_names: tuple[str, ...] | None = None
+    affinity_group_ids: tuple[int, ...] | None = None
+    affinity_group_names: tuple[str, ...] | None = None
+    keypairs: tuple[str, ...] = ()
+    keypairs_parameter: str = "keypairs"
+    user_data: str | None = None
+    registered_user_data: EntityRef | None = None
+    user_data_details: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    vms: tuple[NamedVm, ...] = ()
+    name_prefix: str | None = None
+    group: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    variant: Variant = Variant()
+    boot_type: BootType | None = None
+    boot_mode: BootMode | None = None
+    planner: str | None = None
+    lease_days: int | None = None
+    lease_action: str | None = None
+    start_vm: bool = True
+    dry_run: bool = False
+    explain_host_ids: tuple[int, ...] = ()
+    request_token: str | None = None
+    plan_index: int | None = None
+    plan_fingerprint: bytes = b""
+    fingerprint: bytes = b""
+    uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def has_given_names(self) -> bool:
+        """Whether the call names its VMs."""
+        return self.name_prefix is not None or any(vm.name is not None for vm in self.vms)
+
+    @property
+    def networks_parameter(self) -> str:
+        """The parameter that names the networks."""
+        return "iptonetworklist" if any(nic.network_id for nic in self.nics) else "networkids"
+
+    def nic_in(self, position: int, network_id: int) -> NamedNic:
+        """Return the requested properties of the nic in a network, whose position among the VM's nics is given."""
+        for nic in self.nics:
+            if nic.network_id == network_id or (nic.network_id is None and position == 0):
+                return nic
+        return NamedNic(network_id, None, None)
+
+    @classmethod
+    def of_existing(cls, vm: Any, **more: Any) -> "DeployRequest":
+        """Create the request that describes an existing VM, by its row, so that deploy rules can be checked."""
+        return cls(
+            bulk=False,
+            count=1,
+            zone_id=vm.zone_id,
+            service_offering_id=vm.service_offering_id,
+            template_id=vm.template_id,
+            method="POST",
+            **more,
+        )
+
+    def shown(self, parameter: str, row_id: int) -> str:
+        """Return an entity as an answer names it: internal ids mean nothing to a caller."""
+        return self.uuids.get(parameter, {}).get(row_id, str(row_id))
+
+
+class ScaleInPolicy(StrEnum):
+    """The order in which a managed deployment chooses VMs to remove."""
+
+    BALANCED = "Balanced"
+    """The VMs that stay are spread as evenly as possible over clusters and hosts; then the newest go first."""
+
+    NEWEST_FIRST = "NewestFirst"
+    OLDEST_FIRST = "OldestFirst"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A deploy call of a managed deployment, by which more VMs are deployed later.
+
+    Attributes:
+        command: its command.
+        parameters: its parameters as texts, without those that only mean the one call.
+        scale_in_policy: how VMs are chosen that are removed.
+        autoheal: whether broken VMs are healed.
+        heal_after_s: seconds for which a VM is Stopped until it is broken; None: the default.
+    """
+
+    command: str
+    parameters: Mapping[str, str]
+    scale_in_policy: ScaleInPolicy = ScaleInPolicy.BALANCED
+    autoheal: bool = False
+    heal_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeployCall:
+    """A deploy call: a request for each configuration, all of one owner in one zone.
+
+    What all requests have in common (zone, owner, token, ``start_vm`` and so on) stands in each of them.
+
+    Attributes:
+        caller: the user who makes the call.
+        listed: the call has a list of VMs; errors name its entries.
+        partial: VMs that do not fit are left out, and the others are deployed.
+        request_id: the API request that the jobs belong to.
+        traceparent: the trace that the jobs belong to.
+        recorded: the call itself, if its deployment is to be managed.
+        grown_from: the managed deployment, by id, that gets the VMs.
+    """
+
+    caller: Caller
+    requests: tuple[DeployRequest, ...]
+    listed: bool = False
+    partial: bool = False
+    request_id: str | None = None
+    traceparent: str | None = None
+    recorded: RecordedCall | None = None
+    grown_from: int | None = None
+
+    @property
+    def shared(self) -> DeployRequest:
+        """The request to read from what all of them have in common."""
+        return self.requests[0]
+
+    @property
+    def count(self) -> int:
+        """The number of VMs that the call asks for."""
+        return sum(request.count for request in self.requests)
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of VMs that the call accepts."""
+        return self.shared.minimum_count or (1 if self.partial else self.count)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if the call shares no transaction: it may be undone to a savepoint, or wait for the same call."""
+        shared = self.shared
+        return (
+            self.partial
+            or shared.dry_run
+            or shared.minimum_count is not None
+            or shared.plan_index is not None
+            or shared.request_token is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFacts:
+    """A zone as deploy rules see it."""
+
+    id: int
+    uuid: UUID
+    name: str
+    network_type: NetworkType
+    security_groups_enabled: bool
+    local_storage_enabled: bool
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OfferingFacts:
+    """A service offering; ``cpu_number``, ``cpu_mhz``, ``memory_mib`` None where custom."""
+
+    id: int
+    name: str
+    cpu_number: int | None
+    cpu_mhz: int | None
+    memory_mib: int | None
+    min_cpu_number: int | None
+    max_cpu_number: int | None
+    min_memory_mib: int | None
+    max_memory_mib: int | None
+    root_disk_gib: int | None
+    storage_type: StorageType
+    storage_tags: frozenset[str]
+    host_tags: frozenset[str]
+    planner: str | None
+    domain_ids: tuple[int, ...]
+    zone_ids: tuple[int, ...]
+    active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
+    lease_days: int | None = None
+    lease_action: str | None = None
+
+    @property
+    def is_custom(self) -> bool:
+        """True where the deploy call must bring CPU or memory along."""
+        return self.cpu_number is None or self.cpu_mhz is None or self.memory_mib is None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskOfferingFacts:
+    """A disk offering; ``disk_gib`` is 0 where customized."""
+
+    id: int
+    name: str
+    disk_gib: int
+    customized: bool
+    storage_type: StorageType
+    storage_tags: frozenset[str]
+    domain_ids: tuple[int, ...]
+    zone_ids: tuple[int, ...]
+    active: bool
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+class UserDataPolicy(StrEnum):
+    """Answers to whether a deploy call may replace the user data that is linked to a template."""
+
+    ALLOW_OVERRIDE = "ALLOWOVERRIDE"
+    DENY_OVERRIDE = "DENYOVERRIDE"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFacts:
+    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says.
+
+    ``user_data``: the registered user data, base64, that is linked to it.
+    """
+
+    id: int
+    uuid: UUID
+    name: str
+    kind: TemplateKind
+    hypervisor: str | None
+    size_bytes: int
+    bootable: bool
+    password_enabled: bool
+    ready: bool
+    tag: str | None
+    owner_id: int
+    is_public: bool
+    shared_with_owner: bool
+    variants: tuple[str, ...] = ()
+    uefi: str | None = None
+    user_data: str | None = None
+    user_data_policy: UserDataPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFacts:
+    """A guest network as deploy rules see it."""
+
+    id: int
+    uuid: UUID
+    name: str
+    zone_id: int
+    guest_type: str
+    acl_type: str
+    account_id: int
+    domain_lineage: str
+    subdomain_access: bool
+    is_default: bool
+    is_system: bool
+    has_security_groups: bool
+    has_user_data: bool
+    network_domain: str | None
+    shared_with: frozenset[int] = frozenset()
+    """Accounts with a permission for the network of another account."""
+
+    def is_usable_by(self, owner: Owner) -> bool:
+        """Return whether the owner's VMs may be in the network.
+
+        Account networks serve their account and those with a permission. Domain networks serve their domain and, if
+        so made, those below.
+        """
+        if self.acl_type == "Account":
+            return self.account_id == owner.account_id or owner.account_id in self.shared_with
+        if self.subdomain_access:
+            return owner.lineage.startswith(self.domain_lineage)
+        return owner.lineage == self.domain_lineage
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityFacts:
+    """An affinity group; ``account_id`` None: of the whole domain."""
+
+    id: int
+    name: str
+    kind: AffinityType
+    account_id: int | None
+    domain_lineage: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpec:
+    """A volume that each VM gets."""
+
+    volume_type: str
+    size_bytes: int
+    storage_type: StorageType
+    tags: frozenset[str]
+    device_id: int = 0
+    template_id: int | None = None
+    disk_offering_id: int | None = None
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeploySpec:
+    """A deploy call that broke no rule: what each of its VMs will be."""
+
+    request: DeployRequest
+    owner: Owner
+    zone: ZoneFacts
+    offering: OfferingFacts
+    template: TemplateFacts
+    hypervisor: str
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    disks: tuple[DiskSpec, ...]
+    networks: tuple[NetworkFacts, ...]
+    security_group_ids: tuple[int, ...]
+    affinity_groups: tuple[AffinityFacts, ...]
+    user_data: str | None
+    uefi: BootMode | None = None
+    lease: Lease | None = None
+
+    @property
+    def per_vm(self) -> ResourceAmounts:
+        """The limited resources that one VM takes (cloudstack-protocol.md 0.4, limits)."""
+        return ResourceAmounts(
+            user_vm=1,
+            volume=len(self.disks),
+            cpu=self.cpu_number,
+            memory_mib=self.memory_mib,
+            primary_storage_bytes=sum(disk.size_bytes for disk in self.disks),
+        )

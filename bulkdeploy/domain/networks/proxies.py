@@ -1,0 +1,78 @@
+"""The address of the client behind trusted proxies.
+
+Source: CloudStack's settings ``proxy.header.verify``, ``proxy.header.names`` and ``proxy.cidr``. CloudStack
+believes the first address of a header, which the client may have written itself; here the last one counts that is
+not a trusted proxy's own, for each proxy adds the address that it sees.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from bulkdeploy.domain.networks.source_networks import is_within
+
+VERIFY, NAMES, NETWORKS = "proxy.header.verify", "proxy.header.names", "proxy.cidr"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """The trusted proxies, and the headers in which they name clients.
+
+    Attributes:
+        names: of headers, in the order in which they are looked at.
+        networks: of the proxies, as CIDRs separated by commas; blank: none is trusted.
+    """
+
+    names: tuple[str, ...] = ()
+    networks: str = ""
+
+    @classmethod
+    def of(cls, text: Callable[[str], str], fixed: str = "") -> "ProxySettings":
+        """Return the settings from the values of ``text`` by name.
+
+        ``fixed``: the networks of proxies that are trusted whatever these values are, as CIDRs separated by commas.
+        """
+        configured = text(NETWORKS).strip() if text(VERIFY) == "true" else ""
+        networks = ",".join(part for part in (fixed, configured) if part)
+        names = (name.strip() for name in text(NAMES).split(","))
+        return cls(tuple(name for name in names if name), networks) if networks else cls()
+
+    def trusts(self, address: str) -> bool:
+        """Return whether calls from this address are a trusted proxy's."""
+        return bool(self.networks) and is_within(address, self.networks)
+
+    def client(self, peer: str, header: Callable[[str], str | None]) -> str:
+        """Return the address of who calls, where ``peer`` is the other end of the connection."""
+        if not self.trusts(peer):
+            return peer
+        reported = (self._recorded(header(name) or "") for name in self.names)
+        return next((address for address in reported if address is not None), peer)
+
+    def _recorded(self, text: str) -> str | None:
+        """Return the address that a header names.
+
+        What no address can be read from says nothing, nor what is before it.
+        """
+        found: str | None = None
+        for part in reversed(text.split(",")):
+            address = _address(part.strip())
+            if address is None:
+                break
+            found = address
+            if not self.trusts(address):
+                break
+        return found
+
+
+def _address(text: str) -> str | None:
+    """Return an IP address of a header, which may have a port: ``192.0.2.1:4711``, ``[2001:db8::1]:4711``.
+
+    None: it has none.
+    """
+    bare = text[1:].partition("]")[0] if text.startswith("[") else text
+    if bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        return str(ip_address(bare))
+    except ValueError:
+        return None

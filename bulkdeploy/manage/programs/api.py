@@ -1,0 +1,186 @@
+"""``bulkdeploy api``: the HTTP API, its processes supervised by gunicorn."""
+
+import fcntl
+import gc
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from types import FrameType
+from typing import Any
+
+import click
+from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+
+from bulkdeploy.api.asgi import Applications
+from bulkdeploy.embedded.processes import end_with_parent
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.wiring.holding import hold, until_let_go
+from bulkdeploy.wiring.settings import Settings
+
+WORKER_CLASS = "bulkdeploy.manage.programs.api_worker.ApiWorker"
+"""By name: gunicorn imports it once the figures have their place."""
+
+GRACEFUL_SECONDS = 4
+LAST_CALLS_SECONDS = 2
+"""With ``shutdown_delay_seconds``: how long after the end of listening the first bytes of a call may still come."""
+
+STUCK_AFTER_SECONDS = 120
+
+SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""Read by prometheus_client when it is imported; so this module does not import it."""
+
+FIGURES = "bulkdeploy-figures-"
+LOCK = "lock"
+
+
+class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
+    """The logger of gunicorn, whose lines look like all others and go to the same place."""
+
+    def setup(self, cfg: object) -> None:
+        """Undo gunicorn's own way of writing."""
+        super().setup(cfg)
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
+
+
+class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
+    """Gunicorn with our application and our settings, loaded once and then forked."""
+
+    def __init__(self, settings: Settings, *, held: bool = False) -> None:
+        self.settings, self._held = settings, held
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set what differs from gunicorn's defaults."""
+        addresses = (self.settings.listen, self.settings.monitoring_listen)
+        values: dict[str, Any] = {
+            "bind": [address for address in addresses if address is not None],
+            "worker_class": WORKER_CLASS,
+            "workers": self.settings.api_processes,
+            "graceful_timeout": int(self.settings.shutdown_delay_seconds)
+            + LAST_CALLS_SECONDS
+            + GRACEFUL_SECONDS
+            + 2,
+            "timeout": STUCK_AFTER_SECONDS,
+            "preload_app": True,
+            "loglevel": "warning",
+            "logger_class": OneLog,
+            "proc_name": "bulkdeploy-api",
+            "post_fork": after_fork,
+            "child_exit": forget_gauges,
+            "control_socket_disable": True,
+        }
+        for name, value in values.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Applications:
+        """Build the applications; connections are made on first use, in the forked processes."""
+        from bulkdeploy.api.app import create_app, create_monitoring_app
+        from bulkdeploy.api.guest_console import GuestConsoles
+        from bulkdeploy.api.proxies import TrustedProxies
+        from bulkdeploy.console.app import with_console
+        from bulkdeploy.wiring.system import build_system
+
+        until_let_go(held=self._held)
+        system = build_system(self.settings)
+        proxies = TrustedProxies(system)
+        calls = with_console(create_app(system, proxies=proxies))
+        consoles = partial(GuestConsoles, system)
+        return Applications(calls, create_monitoring_app(system), proxies.trusts, consoles)
+
+
+def forget_gauges(server: object, worker: Any) -> None:
+    """Remove the gauges of a process that ended. Its counters remain."""
+    del server
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+
+def after_fork(server: object, worker: Any) -> None:
+    """Tie a forked process to its parent's life, and exempt what they share from garbage collection."""
+    del server
+    end_with_parent(signal.SIGKILL)
+    os.nice(worker.app.settings.api_niceness)
+    gc.freeze()
+
+
+def serve(settings: Settings, *, held: bool = False) -> None:
+    """Serve until SIGTERM; does not return."""
+    from bulkdeploy.wiring.logs import configure_logging
+
+    configure_logging(settings)
+    with figures_shared():
+        from bulkdeploy.telemetry.metrics import Program
+        from bulkdeploy.wiring.tracing import start_tracing
+
+        start_tracing(settings, Program.API)
+        ApiServer(settings, held=held).run()
+
+
+@contextmanager
+def figures_shared() -> Iterator[None]:
+    """Yield a directory in which all processes of this server count together, before anybody begins to count.
+
+    Each server has its own, which goes with it, or with the next one if it was killed; one that the environment
+    names is used and left there.
+    """
+    if SHARED_FIGURES in os.environ:
+        yield
+        return
+    for directory in Path(gettempdir()).glob(f"{FIGURES}*"):
+        _remove_if_left(directory)
+    owner = os.getpid()
+    with _own_directory() as directory:
+        os.environ[SHARED_FIGURES] = str(directory)
+        signal.signal(signal.SIGTERM, _end)  # until gunicorn handles it, which begins when all is loaded
+        try:
+            yield
+        finally:
+            if os.getpid() == owner:  # forked processes come by here, too, when they end
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    """Yield a new directory, with a lock in it that the kernel holds as long as this server lives.
+
+    Its process id would not do: servers in containers that share a directory for temporary files do not see each
+    other's.
+    """
+    while True:
+        directory = Path(mkdtemp(prefix=f"{FIGURES}{os.getpid()}-"))
+        with (directory / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (directory / LOCK).exists():  # else it was taken for one that is left, a moment before it was locked
+                yield directory
+                return
+
+
+def _remove_if_left(directory: Path) -> None:
+    with suppress(OSError), (directory / LOCK).open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    sys.exit(0)
+
+
+@click.command()
+@click.option("--listen", help="Address and port, instead of the setting.")
+@hold
+@click.pass_context
+def api(ctx: click.Context, listen: str | None, held: bool) -> None:
+    """Serve the HTTP API. Run as many as you like behind any proxy."""
+    settings = settings_of(ctx, listen=listen)
+    require(settings, "database_url", "redis_url")
+    serve(settings, held=held)

@@ -1,0 +1,34 @@
+"""``bulkdeploy worker`` and ``bulkdeploy sweeper``: become the program that does it."""
+
+import os
+from typing import NoReturn
+
+import click
+
+from bulkdeploy.manage.configuration import service_settings
+from bulkdeploy.manage.programs.programs import SWEEPER, WORKER, command_line, environment
+from bulkdeploy.wiring.settings import Settings
+
+
+@click.command()
+@click.pass_context
+def worker(ctx: click.Context) -> None:
+    """Run jobs: one process with worker_threads threads. Run as many as you like, on any machine."""
+    become(WORKER, _settings(ctx))
+
+
+@click.command()
+@click.pass_context
+def sweeper(ctx: click.Context) -> None:
+    """Send what was not sent, take over what was dropped, expire what is old. One is enough, several are safe."""
+    become(SWEEPER, _settings(ctx))
+
+
+def become(program: tuple[str, ...], settings: Settings) -> NoReturn:
+    """Replace this process by ``program``."""
+    line = command_line(program)
+    os.execve(line[0], line, environment(settings, dict(os.environ)))  # noqa: S606 - our own interpreter
+
+
+def _settings(ctx: click.Context) -> Settings:
+    return service_settings(ctx, "database_url", "redis_url")

@@ -1,0 +1,47 @@
+"""Shared storage of a batch: how many VMs each cluster's pools hold, with and without the zone's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.storage.packing import OneDiskPacking, Packing, pack
+from bulkdeploy.placement.storage.pools import PoolTable, Volumes, beside, cluster_pools, zone_pools
+from bulkdeploy.placement.storage.zone_storage import ZoneStorage
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStorage:
+    """The clusters' own pools (a row per cluster, in order of ids), how they fill, and the zone's pools.
+
+    ``room``: VMs that each cluster can store, with the zone's pools taken as endless; ``alone``: with
+    the zone's pools as they are, were the cluster the only one to use them.
+    """
+
+    volumes: Volumes
+    own: PoolTable
+    packing: Packing | OneDiskPacking
+    zone: PoolTable
+    capacity: Ints
+    alone: Ints
+
+    def zone_storage(self, clusters: Ints, capacity: Ints) -> ZoneStorage | None:
+        """Return the storage that the given clusters share, or None if no zone-wide pool serves any disk."""
+        if not self.zone.width:
+            return None
+        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], capacity)
+
+
+def shared_storage(
+    snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes, most: Ints
+) -> SharedStorage:
+    """Fill the pools of the clusters, in order of ids, with up to ``most`` VMs each."""
+    own = cluster_pools(snapshot, volumes)
+    zone = zone_pools(snapshot, request.hypervisor, volumes)
+    nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
+    packing = pack(own, volumes.sizes, most, zone.serves if zone.width else nothing_spills)
+    capacity = packing.held()
+    if not zone.width:
+        return SharedStorage(volumes, own, packing, zone, capacity, capacity)
+    alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
+    return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, capacity, 0), alone)

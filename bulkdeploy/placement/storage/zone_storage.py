@@ -1,0 +1,167 @@
+"""Zone-wide pools: the one resource that clusters share, so that filling one takes room from the others.
+
+A cluster's first VMs keep their disks in the cluster's own pools; from some VM on a disk *spills* into
+the zone's pools, first one disk of each VM, later perhaps all. VMs come in the strategy's order, and each
+spilled disk goes to the first zone-wide pool that may take it and has room. As long as none of these pools
+becomes too full, all VMs that spill the same disks use the same pools: such a stretch is found by binary
+search over the number of VMs. When some disks find no pool any more, the clusters that would spill them
+close and the strategy goes on with the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.placement.fitting import ENDLESS
+from bulkdeploy.placement.model import Ints
+from bulkdeploy.placement.storage.packing import pack
+from bulkdeploy.placement.storage.pools import PoolTable
+from bulkdeploy.placement.strategy import Filling
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """A set of disks that some VMs leave to the zone's pools, by number.
+
+    In each open cluster these are the VMs from number ``first`` up to, not including, ``end``.
+    """
+
+    disks: tuple[int, ...]
+    first: Ints
+    end: Ints
+
+    def vms(self, taken: Ints) -> int:
+        """Return how many VMs spill just these disks once the clusters have taken so many."""
+        return int(np.maximum(np.minimum(taken, self.end) - self.first, 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """``vms`` VMs that spilled ``disks`` got these columns of the zone's table, one per disk."""
+
+    disks: tuple[int, ...]
+    columns: tuple[int, ...]
+    vms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneStorage:
+    """The zone's pools (a table of one row), the disks' sizes, and who spills what."""
+
+    table: PoolTable
+    sizes: Sequence[int]
+    spills: tuple[Spill, ...]
+
+    @classmethod
+    def of(cls, table: PoolTable, sizes: Sequence[int], kept: Ints, capacity: Ints) -> "ZoneStorage":
+        """From how many VMs keep each disk in the cluster's own pools, and each cluster's room."""
+        sets: set[tuple[int, ...]] = set()
+        for order in np.unique(np.argsort(kept, axis=1, kind="stable"), axis=0).tolist():
+            sets |= {tuple(sorted(order[:length])) for length in range(1, len(order) + 1)}
+        spills = []
+        for disks in sorted(sets):
+            others = [disk for disk in range(len(sizes)) if disk not in disks]
+            first = kept[:, list(disks)].max(axis=1)
+            end = kept[:, others].min(axis=1, initial=np.iinfo(np.int64).max)
+            if (first < np.minimum(end, capacity)).any():
+                spills.append(Spill(disks, first, end))
+        return cls(table, sizes, tuple(spills))
+
+    def columns(self, disks: Sequence[int], free: Ints) -> tuple[int, ...] | None:
+        """Return the pools of one VM that spills these disks, first fit, or None if some disk does not fit."""
+        after = free.copy()
+        chosen = []
+        for disk in disks:
+            takes = (self.table.fits[disk, 0] & (after >= self.sizes[disk])).nonzero()[0]
+            if len(takes) == 0:
+                return None
+            chosen.append(int(takes[0]))
+            after[takes[0]] -= self.sizes[disk]
+        return tuple(chosen)
+
+    def capacity(self, filling: Filling, capacity: Ints) -> int:
+        """Return how many VMs the open clusters hold in all, given what they share."""
+        if not self.spills:
+            return int(capacity.sum())
+        if len(self.spills) > 1:
+            return int(share_zone(filling, capacity, self, int(capacity.sum()))[0].sum())
+        spill = self.spills[0]
+        own = np.minimum(capacity, spill.first)
+        disks = list(spill.disks)
+        table = PoolTable(self.table.pool, self.table.free, self.table.fits[disks])
+        sizes = [self.sizes[disk] for disk in disks]
+        shared = pack(table, sizes, np.array([ENDLESS]), np.zeros(len(disks), dtype=bool)).held()
+        return int(own.sum() + min(int(shared[0]), int((capacity - own).sum())))
+
+
+def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
+    """Return each open cluster's share of ``count`` VMs, and the zone-wide pools of their spilled disks."""
+    taken = np.zeros(len(capacity), dtype=np.int64)
+    capacity = capacity.copy()
+    free = zone.table.free[0].copy()
+    grants: list[Grant] = []
+    while count > 0 and capacity.any():
+        stretch = _Stretch(filling, zone, taken, capacity, free)
+        added = stretch.longest(min(count, int(capacity.sum())))
+        if not added.any():
+            for spill in stretch.stuck():
+                np.minimum(capacity, np.maximum(spill.first - taken, 0), out=capacity)
+            continue
+        grants += stretch.grants(added)
+        free = free - stretch.load(added)
+        taken, capacity, count = taken + added, capacity - added, count - int(added.sum())
+    return taken, grants
+
+
+class _Stretch:
+    """The VMs from one state of the zone's pools on for which each spill keeps to the same pools."""
+
+    def __init__(self, filling: Filling, zone: ZoneStorage, taken: Ints, capacity: Ints, free: Ints) -> None:
+        self._filling = filling
+        self._zone = zone
+        self._taken = taken
+        self._capacity = capacity
+        self._free = free
+        self._columns = [zone.columns(spill.disks, free) for spill in zone.spills]
+
+    def longest(self, most: int) -> Ints:
+        """Return each cluster's VMs in the longest stretch of at most ``most`` VMs that fits."""
+        shortest, fitting = 0, np.zeros(len(self._taken), dtype=np.int64)
+        longest, middle = most, most
+        while shortest < longest:
+            added = self._filling(self._taken, self._capacity, middle)
+            if self._fits(added):
+                shortest, fitting = middle, added
+            else:
+                longest = middle - 1
+            middle = shortest + (longest - shortest + 1) // 2
+        return fitting
+
+    def stuck(self) -> list[Spill]:
+        """Return the spills that find no room at all."""
+        return [spill for spill, columns in zip(self._zone.spills, self._columns, strict=True) if columns is None]
+
+    def load(self, added: Ints) -> Ints:
+        """Return bytes that these VMs put into each of the zone's pools."""
+        load = np.zeros(len(self._free), dtype=np.int64)
+        for grant in self.grants(added):
+            for disk, column in zip(grant.disks, grant.columns, strict=True):
+                load[column] += grant.vms * self._zone.sizes[disk]
+        return load
+
+    def grants(self, added: Ints) -> list[Grant]:
+        """Return the pools of these VMs' spilled disks."""
+        return [
+            Grant(spill.disks, columns, vms)
+            for spill, columns in zip(self._zone.spills, self._columns, strict=True)
+            if columns is not None and (vms := self._vms(spill, added))
+        ]
+
+    def _fits(self, added: Ints) -> bool:
+        if any(self._vms(spill, added) for spill in self.stuck()):
+            return False
+        return bool((self.load(added) <= self._free).all())
+
+    def _vms(self, spill: Spill, added: Ints) -> int:
+        return spill.vms(self._taken + added) - spill.vms(self._taken)

@@ -1,0 +1,62 @@
+"""Removing a snapshot of a VM, with the VM and its other snapshots as they are.
+
+It is asked for until its hypervisor has done it; what can not be removed in time is in state Error, and can be
+removed again.
+"""
+
+from typing_extensions import override
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import SnapshotSpec
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult
+from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, FinalState, Outcome, Succeeded
+from bulkdeploy.provisioning.progress import is_tried_again, noted_failure, pause
+from bulkdeploy.provisioning.vm_snapshots import SnapshotSteps
+from bulkdeploy.store.virtual_machines.vm_snapshots import end_removal, fail_removal
+
+GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_removal)
+
+
+class DeleteVmSnapshot(SnapshotSteps):
+    """Params: see SnapshotSteps."""
+
+    @override
+    def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
+        failure = noted_failure(work, "delete_snapshot", work.host) or self.tools.calls.remove_snapshot(
+            work, snapshot
+        )
+        if failure is None:
+            return Succeeded(GONE)
+        if is_tried_again(work, failure):
+            return pause(work, None)
+        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
+
+    def without_volume(self, work: Assignment) -> Outcome:
+        """See SnapshotSteps. What lay in the volume went with it."""
+        del work
+        return Succeeded(GONE)
+
+
+DELETE_VM_SNAPSHOT = JobKind(
+    name="delete_vm_snapshot",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.user.vmsnapshot.DeleteVMSnapshotCmd",
+    event_type=EventType.VM_SNAPSHOT_DELETE,
+    verb="delete a snapshot of",
+    action="deleting a snapshot of",
+    not_done="did not lose its snapshot",
+    states=frozenset({VmState.RUNNING, VmState.STOPPED}),
+    move=None,
+    ability=Ability.SNAPSHOTS,
+    spoils_snapshots=False,
+    if_abandoned=NOT_GONE,
+    if_never_begun=NOT_GONE,
+    result=JobResult.SUCCESS,
+    failpoints=frozenset({Failpoint.DRIVER_DELETE_SNAPSHOT}),
+    steps=DeleteVmSnapshot,
+)

@@ -1,0 +1,52 @@
+"""The relay: messages that were not sent after their transaction are sent now."""
+
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.processes.failpoints import Failpoint, after, before
+from bulkdeploy.queue.job_queue import JobMessage, JobQueue
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.jobs.outbox import forget_sent, take_unsent
+
+MESSAGES_AT_ONCE = 1000
+MOST_TURNS = 100
+GRACE_S = 1.0
+"""The process that wrote an outbox row sends it itself, usually within this time."""
+
+
+class Relay:
+    """Sends what the outbox holds. Several may work at once: they share the rows by locks.
+
+    Args:
+        engine: the database.
+        job_queue: the message broker.
+        grace_s: rows younger than this are left to their writer, in seconds.
+    """
+
+    def __init__(self, engine: Engine, job_queue: JobQueue, *, grace_s: float = GRACE_S) -> None:
+        self._engine, self._job_queue, self._grace_s = engine, job_queue, grace_s
+
+    def send_unsent(self) -> int:
+        """Send what is due, at most MOST_TURNS times MESSAGES_AT_ONCE; how many messages.
+
+        A message is sent while its row is locked and forgotten after: if this process dies in between it
+        is sent again.
+
+        Raises:
+            QueueUnavailable: the message broker does not answer; the rows stay.
+        """
+        total = 0
+        for _ in range(MOST_TURNS):
+            sent = run_transaction(self._engine, self._send_some, Failpoint.RELAY_COMMIT)
+            total += sent
+            if sent < MESSAGES_AT_ONCE:
+                break
+        return total
+
+    def _send_some(self, connection: Connection) -> int:
+        unsent = take_unsent(connection, older_than_s=self._grace_s, most=MESSAGES_AT_ONCE)
+        if unsent:
+            before(Failpoint.RELAY_PUBLISH)
+            self._job_queue.send([JobMessage(entry.job_id, entry.kind, entry.queue) for entry in unsent])
+            after(Failpoint.RELAY_PUBLISH)
+            forget_sent(connection, [entry.job_id for entry in unsent])
+        return len(unsent)

@@ -1,0 +1,77 @@
+"""The sweeper gives running guests the rules of their security groups when these change.
+
+What a guest has is noted as a digest of its rules, which change with more than calls about rules: with every VM
+that joins or leaves a group at the other end. Rules and notes are therefore compared; no caller announces a change.
+A host that does not take them is asked again in the next round, and so is one whose guest has no filter that could
+take them.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from sqlalchemy import Engine, Row
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.watches.host_watch import PATIENCE_S
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.hypervisors import security_rules as store
+from bulkdeploy.store.hypervisors.watching import hypervisors_in_use
+from bulkdeploy.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+
+class FilterUpdates:
+    """The pass.
+
+    Args:
+        engine: the database.
+        drivers: where drivers are found.
+        timeout_s: how long one host may take, in seconds; no longer than PATIENCE_S.
+    """
+
+    def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:
+        self._engine, self._drivers, self._timeout_s = engine, drivers, min(timeout_s, PATIENCE_S)
+
+    def update_filters(self) -> None:
+        """Give every running guest whose rules are not those of its groups these rules."""
+        with read_only(self._engine) as connection:
+            filtering = [kind for kind in hypervisors_in_use(connection) if self._filters(kind)]
+            vms = store.outdated(connection, filtering) if filtering else []
+        by_host: dict[HostAddress, list[Row[Any]]] = defaultdict(list)
+        for vm in vms:
+            by_host[HostAddress(vm.host_uuid, vm.host_name, vm.ip_address, vm.hypervisor, vm.url)].append(vm)
+        if by_host:
+            with ThreadPoolExecutor(min(HOSTS_AT_ONCE, len(by_host))) as threads:
+                updated = sum(threads.map(self._update, by_host.keys(), by_host.values()))
+            metrics.SWEPT.labels("filters").inc(updated)
+            if updated:
+                log.info("filters_updated", guests=updated)
+
+    def _filters(self, hypervisor: str) -> bool:
+        try:
+            return Ability.SECURITY_GROUPS in self._drivers.driver_for(hypervisor).abilities
+        except NoDriverFor:
+            return False
+
+    def _update(self, host: HostAddress, vms: Sequence[Row[Any]]) -> int:
+        """Update one host's guests; how many have their rules now."""
+        try:
+            driver = self._drivers.driver_for(host.hypervisor)
+            filtered = set(driver.ensure_filters(host, [vm.uuid for vm in vms], timeout_s=self._timeout_s))
+        except DriverError as error:
+            log.warning("filters_not_updated", host=host.name, guests=len(vms), why=str(error))
+            return 0
+        given = [vm for vm in vms if vm.uuid in filtered]
+        if given:
+            run_transaction(
+                self._engine, lambda connection: store.note_filters(connection, given), Failpoint.SWEEP_FILTERS
+            )
+        return len(given)

@@ -1,0 +1,415 @@
+"""The sweeper's look at hosts that may fail, and at guests that may end (one file: one pass over what was seen).
+
+A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. One that its
+hypervisor drains is Disconnected as long as that lasts. It is Up again
+once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
+alert. What is seen is remembered in rows, so that a host which any sweeper reaches is Down for none.
+
+Guests of ours that run on a host which was declared off and answers again are ended, except those that rows place
+there: the others may run elsewhere by now.
+
+Where a host is Down and its driver can fence, its VMs with high availability are started elsewhere by a job that
+evacuates it, once it is fenced. Nothing else is started: a host that is silent may run its guests on.
+
+A VM whose guest was not running, in two looks a second or more apart, gets a job that stops it: the job looks
+again, with its fence, takes away what is left, and gives claims back. What is missing once may be on its way.
+A highly available VM whose guest crashed gets a job that starts it again instead (``ended_guests``).
+Where a hypervisor reports that a guest ended, its host is looked at in that round and the next; all hosts are
+looked at less often, which finds ends that were not reported.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection, Engine, Row
+
+from bulkdeploy.domain.alerts import Alert, AlertType
+from bulkdeploy.domain.infrastructure.topology import HostState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, HypervisorDriver, PowerState
+from bulkdeploy.drivers.hosts import HostAddress, address_of
+from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
+from bulkdeploy.provisioning.watches.ended_guests import stop_or_restart
+from bulkdeploy.queue.job_queue import INTERACTIVE
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.hypervisors import watching as store
+from bulkdeploy.store.infrastructure.host_migration import guests_kept_on
+from bulkdeploy.store.infrastructure.host_rows import set_memory
+from bulkdeploy.store.jobs.alerts import record_alerts
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
+from bulkdeploy.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+MEMORY_EVERY_S = 30.0
+"""How often drivers are asked how much memory is left for guests of ours."""
+
+PATIENCE_S = 10.0
+"""How long one host may take to answer."""
+
+APART_S = 1.0
+"""A guest that is missing in two looks so far apart has ended."""
+
+MOST_SILENT = 0.5
+"""Where a larger share of the hosts of a zone or a cluster is silent, it is this process that is cut off: nothing
+is fenced."""
+
+
+def is_cut_off(hosts: int, silent: int) -> bool:
+    """Return whether so many hosts of a zone or a cluster are silent that the sweeper may be cut off from them."""
+    return silent > MOST_SILENT * hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds of silence until a host is Down, and of answers until it is Up again."""
+
+    down_s: float
+    up_s: float
+
+
+def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_drained: bool = False) -> HostState:
+    """Return the state of a host that was in ``state`` and has answered, or not, for ``lasted_s``.
+
+    One that is drained takes no new VMs as if it did not answer, and is never Down: its guests run.
+    """
+    if is_drained:
+        return HostState.DISCONNECTED
+    if answers:
+        return HostState.UP if state == HostState.UP or lasted_s >= waits.up_s else HostState(state)
+    is_down = state == HostState.DOWN or lasted_s >= waits.down_s
+    return HostState.DOWN if is_down else HostState.DISCONNECTED
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A look at a host: its row, why it did not answer (None: it did), and its guests that run or have crashed.
+
+    ``is_drained``: it takes no new guests, and that stands where silence would.
+    """
+
+    host: Row[Any]
+    silence: str | None
+    running: frozenset[UUID] = frozenset()
+    crashed: frozenset[UUID] = frozenset()
+    is_drained: bool = False
+
+    @property
+    def answers(self) -> bool:
+        """Whether the host answered."""
+        return self.silence is None
+
+
+class HostWatch:
+    """The passes.
+
+    Args:
+        engine: the database.
+        drivers: where drivers are found.
+        timeout_s: how long a driver call may take, in seconds; no longer than PATIENCE_S.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        drivers: FindsDrivers,
+        timeout_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine, self._drivers, self._clock = engine, drivers, clock
+        self._timeout_s = min(timeout_s, PATIENCE_S)
+        self._silent_since: dict[int, float] = {}
+        self._memory_next = clock()
+        self._missing_since: dict[tuple[UUID, UUID], float] = {}
+        """Of VMs that had no running guest in the last look at their host, by both uuids: the first such look."""
+        self._withheld: frozenset[tuple[str, int]] = frozenset()
+
+    def watch_hosts(self) -> None:
+        """Look at every watched host once."""
+        with read_only(self._engine) as connection:
+            drivers = self._watched(store.hypervisors_in_use(connection))
+            hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
+            telling = [host.uuid for host in hosts if drivers[host.hypervisor].guests_may_end]
+            before = {vm.uuid: vm for vm in store.settled_vms(connection, telling)} if telling else {}
+            configuration = read_configuration(connection)
+        if not hosts:
+            return
+        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, hosts)]
+        waits = Waits(configuration.number("host.down.wait"), configuration.number("host.up.wait"))
+        down = self._set_states(seen, waits)
+        if configuration.flag("vm.ha.enabled"):
+            self._evacuate(
+                seen,
+                [
+                    one
+                    for one in down
+                    if not one.host.has_ha and Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities
+                ],
+            )
+        for one in seen:
+            if one.answers and one.host.fenced:
+                self._end_leftovers(drivers[one.host.hypervisor], one.host)
+        self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before, telling)
+        if self._clock() >= self._memory_next:
+            self._memory_next = self._clock() + MEMORY_EVERY_S
+            for kind, driver in drivers.items():
+                self._follow_memory(driver, kind, hosts)
+
+    def look_after_ends(self) -> None:
+        """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
+        with read_only(self._engine) as connection:
+            watched = self._watched(store.hypervisors_in_use(connection))
+            drivers = {kind: driver for kind, driver in watched.items() if driver.guests_may_end}
+            hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
+        reported = frozenset(vm for vm, _ in self._missing_since).union(
+            *(driver.ended_guests(_addresses(kind, hosts)) for kind, driver in drivers.items())
+        )
+        if not reported:
+            return
+        answering = [host for host in hosts if host.state == HostState.UP]
+        with read_only(self._engine) as connection:
+            every = store.settled_vms(connection, [host.uuid for host in answering])
+        in_question = {vm.host_uuid for vm in every if vm.uuid in reported}
+        looked_at = [host for host in answering if host.uuid in in_question]
+        before = {vm.uuid: vm for vm in every if vm.host_uuid in in_question}
+        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, looked_at)]
+        self._stop_ended([one for one in seen if one.answers], before, [host.uuid for host in hosts])
+
+    def _watched(self, hypervisors: Sequence[str]) -> dict[str, HypervisorDriver]:
+        found: dict[str, HypervisorDriver] = {}
+        for kind in hypervisors:
+            with suppress(NoDriverFor):
+                driver = self._drivers.driver_for(kind)
+                if driver.is_watched:
+                    found[kind] = driver
+        return found
+
+    def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
+        """Return the answers of all hosts of a type.
+
+        Empty if the driver can ask none: then hosts are not to blame.
+        """
+        of_kind = [host for host in hosts if host.hypervisor == kind]
+        if not of_kind:
+            return []
+        try:
+            answers = driver.look_at_hosts(_addresses(kind, hosts), timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("hosts_not_seen", hypervisor=kind, why=str(error))
+            return []
+        return [_seen(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
+
+    def _follow_memory(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> None:
+        """Write how much memory hosts have for guests of ours where that changes by itself."""
+        try:
+            memory = driver.memory_of_hosts(_addresses(kind, hosts), timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("memory_not_seen", hypervisor=kind, why=str(error))
+            return
+        changed = {
+            host.id: memory[host.uuid]
+            for host in hosts
+            if memory.get(host.uuid, host.memory_mib) != host.memory_mib
+        }
+        if changed:
+            run_transaction(self._engine, partial(set_memory, memory_mib=changed), Failpoint.SWEEP_GUESTS)
+            log.info("host_memory", hosts=len(changed))
+
+    def _set_states(self, seen: Sequence[Seen], waits: Waits) -> list[Seen]:
+        """Write what changed, with alerts; the silent hosts that are Down now."""
+        now = self._clock()
+        self._silent_since = {
+            one.host.id: self._silent_since.get(one.host.id, now) for one in seen if not one.answers
+        }
+        noted = [one for one in seen if one.answers != one.host.answers and not _is_well(one)]
+        states = {
+            one.host.id: state_after(
+                one.host.state,
+                answers=one.answers,
+                lasted_s=self._lasted(one, now),
+                waits=waits,
+                is_drained=one.is_drained,
+            )
+            for one in seen
+        }
+        changed = [one for one in seen if states[one.host.id] != one.host.state]
+        if noted or changed:
+            write = partial(_write, noted=noted, changed=changed, states=states)
+            for host, state in run_transaction(self._engine, write, Failpoint.SWEEP_GUESTS):
+                log.info("host_state", host=host, state=state.value)
+        return [one for one in seen if not one.answers and states[one.host.id] == HostState.DOWN]
+
+    def _end_leftovers(self, driver: HypervisorDriver, host: Row[Any]) -> None:
+        """End the guests that still run on a host which was declared off and answers: they may run elsewhere."""
+        with read_only(self._engine) as connection:
+            kept = guests_kept_on(connection, host.id)
+        failpoints.before(Failpoint.DRIVER_LEFTOVERS)
+        try:
+            driver.end_leftovers(address_of(host), kept, timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("leftovers_not_ended", host=host.name, why=str(error))
+        failpoints.after(Failpoint.DRIVER_LEFTOVERS)
+
+    def _lasted(self, one: Seen, now: float) -> float:
+        """Return the seconds for which a host has answered or been silent.
+
+        Silence counts only as far as this process saw it.
+        """
+        if one.answers != one.host.answers:
+            return 0.0
+        lasted_s = float(one.host.lasted_s)
+        return lasted_s if one.answers else min(lasted_s, now - self._silent_since[one.host.id])
+
+    def _evacuate(self, seen: Sequence[Seen], down: Sequence[Seen]) -> None:
+        """Have hosts evacuated that are Down, in zones and clusters of which most hosts answer."""
+        counted = [one for one in seen if not one.host.fenced]
+        hosts_of = Counter(place for one in counted for place in _places(one))
+        silent = Counter(place for one in counted if not one.answers for place in _places(one))
+        cut_off = frozenset(place for place, number in silent.items() if is_cut_off(hosts_of[place], number))
+        waiting = [one for one in down if not one.host.fenced]
+        withheld = cut_off & {
+            next((place for place in _places(one) if place in cut_off), _places(one)[0]) for one in waiting
+        }
+        for place in withheld - self._withheld:
+            what = f"{silent[place]} of {hosts_of[place]} hosts of a {place[0]} are silent"
+            alert = Alert(
+                AlertType.MANAGEMENT_NODE,
+                f"{what}: the sweeper may be cut off from them, so nothing is fenced nor started elsewhere by"
+                " itself; evacuateHost does it host by host",
+            )
+            log.warning("fencing_withheld", why=what)
+            run_transaction(self._engine, partial(record_alerts, noticed=[alert]), Failpoint.SWEEP_GUESTS)
+        self._withheld = withheld
+        for one in waiting:
+            if cut_off.isdisjoint(_places(one)):
+                made = run_transaction(
+                    self._engine, partial(_evacuate, host_id=one.host.id), Failpoint.SWEEP_EVACUATIONS
+                )
+                if made:
+                    metrics.SWEPT.labels("evacuations").inc()
+                    log.warning("host_evacuated", host=one.host.name)
+
+    def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]) -> None:
+        """Stop VMs that are missing for long enough; what is missing on hosts not seen now stays noted."""
+        answering = [one.host.uuid for one in seen]
+        after: Sequence[Row[Any]] = ()
+        if answering:
+            with read_only(self._engine) as connection:
+                after = store.settled_vms(connection, answering)
+        running = frozenset[UUID]().union(*(one.running for one in seen))
+        crashed = frozenset[UUID]().union(*(one.crashed for one in seen))
+        now = self._clock()
+        missing = {
+            (vm.uuid, vm.host_uuid): self._missing_since.get((vm.uuid, vm.host_uuid), now)
+            for vm in after
+            if before.get(vm.uuid) == vm and vm.uuid not in running
+        }
+        ended = frozenset(vm for (vm, _), since in missing.items() if now - since >= APART_S)
+        unseen, moved = set(watched) - set(answering), {vm.uuid for vm in after}
+        self._missing_since = missing | {
+            (vm, host): since
+            for (vm, host), since in self._missing_since.items()
+            if host in unseen and vm not in moved
+        }
+        if ended:
+            handle = partial(stop_or_restart, host_uuids=answering, vm_uuids=ended, crashed=crashed)
+            jobs = run_transaction(self._engine, handle, Failpoint.SWEEP_GUESTS)
+            metrics.SWEPT.labels("ended_guests").inc(jobs)
+            log.info("ended_guests", jobs=jobs)
+
+
+def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return the zone and the cluster of a host."""
+    return ("zone", one.host.zone_id), ("cluster", one.host.cluster_id)
+
+
+def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
+    """Return the hosts of a type."""
+    return [address_of(host) for host in hosts if host.hypervisor == kind]
+
+
+def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
+    if isinstance(answer, DriverError):
+        if host.answers is not False:
+            log.warning("host_silent", host=host.name, why=str(answer))
+        return Seen(host, str(answer), is_drained=isinstance(answer, HostDrained))
+    running = frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING)
+    return Seen(host, None, running, frozenset(guest.uuid for guest in answer if guest.has_crashed))
+
+
+def _is_well(one: Seen) -> bool:
+    """Return whether a host is Up, answers, and has not been silent recently."""
+    return one.answers and one.host.answers is None and one.host.state == HostState.UP
+
+
+def _write(
+    connection: Connection, *, noted: Sequence[Seen], changed: Sequence[Seen], states: Mapping[int, HostState]
+) -> list[tuple[str, HostState]]:
+    """Remember what was seen and change states; which hosts are in which state from now on."""
+    alerts: list[Alert] = []
+    for answers in (False, True):
+        alike = {one.host.id: one.host for one in noted if one.answers is answers}
+        new = store.note_answers(connection, alike, answers=answers) if alike else set()
+        alerts += [_back(host) for number, host in alike.items() if answers and number in new and host.fenced]
+    written: list[tuple[str, HostState]] = []
+    for state in sorted({states[one.host.id] for one in changed}):
+        of_state = {one.host.id: one for one in changed if states[one.host.id] == state}
+        for number in sorted(store.set_states(connection, of_state, state.value)):
+            one = of_state[number]
+            written.append((one.host.name, state))
+            alerts += _silent(one, state)
+    record_alerts(connection, alerts)
+    return written
+
+
+def _silent(one: Seen, state: HostState) -> list[Alert]:
+    if one.silence is None:
+        return []
+    what = f"Host {one.host.name} is {state.value} and takes no new virtual machines: {one.silence}."
+    if state is HostState.DOWN:
+        what += " Its virtual machines may run on; evacuateHost starts them elsewhere"
+    return [Alert(AlertType.HOST, what)]
+
+
+def _back(host: Row[Any]) -> Alert:
+    return Alert(
+        AlertType.HOST,
+        f"Host {host.name} answers although its virtual machines were started elsewhere: those that still run on it"
+        " are ended; reconnectHost takes it back",
+    )
+
+
+def _evacuate(connection: Connection, *, host_id: int) -> bool:
+    """Return a job that evacuates the host; False: there is one, or it is no longer to be."""
+    host = store.lock_host_to_evacuate(connection, host_id)
+    if host is None:
+        return False
+    job = new_evacuation(host, "which is Down and has highly available VMs")
+    insert_jobs(connection, [job], INTERACTIVE)
+    return True
+
+
+def new_evacuation(host: Row[Any], why: str) -> NewJob:
+    """Return the job that fences a locked host and starts its highly available VMs elsewhere."""
+    return EVACUATE_HOST.new_job(
+        Instance(EVACUATE_HOST.instance_type, host.id, host.uuid),
+        f"evacuating host {host.name}, {why}",
+        account_id=ADMIN_ACCOUNT_ID,
+        user_id=ADMIN_USER_ID,
+        params={BY_DRIVER: True, ONLY_HA: True},
+    )

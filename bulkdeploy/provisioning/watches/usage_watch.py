@@ -1,0 +1,87 @@
+"""The sweeper's measurement of what guests, hosts and storage pools use."""
+
+import time
+from functools import partial
+
+import structlog
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.domain.infrastructure.topology import HostState
+from bulkdeploy.domain.virtual_machines.usage import HostUsage
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import address_of
+from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.watches.host_watch import PATIENCE_S
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.hypervisors import usage as store
+from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, watched_hosts
+
+log = structlog.get_logger(__name__)
+
+INTERVAL, RETENTION = "vm.stats.interval", "vm.stats.max.retention.time"
+MOST_HOSTS = 500
+"""Hosts whose figures are written in one transaction."""
+
+
+class UsageWatch:
+    """Measures the hosts that are Up every ``vm.stats.interval`` milliseconds; 0 turns this off.
+
+    The figures of a VM are written at most once in this time. A host that does not answer keeps its last figures
+    for ``store.KEPT_MINUTES``.
+    """
+
+    def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:
+        self._engine, self._drivers = engine, drivers
+        self._timeout_s = min(timeout_s, PATIENCE_S)
+        self._due = 0.0
+        self._samples_minutes = 0
+
+    def measure_usage(self) -> None:
+        """Measure all hosts if the interval has passed."""
+        began = time.monotonic()
+        if began < self._due:
+            return
+        with read_only(self._engine) as connection:
+            settings = read_configuration(connection)
+            interval_s, self._samples_minutes = settings.number(INTERVAL) / 1000, settings.number(RETENTION)
+            hypervisors = hypervisors_in_use(connection) if interval_s else []
+        self._due = began + interval_s
+        for hypervisor in hypervisors:
+            self._measure(hypervisor)
+        if hypervisors:
+            delete = partial(store.delete_old_usage, samples_minutes=self._samples_minutes)
+            run_transaction(self._engine, delete, Failpoint.SWEEP_USAGE)
+
+    def _measure(self, hypervisor: str) -> None:
+        try:
+            driver = self._drivers.driver_for(hypervisor)
+        except NoDriverFor:
+            return
+        if Ability.USAGE not in driver.abilities:
+            return
+        with read_only(self._engine) as connection:
+            rows = watched_hosts(connection, [hypervisor])
+        hosts = [address_of(row) for row in rows if row.state == HostState.UP]
+        for at in range(0, len(hosts), MOST_HOSTS):
+            some = hosts[at : at + MOST_HOSTS]
+            try:
+                answers = driver.usage_of_hosts(some, timeout_s=self._timeout_s)
+            except DriverError as error:
+                log.warning("usage_not_measured", hypervisor=hypervisor, why=str(error))
+                return
+            measured = [one for one in answers if isinstance(one, HostUsage)]
+            silent = [str(one) for one in answers if isinstance(one, DriverError)]
+            if silent:
+                log.warning("usage_not_measured", hypervisor=hypervisor, hosts=len(silent), why=silent[0])
+            run_transaction(
+                self._engine,
+                partial(_write, measured=measured, keep_samples=self._samples_minutes > 0),
+                Failpoint.SWEEP_USAGE,
+            )
+
+
+def _write(connection: Connection, *, measured: list[HostUsage], keep_samples: bool) -> None:
+    store.write_usage(connection, measured, keep_samples=keep_samples)

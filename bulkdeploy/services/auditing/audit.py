@@ -1,0 +1,324 @@
+"""The audit: rows against rows, and against what the hypervisors really have (one file: one comparison, whole).
+
+Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
+does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,
+whether the job was there before or after the guests were listed; so is what the rows no longer say afterwards.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+from uuid import UUID
+
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.driver import Guest, HypervisorDriver, PowerState
+from bulkdeploy.store.auditing.audit import (
+    ExpectedGuest,
+    ExpectedVolume,
+    Finding,
+    check_invariants,
+    expected_guests,
+    expected_volumes,
+    ready_volumes,
+    running_vms,
+    unsettled_vms,
+)
+from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.virtual_machines.unmanaged import let_go_of
+
+GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
+DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"
+VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say, or to grow to it"
+
+RealVolume = tuple[UUID, UUID, int]
+"""A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
+
+AT_ONCE = 10_000
+"""Guests, or volumes, that are in memory at the same time."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The expected guests and volumes of the rows at one moment, and the VMs that jobs worked on then."""
+
+    guests: Mapping[UUID, ExpectedGuest]
+    volumes: Mapping[UUID, ExpectedVolume]
+    unsettled: frozenset[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The differences between rows and hypervisors in words, by the uuid of VM or volume, and the seen guests.
+
+    Args:
+        guests, devices, volumes: breaches of the three promises, by uuid.
+        compared: how many of each were compared, in this order.
+        seen: of what was not right at first sight, the guests there are, by uuid.
+        pools: the same, the pools that have each volume.
+        unknown_guests, unknown_volumes: what no comparison can decide while a host or a pool does not answer.
+    """
+
+    guests: Mapping[UUID, str]
+    devices: Mapping[UUID, str]
+    volumes: Mapping[UUID, str]
+    compared: tuple[int, int, int]
+    seen: Mapping[UUID, Sequence[Guest]]
+    pools: Mapping[UUID, Sequence[UUID]]
+    unknown_guests: Mapping[UUID, str] = field(default_factory=dict)
+    unknown_volumes: Mapping[UUID, str] = field(default_factory=dict)
+
+    def findings(self) -> list[Finding]:
+        """Return the findings in the audit's form."""
+        promises = (("guests", GUESTS_PROMISE), ("devices", DEVICES_PROMISE), ("pools", VOLUMES_PROMISE))
+        breaches = (self.guests, self.devices, self.volumes)
+        unknown: tuple[Mapping[UUID, str], ...] = (self.unknown_guests, {}, self.unknown_volumes)
+        return [
+            Finding(name, promise, compared, tuple(broken.values()), tuple(unseen.values()))
+            for (name, promise), compared, broken, unseen in zip(
+                promises, self.compared, breaches, unknown, strict=True
+            )
+        ]
+
+
+def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
+    """Check every invariant; an intact system has findings without breaches."""
+    compared = compare(engine, drivers)
+    return [*check_invariants(engine), *compared.findings()]
+
+
+def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
+    """Rows against what the hypervisors have."""
+    every = list(drivers)
+    with read_only(engine) as connection:
+        unsettled, let_go = unsettled_vms(connection), let_go_of(connection)
+    guests = _look_at_guests(engine, every, frozenset(unsettled), let_go)
+    volumes = _look_at_volumes(engine, every, frozenset(unsettled), guests.volumes_let_go)
+    compared = (guests.compared, guests.running, volumes.compared)
+    if not guests.doubtful and not volumes.doubtful:
+        return Comparison({}, {}, {}, compared, {}, {})
+    return _look_again(engine, every, guests.doubtful, volumes.doubtful, compared)
+
+
+@dataclass(slots=True)
+class _Look:
+    """The result of the first pass: the number of guests, and those that are doubtful.
+
+    ``volumes_let_go``: of guests that run without rows on purpose (unmanageVirtualMachine).
+    """
+
+    doubtful: set[UUID]
+    compared: int = 0
+    running: int = 0
+    volumes_let_go: frozenset[UUID] = frozenset()
+
+
+def _look_at_guests(
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: set[UUID]
+) -> _Look:
+    look, seen = _Look(set()), set[UUID]()
+    unseen: dict[UUID, str] = {}  # what is missing for this reason is doubtful, and looked at again
+    for part in _parts(guest for driver in drivers for guest in driver.list_seen_guests(unseen)):
+        with read_only(engine) as connection:
+            rows = {row.uuid: row for row in expected_guests(connection, [guest.uuid for guest in part])}
+        for guest in part:
+            row = rows.get(guest.uuid)
+            if row is None and guest.uuid in let_go:
+                look.volumes_let_go |= guest.volume_uuids
+            elif guest.uuid not in unsettled:
+                wrong = _compare_guest(guest.uuid, row, [guest]) or (row and _compare_devices(row, guest))
+                if wrong or guest.uuid in seen:
+                    look.doubtful.add(guest.uuid)
+                look.running += row is not None
+                seen.add(guest.uuid)
+    with read_only(engine) as connection:
+        missing = {uuid for uuid in running_vms(connection) if uuid not in seen} - unsettled
+    look.doubtful |= missing
+    look.compared = len(seen) + len(missing)
+    return look
+
+
+def _look_at_volumes(
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: frozenset[UUID]
+) -> _Look:
+    look, seen = _Look(set()), set[UUID]()
+    unseen: dict[UUID, str] = {}
+    for part in _parts(volume for driver in drivers for volume in driver.list_seen_volumes(unseen)):
+        with read_only(engine) as connection:
+            rows = {row.uuid: row for row in expected_volumes(connection, [volume[0] for volume in part])}
+        for volume in part:
+            row = rows.get(volume[0])
+            if volume[0] in let_go if row is None else row.vm_uuid in unsettled:
+                continue
+            if _compare_volume(volume[0], row, [volume]) or volume[0] in seen:
+                look.doubtful.add(volume[0])
+            seen.add(volume[0])
+    with read_only(engine) as connection:
+        missing = {
+            uuid for uuid, vm_uuid in ready_volumes(connection) if uuid not in seen and vm_uuid not in unsettled
+        }
+    look.doubtful |= missing
+    look.compared = len(seen) + len(missing)
+    return look
+
+
+def _look_again(
+    engine: Engine,
+    drivers: Sequence[HypervisorDriver],
+    guest_uuids: set[UUID],
+    volume_uuids: set[UUID],
+    compared: tuple[int, int, int],
+) -> Comparison:
+    """Return the problems of these guests and volumes, which may have been changing during the first pass."""
+    before = _expectation(engine, guest_uuids, volume_uuids)
+    guests: dict[UUID, list[Guest]] = {}
+    volumes: dict[UUID, list[RealVolume]] = {}
+    silent: dict[UUID, str] = {}
+    silent_pools: dict[UUID, str] = {}
+    for driver in drivers:
+        for guest in driver.list_seen_guests(silent):
+            if guest.uuid in guest_uuids:
+                guests.setdefault(guest.uuid, []).append(guest)
+        for volume in driver.list_seen_volumes(silent_pools):
+            if volume[0] in volume_uuids:
+                volumes.setdefault(volume[0], []).append(volume)
+    after = _expectation(engine, guest_uuids, volume_uuids)
+    stable = _stable_guests(before, after, guests)
+    unknown = _unknown_guests(before, stable, silent)
+    stable = [uuid for uuid in stable if uuid not in unknown]
+    running = {
+        uuid: found for uuid in stable if uuid in before.guests and (found := _running(guests.get(uuid, ())))
+    }
+    still = sorted(_stable_volumes(before, after, volumes))
+    unknown_volumes = _unknown_volumes(before, still, volumes, silent_pools)
+    still = [uuid for uuid in still if uuid not in unknown_volumes]
+    return Comparison(
+        _breaches({uuid: _compare_guest(uuid, before.guests.get(uuid), guests.get(uuid, ())) for uuid in stable}),
+        _breaches({uuid: _compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()}),
+        _breaches({uuid: _compare_volume(uuid, before.volumes.get(uuid), volumes.get(uuid, ())) for uuid in still}),
+        compared,
+        guests,
+        {uuid: [pool for _, pool, _ in found] for uuid, found in volumes.items()},
+        unknown,
+        unknown_volumes,
+    )
+
+
+def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mapping[UUID, str]) -> dict[UUID, str]:
+    """Return the VMs whose guests cannot be seen, running or not, each with the reason."""
+    found = {}
+    for uuid in uuids:
+        row = expected.guests.get(uuid)
+        reason = None if row is None else unseen.get(uuid) or unseen.get(row.host_uuid)
+        if row is not None and reason is not None:
+            found[uuid] = f"VM {uuid} is Running on host {row.host_uuid} by its row, and cannot be seen: {reason}"
+    return found
+
+
+def _unknown_volumes(
+    expected: Expectation,
+    uuids: Sequence[UUID],
+    real: Mapping[UUID, Sequence[RealVolume]],
+    unseen: Mapping[UUID, str],
+) -> dict[UUID, str]:
+    """Return the volumes that were not found and may be on a host that cannot be seen, each with the reason."""
+    found = {}
+    for uuid in uuids:
+        row = expected.volumes.get(uuid)
+        reason = None if row is None or row.pool_uuid is None else unseen.get(row.pool_uuid)
+        if row is not None and reason is not None and not real.get(uuid):
+            found[uuid] = f"volume {uuid} is in pool {row.pool_uuid} by its row, and cannot be seen: {reason}"
+    return found
+
+
+def _parts(items: Iterator[T]) -> Iterator[list[T]]:
+    while part := list(islice(items, AT_ONCE)):
+        yield part
+
+
+def _breaches(compared: Mapping[UUID, str | None]) -> dict[UUID, str]:
+    return {uuid: breach for uuid, breach in compared.items() if breach is not None}
+
+
+def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]) -> Expectation:
+    """Return the expectation for these ids.
+
+    Jobs are read first, so that a VM whose job ends meanwhile is left out.
+    """
+    with read_only(engine) as connection:
+        return Expectation(
+            unsettled=frozenset(unsettled_vms(connection)) | let_go_of(connection),
+            guests={guest.uuid: guest for guest in expected_guests(connection, guest_uuids)},
+            volumes={volume.uuid: volume for volume in expected_volumes(connection, volume_uuids)},
+        )
+
+
+def _stable_guests(before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[Guest]]) -> list[UUID]:
+    unsettled = before.unsettled | after.unsettled
+    return sorted(
+        uuid
+        for uuid in before.guests.keys() | after.guests.keys() | real.keys()
+        if uuid not in unsettled and before.guests.get(uuid) == after.guests.get(uuid)
+    )
+
+
+def _running(real: Sequence[Guest]) -> list[Guest]:
+    return [guest for guest in real if guest.power is PowerState.RUNNING]
+
+
+def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
+    """Return the devices that a running guest has in excess or lacks, or None.
+
+    A hypervisor need not know nics by their uuids.
+    """
+    reported = [("volume", expected.volume_uuids, guest.volume_uuids)]
+    if guest.nic_uuids is not None:
+        reported.append(("nic", expected.nic_uuids, guest.nic_uuids))
+    wrong = [f"has {noun} {uuid} beyond its rows" for noun, rows, real in reported for uuid in sorted(real - rows)]
+    wrong += [f"lacks {noun} {uuid}" for noun, rows, real in reported for uuid in sorted(rows - real)]
+    return f"the guest of VM {guest.uuid} " + ", ".join(wrong) if wrong else None
+
+
+def _compare_guest(uuid: UUID, expected: ExpectedGuest | None, real: Sequence[Guest]) -> str | None:
+    """Return the problem of one VM, or None."""
+    running = _running(real)
+    if expected is None:
+        if real:
+            hosts = ", ".join(str(guest.host_uuid) for guest in real)
+            return f"guest {uuid} is on host {hosts}, and no Running VM owns it"
+        return None
+    if len(running) != 1:
+        return f"VM {uuid} is Running by its row and runs {len(running)} times on the hypervisors"
+    guest = running[0]
+    if guest.host_uuid != expected.host_uuid:
+        return f"VM {uuid} is on host {expected.host_uuid} by its row and runs on host {guest.host_uuid}"
+    sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
+    if sizes != (expected.cpu_number, expected.cpu_mhz, expected.memory_mib):
+        return f"VM {uuid} has other sizes on the hypervisor than in its row: {sizes}"
+    return None
+
+
+def _stable_volumes(
+    before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[RealVolume]]
+) -> Iterator[UUID]:
+    unsettled = before.unsettled | after.unsettled
+    for uuid in before.volumes.keys() | after.volumes.keys() | real.keys():
+        row = before.volumes.get(uuid)
+        if row == after.volumes.get(uuid) and (row is None or row.vm_uuid not in unsettled):
+            yield uuid
+
+
+def _compare_volume(uuid: UUID, expected: ExpectedVolume | None, real: Sequence[RealVolume]) -> str | None:
+    """Return the problem of one volume, or None."""
+    if expected is None:
+        return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
+    found = [(pool, size) for _, pool, size in real]
+    if not expected.is_ready and not found:
+        return None
+    least = expected.size_bytes if expected.is_in_use else 1
+    if [(pool, least <= size <= expected.size_bytes) for pool, size in found] != [(expected.pool_uuid, True)]:
+        return f"volume {uuid} is in pool {expected.pool_uuid} by its row, and really {found or 'nowhere'}"
+    return None

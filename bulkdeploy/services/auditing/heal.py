@@ -1,0 +1,80 @@
+"""Healing: what breaks a promise of the audit is mended by the statement that stands beside it in ``audit.sql``.
+
+Claims without a consumer are dropped, VMs and volumes without a claim get theirs, and counters are computed anew
+from them, round after round, until nothing is mended any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.store.auditing.audit import (
+    Invariant,
+    can_heal,
+    check_connection,
+    heal_invariant,
+    lock_for_healing,
+    read_invariants,
+)
+
+MOST_ROUNDS = 4
+"""A claim mended changes counters of hosts and owners, which are mended a round later, and then nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """The limits of healing: breaches of one VM or of one host (by id), at most ``batch`` in a transaction."""
+
+    batch: int = 50
+    vm: UUID | None = None
+    host_id: int | None = None
+
+    @property
+    def invariants(self) -> list[Invariant]:
+        """The invariants that this healing can mend."""
+        kept = {"vm": self.vm is not None, "host": self.host_id is not None}
+        return [invariant for invariant in read_invariants() if can_heal(invariant, **kept)]
+
+
+def heal_connection(connection: Connection, healing: Healing) -> dict[str, int]:
+    """Mend everything in one transaction of the caller's, and return the number of mended breaches by promise."""
+    return in_rounds(healing, lambda one: mend(connection, one, healing))
+
+
+def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[str, int]:
+    """Mend batch after batch, until nothing is left that can be mended; see ``heal_connection``.
+
+    Safe on a live system where each batch has a transaction of its own, and to be killed and run again.
+    """
+    every: dict[str, int] = {}
+    for _ in range(MOST_ROUNDS):
+        before = sum(every.values())
+        for invariant in healing.invariants:
+            done = healing.batch
+            while done >= healing.batch:  # ends: what is mended is broken no more
+                done = mend_one(invariant)
+                if done:
+                    every[invariant.name] = every.get(invariant.name, 0) + done
+        if sum(every.values()) == before:
+            break
+    return every
+
+
+def broken(connection: Connection) -> list[tuple[str, str]]:
+    """Return each breach with its remedy."""
+    helps = {invariant.name: _remedy(invariant) for invariant in read_invariants()}
+    return [(breach, helps[found.name]) for found in check_connection(connection) for breach in found.breaches]
+
+
+def _remedy(invariant: Invariant) -> str:
+    if invariant.by_hand is None:
+        return "heal mends it"
+    return invariant.by_hand if invariant.heal is None else f"heal mends it, or else: {invariant.by_hand}"
+
+
+def mend(connection: Connection, invariant: Invariant, healing: Healing) -> int:
+    """Mend one batch of breaches of a promise; how many. Claims and counts wait until the transaction ends."""
+    lock_for_healing(connection)
+    return heal_invariant(connection, invariant, batch=healing.batch, vm=healing.vm, host_id=healing.host_id)

@@ -1,0 +1,113 @@
+"""Repairs on hypervisors: what is there and not what the rows say is set right by jobs, with their fences.
+
+A VM gets a job that repairs it; the guest of an expunged one is expunged again, and a volume that outlived its row
+is removed by the sweeper. What no row knows may belong to another system, and is left to people.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.provisioning.kinds.virtual_machines.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.virtual_machines.repair_virtual_machine import REPAIR
+from bulkdeploy.queue.job_queue import INTERACTIVE
+from bulkdeploy.services.auditing.audit import Comparison
+from bulkdeploy.services.auditing.heal import Healing, heal_connection
+from bulkdeploy.store.auditing import repairs as store
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+
+BY_A_JOB = "heal repairs it, by a job"
+BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it belongs to another system"
+LOST = "restoreVirtualMachine makes a root disk anew; a data volume comes from a backup, or is detached"
+UNSEEN = "nothing is repaired before it can be seen: bring its host back, or declare the host off (evacuateHost)"
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """The begun repairs: jobs by the VM that they repair, and volumes that the sweeper removes."""
+
+    jobs: dict[UUID, UUID] = field(default_factory=dict)
+    volumes: set[UUID] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The results of repair jobs: how many succeeded, why others did not, and which have not ended."""
+
+    succeeded: int
+    failed: dict[UUID, str]
+    unfinished: set[UUID]
+
+
+def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
+    """Return each difference with its remedy."""
+    vms = store.known_vms(connection, [*found.guests, *found.devices])
+    volumes = store.known_volumes(connection, found.volumes)
+    listed = [
+        (breach, BY_A_JOB if uuid in vms else BY_HAND)
+        for uuid, breach in (*found.guests.items(), *found.devices.items())
+    ]
+    for uuid, breach in found.volumes.items():
+        remedy = BY_HAND if uuid in found.pools else LOST
+        listed.append((breach, "heal has it removed" if uuid in volumes else remedy))
+    return listed
+
+
+def unknown(found: Comparison) -> list[str]:
+    """Return what cannot be seen now, in lines. Nothing of it is repaired."""
+    unseen = [*found.unknown_guests.values(), *found.unknown_volumes.values()]
+    return [f"UNKNOWN {text}\n        {UNSEEN}" for text in unseen]
+
+
+def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:
+    """Make the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
+    wanted = found.guests.keys() | found.devices.keys()
+    if healing.vm is not None:
+        wanted &= {healing.vm}
+    begun = Repairs()
+    vms = [vm for vm in store.lock_vms(connection, wanted) if healing.host_id in (None, vm.host_id)]
+    again = {vm.uuid: found.seen[vm.uuid][0].host_uuid for vm in vms if vm.removed and vm.uuid in found.seen}
+    expunging = store.remove_vms_again(connection, again)
+    if healing.vm is None and healing.host_id is None:
+        pools = {uuid: found.pools[uuid][0] for uuid in found.volumes if uuid in found.pools}
+        begun.volumes.update(store.remove_volumes_again(connection, pools))
+    if expunging or begun.volumes:  # before there are jobs, which it would leave what they work on to
+        heal_connection(connection, Healing(healing.batch))
+    for vm in vms:
+        kind = EXPUNGE if vm.uuid in expunging else REPAIR
+        if (vm.removed and kind is REPAIR) or (kind is REPAIR and vm.state not in REPAIR.states):
+            continue
+        job = kind.new_job(
+            Instance(kind.instance_type, vm.id, vm.uuid),
+            f"{kind.action} Vm {vm.name}, whose guest is not what its row says",
+            account_id=vm.account_id,
+            user_id=vm.user_id,
+        )
+        ((_, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+        begun.jobs[vm.uuid] = job_uuid
+    return begun
+
+
+def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
+    """Return the results of the jobs so far."""
+    ends = store.ends_of_jobs(connection, repairs.jobs.values())
+    return Repaired(
+        succeeded=sum(end.status == JobStatus.SUCCEEDED for end in ends),
+        failed={end.instance_uuid: str(end.reason) for end in ends if end.status == JobStatus.FAILED},
+        unfinished={end.uuid for end in ends if end.status == JobStatus.IN_PROGRESS},
+    )
+
+
+def report(begun: Repairs, ended: Repaired) -> Collection[str]:
+    """Return the repairs in lines."""
+    lines = []
+    if ended.succeeded:
+        lines.append(f"repaired  virtual machines: {ended.succeeded}")
+    if begun.volumes:
+        lines.append(f"removing  volumes: {len(begun.volumes)}")
+    lines += [f"FAILED  {why}" for why in ended.failed.values()]
+    return lines + [f"UNDONE  job {job} has not ended" for job in sorted(ended.unfinished)]

@@ -1,0 +1,262 @@
+"""Making, changing and deleting primary storage pools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.infrastructure.topology import PoolScope
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.services.infrastructure.host_admission import driver_of, refused_by_driver
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.live_entities import (
+    ONE,
+    changed_events,
+    deleted_events,
+    given_refs,
+    hold,
+    hold_all,
+    only_row,
+    subject,
+    unique_name,
+)
+from bulkdeploy.services.system import System
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.hypervisors.image_sizes import forget_copies
+from bulkdeploy.store.infrastructure import clusters
+from bulkdeploy.store.infrastructure.storage import storage_pools
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.rows.filters import Arguments
+from bulkdeploy.store.rows.live_rows import change_row, change_rows, insert_rows, remove_rows
+
+KIND = "StoragePool"
+OF_THE_ZONE = "another pool of the zone"
+UP, DISABLED, MAINTENANCE = storage_pools.UP, storage_pools.DISABLED, "Maintenance"
+COMMANDS = "org.apache.cloudstack.api.command.admin.storage."
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPool:
+    """Storage that a driver saw, or whose size was given; its row is not written yet."""
+
+    zone: EntityRef
+    cluster: EntityRef | None
+    url: str
+    values: Mapping[str, Any]
+
+
+def look_at_pools(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[SeenPool]:
+    """Return the pools to create with their sizes.
+
+    A driver measures sizes that the call does not give, before rows are written.
+
+    Raises:
+        InvalidParameter, InvalidCombination: a url that is no storage, or places that do not belong together.
+        ResourceUnavailable: the driver does not see it.
+    """
+    found = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
+    return [_seen(system, given, found) for given in batch]
+
+
+def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> SeenPool:
+    place, hypervisor = _place(given, found)
+    values = {
+        "zone_id": given["zoneid"].id,
+        "name": given["name"],
+        "tags": _tags(given),
+        **storage_of(given["url"]),
+        **place,
+        "capacity_bytes": given.get("capacitybytes") or _seen_size(system, hypervisor, given["url"]),
+    }
+    return SeenPool(given["zoneid"], given.get("clusterid"), given["url"], values)
+
+
+def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPool]) -> list[EntityRef]:
+    """Make pools of clusters or of whole zones, of storage that was looked at.
+
+    Raises:
+        InvalidParameter: a name that is taken, or storage that another pool of the zone is.
+    """
+    zones = list(dict.fromkeys(pool.zone for pool in batch))
+    hold_all(connection, zones, "zoneid")  # alone: of two pools at once on one storage, one must see the other
+    in_clusters = list(dict.fromkeys(pool.cluster for pool in batch if pool.cluster is not None))
+    hold_all(connection, in_clusters, "clusterid", shared=True)
+    in_use = storage_pools.storage_in_use(connection, [zone.id for zone in zones])
+    for pool in batch:
+        storage = (pool.zone.id, pool.values["ip_address"], pool.values["path"])
+        if (twin := in_use.setdefault(storage, pool.values["name"])) != pool.values["name"]:
+            raise InvalidParameter("url", pool.url, f"it is the storage of pool {twin}")
+    with unique_name("name", batch[0].values["name"], OF_THE_ZONE):
+        made = insert_rows(connection, Entity.STORAGE_POOL, [pool.values for pool in batch])
+    record_events(connection, caller, map(_made, made, batch))
+    return made
+
+
+def _made(ref: EntityRef, pool: SeenPool) -> Happened:
+    text = f"created storage pool {ref.name} in zone {pool.zone.name}"
+    return Happened(EventType.STORAGE_POOL_CREATE, text, subject(KIND, ref))
+
+
+def update_pools(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change pools; the next plan sees whether they are enabled.
+
+    Raises:
+        InvalidParameter: a name that is taken, a state that is neither Up nor Disabled, or a size below what
+            volumes were promised.
+    """
+    rows = hold_all(connection, [pool for pool, _ in changes])
+    configuration = read_configuration(connection)
+    written = [(pool, _changed_columns(configuration, pool, rows[pool.id], given)) for pool, given in changes]
+    with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.STORAGE_POOL_EDIT, KIND, written))
+
+
+def _changed_columns(
+    configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], given: Arguments
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"name": given["name"]} if "name" in given else {}
+    if "tags" in given:
+        values["tags"] = _tags(given)
+    if (wanted := given.get("enabled")) is not None:
+        if row["state"] not in (UP, DISABLED):
+            rule = f"pool {pool.name} is in state {row['state']}; only Up and Disabled change"
+            raise InvalidParameter("enabled", str(wanted).lower(), rule)
+        values["state"] = UP if wanted else DISABLED
+    if (size := given.get("capacitybytes")) is not None:
+        _check_size(configuration, pool, row, size)
+        values["capacity_bytes"] = size
+    return values
+
+
+def _tags(given: Arguments) -> list[str]:
+    return [tag for tag in given.get("tags", "").split(",") if tag]
+
+
+def delete_pools(
+    connection: Connection, caller: Caller, pools: Sequence[EntityRef], *, forced: bool, with_local: bool = False
+) -> None:
+    """Delete pools without volumes; pools of a host's own disks only ``with_local``.
+
+    Raises:
+        InvalidParameter: one is not in maintenance, and the call is not ``forced``; or it is a host's own disks.
+        ResourceInUse: volumes are in one, ``forced`` or not.
+    """
+    rows = hold_all(connection, pools)
+    volumes = storage_pools.count_volumes(connection, [pool.id for pool in pools])
+    for pool in pools:
+        row = rows[pool.id]
+        if row["scope"] == PoolScope.HOST and not with_local:
+            raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} goes with its host, by deleteHost")
+        if not forced and row["state"] != MAINTENANCE:
+            rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"
+            raise InvalidParameter("id", str(pool.uuid), rule)
+        if pool.id in volumes:
+            rule = f"{volumes[pool.id]} volume(s) are in it"
+            raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {rule}")
+    forget_copies(connection, [pool.id for pool in pools])
+    remove_rows(connection, pools)
+    record_events(connection, caller, deleted_events(EventType.STORAGE_POOL_DELETE, KIND, pools))
+
+
+def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
+    """Let a pool take no volumes until maintenance is cancelled; the job's result is the pool.
+
+    Raises:
+        InvalidParameter: it is in maintenance, or was deleted.
+        ResourceInUse: VMs that are on a host have volumes in it; CloudStack would stop them.
+    """
+    if hold(connection, pool)["state"] not in (UP, DISABLED):
+        raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is in maintenance already")
+    if vms := storage_pools.count_vms_on_hosts(connection, pool.id):
+        raise ResourceInUse(f"Storage pool {pool.name} is in use by {vms} VM(s) that run; stop them first")
+    return _switched(connection, caller, pool, MAINTENANCE)
+
+
+def cancel_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
+    """Let a pool in maintenance take volumes again; the job's result is the pool.
+
+    Raises:
+        InvalidParameter: it is not in maintenance, or was deleted.
+    """
+    state = hold(connection, pool)["state"]
+    if state in (UP, DISABLED):
+        raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is in state {state}, not in maintenance")
+    return _switched(connection, caller, pool, UP)
+
+
+def _switched(connection: Connection, caller: Caller, pool: EntityRef, state: str) -> JobTicket:
+    change_row(connection, pool, {"state": state})
+    begins = state == MAINTENANCE
+    event = (
+        EventType.MAINTENANCE_PREPARE_PRIMARY_STORAGE if begins else EventType.MAINTENANCE_CANCEL_PRIMARY_STORAGE
+    )
+    text = f"{'began' if begins else 'ended'} maintenance of storage pool {pool.name}"
+    record_event(connection, caller, event, text, subject(KIND, pool))
+    row = only_row(storage_pools.list_storage_pools(connection, {"id": pool}, ONE))
+    cmd = (
+        f"{COMMANDS}{'PreparePrimaryStorageForMaintenanceCmd' if begins else 'CancelPrimaryStorageMaintenanceCmd'}"
+    )
+    return done_with_object(connection, caller, cmd, "storagepool", row, Instance(KIND, pool.id, pool.uuid))
+
+
+def storage_of(url: str) -> dict[str, Any]:
+    """Type, server and path of the storage behind a url.
+
+    Raises:
+        InvalidParameter: no pool can be made of it.
+    """
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in storage_pools.TYPES:
+        raise InvalidParameter("url", url, f"its scheme must be one of {', '.join(storage_pools.TYPES)}")
+    return {
+        "pool_type": storage_pools.TYPES[parts.scheme.lower()],
+        "ip_address": parts.hostname or "localhost",
+        "path": unquote(parts.path) or "/",
+    }
+
+
+def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
+    """Return the place of a pool as columns, and the hypervisor that reaches it."""
+    zone, pod, cluster = given["zoneid"], given.get("podid"), given.get("clusterid")
+    scope = given.get("scope", PoolScope.ZONE.value if cluster is None else PoolScope.CLUSTER.value)
+    if scope == PoolScope.ZONE:
+        if pod is not None or cluster is not None:
+            raise InvalidCombination(("scope", "clusterid"), "a pool of scope ZONE has neither podid nor clusterid")
+        if "hypervisor" not in given:
+            raise InvalidCombination(("scope", "hypervisor"), "a pool of scope ZONE needs hypervisor beside it")
+        return {"scope": scope, "hypervisor": given["hypervisor"]}, given["hypervisor"]
+    if pod is None or cluster is None:
+        raise InvalidCombination(("scope", "clusterid"), "a pool of scope CLUSTER needs podid and clusterid")
+    facts = found.get(cluster.id)
+    if facts is None or (facts["zone_id"], facts["pod_id"]) != (zone.id, pod.id):
+        raise InvalidParameter("clusterid", str(cluster.uuid), "it is no cluster of this zone and pod")
+    if given.get("hypervisor", facts["hypervisor"]) != facts["hypervisor"]:
+        raise InvalidParameter("hypervisor", given["hypervisor"], f"the cluster's is {facts['hypervisor']}")
+    return {"scope": scope, "pod_id": pod.id, "cluster_id": cluster.id}, facts["hypervisor"]
+
+
+def _seen_size(system: System, hypervisor: str, url: str) -> int:
+    try:
+        return driver_of(system, hypervisor).pool_size_bytes(url, timeout_s=system.driver_timeout_s)
+    except DriverError as error:
+        raise refused_by_driver(error, url) from error
+
+
+def _check_size(configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], size: int) -> None:
+    factor = 1.0
+    if row["scope"] != PoolScope.HOST:
+        factor = configuration.decimal(storage_pools.FACTOR, Scope.STORAGE_POOL, pool.id)
+    if size * factor < row["allocated_bytes"]:
+        promised = f"{row['allocated_bytes']} bytes are promised, {factor:g} times its size at most"
+        raise InvalidParameter("capacitybytes", size, promised)

@@ -1,0 +1,181 @@
+"""Storage units of hosts: looked at, kept from new data, repaired (docs/how-to/storage-units.md).
+
+Nothing of them stands in rows: each look asks the hypervisors.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
+from bulkdeploy.domain.infrastructure.topology import PoolScope
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import address_of
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.services.abilities import has_ability, require_ability
+from bulkdeploy.services.infrastructure.storage.storage_pools import update_pools
+from bulkdeploy.store.accounts.callers import default_admin
+from bulkdeploy.store.infrastructure.storage import storage_units as store
+from bulkdeploy.store.infrastructure.storage.storage_pools import UP
+
+Reading = Callable[[], AbstractContextManager[Connection]]
+"""Opens a connection for reading; none is open while hypervisors are asked, which takes long."""
+
+Writing = Callable[[Callable[[Connection], None]], None]
+"""Runs what it is given in a transaction."""
+
+NAMED = 10
+"""Names that a message gives at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenUnit:
+    """A unit of a host, with the pool that it is; or why a host told of none (``unit`` None)."""
+
+    host: Row[Any]
+    unit: StorageUnit | None = None
+    pool: Row[Any] | None = None
+    problem: str | None = None
+
+    @property
+    def is_allocatable(self) -> bool:
+        """Whether new data may be placed there: the hypervisor and the pool must allow it."""
+        return self.unit is not None and self.unit.is_allocatable and (self.pool is None or self.pool.state == UP)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the unit can be used; no unit of a silent host can."""
+        return self.unit is not None and self.unit.is_healthy
+
+
+def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeout_s: float) -> list[SeenUnit]:
+    """Return the units of these hosts, host by host; those whose driver tells of none are left out."""
+    able = [host for host in hosts if has_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS)]
+    answers: dict[UUID, Sequence[StorageUnit] | DriverError] = {}
+    for hypervisor in dict.fromkeys(host.hypervisor for host in able):
+        addresses = [address_of(host) for host in able if host.hypervisor == hypervisor]
+        looks = drivers.driver_for(hypervisor).look_at_storage(addresses, timeout_s=timeout_s)
+        answers |= {host.uuid: answer for host, answer in zip(addresses, looks, strict=True)}
+    uuids = {
+        unit.pool_uuid
+        for answer in answers.values()
+        if not isinstance(answer, DriverError)
+        for unit in answer
+        if unit.pool_uuid is not None
+    }
+    with reading() as connection:
+        pools = store.pools(connection, uuids)
+    seen: list[SeenUnit] = []
+    for host in able:
+        answer = answers[host.uuid]
+        if isinstance(answer, DriverError):
+            seen.append(SeenUnit(host, problem=str(answer)))
+            continue
+        units = sorted(answer, key=lambda unit: (unit.unit_type, unit.name))
+        seen += [
+            SeenUnit(host, unit, None if unit.pool_uuid is None else pools.get(unit.pool_uuid)) for unit in units
+        ]
+    return seen
+
+
+def find(
+    reading: Reading, drivers: Drivers, host: Row[Any], unit_type: str, name: str, *, timeout_s: float
+) -> SeenUnit:
+    """Return one unit of a host.
+
+    Raises:
+        InvalidParameter: the host's driver tells of no units, the host does not answer, or has none of this type
+            and name.
+    """
+    require_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS, "host", host.name)
+    seen = look(reading, drivers, [host], timeout_s=timeout_s)
+    for one in seen:
+        if one.unit is None:
+            raise InvalidParameter("host", host.name, str(one.problem))
+        if (one.unit.unit_type, one.unit.name) == (unit_type, name):
+            return one
+    known = ", ".join(f"{one.unit.unit_type} {one.unit.name}" for one in seen if one.unit) or "none"
+    raise InvalidParameter("name", name, f"it must be a unit of type {unit_type} of the host, which has: {known}")
+
+
+def set_allocatable(
+    writing: Writing, drivers: Drivers, seen: SeenUnit, *, allocatable: bool, timeout_s: float
+) -> None:
+    """Let new data go to a unit, or not; what is there stays, and is used on.
+
+    A unit that is the pool of its host's own disks is stopped as that pool (``updateStoragePool``), which plans
+    obey; one that is no pool, by its hypervisor.
+
+    Raises:
+        InvalidParameter: it is a pool that other hosts reach, too, or one in maintenance.
+        DriverError: the hypervisor can not do it.
+    """
+    host, unit, pool = seen.host, seen.unit, seen.pool
+    assert unit is not None  # noqa: S101 - find gives units
+    if pool is None:
+        driver = drivers.driver_for(host.hypervisor)
+        driver.set_allocatable(address_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
+        return
+    if pool.scope != PoolScope.HOST:
+        rule = (
+            f"it is pool {pool.name}, which other hosts reach, too:"
+            " stop the pool (updateStoragePool enabled=false), or the host (updateHost allocationstate=Disable)"
+        )
+        raise InvalidParameter("name", unit.name, rule)
+    ref = EntityRef(Entity.STORAGE_POOL, pool.id, pool.uuid, pool.name)
+
+    def change(connection: Connection) -> None:
+        update_pools(connection, default_admin(connection), [(ref, {"enabled": allocatable})])
+
+    writing(change)
+
+
+def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool = False, timeout_s: float) -> None:
+    """Make a unit whole again, without what was lost, where no volume loses data by it.
+
+    Every other holder of the data must be healthy: of a pool that several hosts reach, these hosts' units of it. Of
+    a host's own disks there is no other: no volume may be there. A pool must be stopped, so that none comes
+    meanwhile. The driver sees to guests that no row knows.
+
+    Raises:
+        InvalidParameter: the host's driver repairs nothing.
+        ResourceInUse: data of volumes is nowhere else, or not healthy there; or the pool takes new ones.
+        DriverError: the hypervisor could not, or refused.
+    """
+    host, unit, pool = seen.host, seen.unit, seen.pool
+    assert unit is not None  # noqa: S101 - find gives units
+    require_ability(drivers, host.hypervisor, Ability.STORAGE_REPAIR, "host", host.name)
+    if pool is not None:
+        _check_other_holders(reading, drivers, host, unit, pool, timeout_s)
+    if not dry_run:
+        drivers.driver_for(host.hypervisor).repair_unit(address_of(host), unit, timeout_s=timeout_s)
+
+
+def _check_other_holders(
+    reading: Reading, drivers: Drivers, host: Row[Any], unit: StorageUnit, pool: Row[Any], timeout_s: float
+) -> None:
+    refused = f"{unit.unit_type} {unit.name} of host {host.name} is not repaired: "
+    if pool.state == UP:
+        raise ResourceInUse(f"{refused}pool {pool.name} must be Disabled (updateStoragePool enabled=false)")
+    with reading() as connection:
+        users = store.users_of_pool(connection, pool.id)
+        others = [other for other in store.hosts_of_pool(connection, pool.id) if other.id != host.id]
+    if not users:
+        return
+    named_users = f"{', '.join(users[:NAMED])}{', ...' if len(users) > NAMED else ''}"
+    who = f"{len(users)} VM(s) or detached volume(s) ({named_users})"
+    if not others:
+        raise ResourceInUse(f"{refused}the data of {who} is nowhere else; move or remove them first")
+    seen = look(reading, drivers, others, timeout_s=timeout_s)
+    holders = [one for one in seen if one.unit is None or one.unit.pool_uuid == pool.uuid]
+    broken = [one for one in holders if not one.is_healthy]
+    if broken or not holders:
+        named = ", ".join(one.problem or f"host {one.host.name}" for one in broken[:NAMED]) or "no host tells of it"
+        raise ResourceInUse(f"{refused}the data of {who} is not healthy elsewhere: {named}")

@@ -1,0 +1,54 @@
+"""unmanageVirtualMachine: a VM's rows go, its guest runs on as it is, and can be imported again.
+
+The guest is noted as one that was let go: its addresses are given to nobody, and the audit does not call it lost.
+Its room is free in the books from then on, as it is in CloudStack.
+"""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing
+from bulkdeploy.store.ledger.release import release_vms
+from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.virtual_machines import unmanaged as store
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import iso_of
+
+COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UnmanageVMInstanceCmd"
+UNMANAGE = Change(EventType.VM_UNMANAGE, "unmanage", frozenset({VmState.RUNNING}), spoils_snapshots=True)
+"""A stopped VM has no guest that could be imported again, only volumes."""
+
+
+def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityRef) -> JobTicket:
+    """Let a running VM's guest run on without rows: its nics, its volumes and all that it holds go with it.
+
+    What was its row has another id afterwards: under its own the guest may be imported again, and nothing that is
+    asked of a VM that is gone strikes the guest.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it does not run, a job works on it, it or one of its volumes has snapshots, an ISO is in
+            its drive, or its hypervisor does not tell what importing it again would need.
+        TransactionConflict: it changed meanwhile; repeat the whole transaction.
+    """
+    take_lock(connection, Lock.UNMANAGED)
+    iso = iso_of(connection, vm.id)
+    store.note_let_go(connection, vm.id)
+    release_vms(connection, [vm.id])
+    with changing(connection, caller, vm, UNMANAGE) as (row, _):
+        check_no_snapshots_of_volumes(connection, vm.id, "id", vm.uuid)
+        require_ability(drivers, row.hypervisor, Ability.GUEST_DETAILS, "id", str(vm.uuid))
+        if iso is not None:
+            rule = f"ISO {iso.name} is in its drive; detachIso takes it out"
+            raise InvalidParameter("id", str(vm.uuid), rule)
+        store.remove_rows(connection, vm.id)
+    return done_with_success(connection, caller, COMMAND_CLASS, about(vm))

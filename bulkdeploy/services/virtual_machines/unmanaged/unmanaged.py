@@ -1,0 +1,196 @@
+"""Guests and volumes that hypervisors have and no row knows: found, and removed. ``adoption`` makes VMs of guests.
+
+A restore of an older backup leaves them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, Guest, GuestDetails, HypervisorDriver
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
+from bulkdeploy.processes import failpoints
+from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.store.hypervisors import directory, guest_fences
+from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.virtual_machines import unmanaged as store
+
+RealVolume = tuple[UUID, UUID, int]
+"""A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
+
+LAST_FENCE = 1 << 62
+"""Higher than any job's: of a guest that is being removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanagedGuest:
+    """A guest that no row knows, once for each host that it is on.
+
+    ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
+    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on. ``let_go``: it runs
+    without a row on purpose (unmanageVirtualMachine).
+    """
+
+    guest: Guest
+    host: Row[Any] | None
+    details: GuestDetails | None
+    volumes: tuple[RealVolume, ...]
+    copies: int
+    let_go: bool = False
+
+    @property
+    def name(self) -> str:
+        """The guest's name, or else its id."""
+        return str(self.guest.uuid) if self.details is None else self.details.name
+
+
+@dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """The guests of hypervisors that have no row, and volumes that have none. ``began``: when the search began.
+
+    ``began``: when it was begun to look.
+    """
+
+    guests: Sequence[UnmanagedGuest]
+    volumes: Sequence[RealVolume]
+    began: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The guests that are being removed, and the volumes with their pools' hypervisors (None: out of reach)."""
+
+    guests: Sequence[UnmanagedGuest]
+    volumes: Sequence[tuple[RealVolume, str | None]]
+
+    @property
+    def uuids(self) -> list[UUID]:
+        """The guests, then the volumes."""
+        return [one.guest.uuid for one in self.guests] + [volume[0] for volume, _ in self.volumes]
+
+
+def find_unmanaged(
+    reading: Callable[[], AbstractContextManager[Connection]], drivers: Iterable[HypervisorDriver]
+) -> Unmanaged:
+    """Return the guests and volumes of hypervisors that have no row, by name. Safe while the service works.
+
+    Args:
+        reading: opens a connection for reading: before hypervisors are asked, which may take minutes, and after.
+        drivers: of all hypervisors.
+
+    Raises:
+        DriverError: a hypervisor can not be asked.
+    """
+    with reading() as connection:
+        began, volumes = store.read_moment(connection), store.known_volumes(connection)
+
+    def unknown(uuids: Sequence[UUID]) -> set[UUID]:
+        with reading() as connection:
+            return store.unknown_guests(connection, uuids, began)
+
+    guests: list[GuestWithoutRow] = []
+    there: dict[UUID, RealVolume] = {}
+    for driver in drivers:
+        guests += guests_without_rows(driver, unknown)
+        there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
+    with reading() as connection:
+        volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now
+        hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+        let_go = store.let_go_of(connection)
+    copies = Counter(guest.uuid for guest, _ in guests)
+    found = [
+        UnmanagedGuest(
+            guest,
+            hosts.get(guest.host_uuid),
+            details,
+            tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
+            copies[guest.uuid],
+            guest.uuid in let_go,
+        )
+        for guest, details in guests
+    ]
+    held = {volume for guest, _ in guests for volume in guest.volume_uuids}
+    loose = [there[uuid] for uuid in sorted(there) if uuid not in held and uuid not in volumes]
+    return Unmanaged(sorted(found, key=lambda one: (one.name, one.guest.uuid)), loose, began)
+
+
+def note_unmanaged(connection: Connection, found: Unmanaged) -> None:
+    """Keep the addresses of guests from being given out until they are VMs, or gone."""
+    guests = [(one.guest, one.details) for one in found.guests]
+    uuids = {guest.uuid for guest, _ in guests}
+    store.note_look(connection, uuids, addresses_of(guests), began=found.began, was_complete=True)
+
+
+def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
+    """Bar guests from being adopted, and late calls from making them again; what rows know by now is left out.
+
+    To be committed before ``remove``, whose calls take long. Safe to repeat.
+    """
+    take_lock(connection, Lock.UNMANAGED)
+    known = store.known_volumes(connection)
+    unknown = store.unknown_guests(connection, [one.guest.uuid for one in found.guests])
+    guests = [
+        replace(one, volumes=tuple(volume for volume in one.volumes if volume[0] not in known))
+        for one in found.guests
+        if one.guest.uuid in unknown
+    ]
+    ending = {one.guest.uuid for one in guests if one.host is not None}
+    guest_fences.raise_fences(connection, ending, LAST_FENCE)
+    pools = {row.uuid: row.hypervisor for row in directory.pools(connection)}
+    return Removal(guests, [(volume, pools.get(volume[1])) for volume in found.volumes if volume[0] not in known])
+
+
+def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID, str]:
+    """Make guests and volumes not exist on their hypervisors, with all their data. Safe to repeat.
+
+    Returns:
+        Why those that are left could not be removed.
+    """
+    works = [partial(_remove_guest, drivers, one, timeout_s) for one in removal.guests]
+    works += [partial(_remove_volume, drivers, *one, timeout_s) for one in removal.volumes]
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        answers = list(threads.map(lambda work: work(), works))
+    return {uuid: why for uuid, why in zip(removal.uuids, answers, strict=True) if why is not None}
+
+
+def end_removal(connection: Connection, removal: Removal, failed: Collection[UUID]) -> None:
+    """Free the addresses of guests that are gone."""
+    store.forget_guests(connection, {one.guest.uuid for one in removal.guests} - set(failed))
+
+
+def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> str | None:
+    if one.host is None:
+        return f"its host {one.guest.host_uuid} is not here: remove it there"
+    host = HostAddress(one.guest.host_uuid, one.host.name, one.host.ip_address, one.host.hypervisor, one.host.url)
+    volumes = [uuid for uuid, _, _ in one.volumes]
+    try:
+        driver = drivers.driver_for(host.hypervisor)
+        failpoints.before(Failpoint.REMOVE_UNMANAGED)
+        driver.ensure_absent(host, one.guest.uuid, volumes, fence=LAST_FENCE, timeout_s=timeout_s)
+        failpoints.after(Failpoint.REMOVE_UNMANAGED)
+        for uuid, pool_uuid, _ in one.volumes:  # drivers that look pools up by volumes find none of these
+            driver.ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
+    except DriverError as error:
+        return str(error)
+    return None
+
+
+def _remove_volume(drivers: Drivers, volume: RealVolume, hypervisor: str | None, timeout_s: float) -> str | None:
+    uuid, pool_uuid, _ = volume
+    if hypervisor is None:
+        return f"no host of ours reaches its pool {pool_uuid}: remove it there"
+    try:
+        drivers.driver_for(hypervisor).ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
+    except DriverError as error:
+        return str(error)
+    return None

@@ -1,0 +1,271 @@
+"""The invariants of the ledger (``audit.sql``), each as one query for what breaks it.
+
+Every query answers the rows that are wrong, as text; an intact system answers none. They are run in
+one REPEATABLE READ transaction, so that a live system is compared with itself at one moment.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import resources
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, Row, TextClause, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.store.tables.health import last_audit
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """A promise: its name, the comparison it makes, how to count it, and how to find breaches.
+
+    ``heal``: the statement that mends breaches, None where none can; ``by_hand``: what people do about those that
+    it leaves.
+    """
+
+    name: str
+    promise: str
+    compared: str
+    breaches: str
+    heal: str | None
+    by_hand: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of checking one invariant: the number of compared objects, the breaches, and what is unknown."""
+
+    name: str
+    promise: str
+    compared: int
+    breaches: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+
+SECTION = re.compile(
+    r"-- invariant: (?P<name>\w+)\n-- promise: (?P<promise>.+)\n"
+    r"-- compared:\n(?P<compared>[^;]+);\n-- breaches:\n(?P<breaches>[^;]+);"
+    r"(?:\n-- heal:\n(?P<heal>[^;]+);)?(?:\n-- by hand: (?P<by_hand>.+))?"
+)
+
+
+def read_invariants() -> list[Invariant]:
+    """Return the invariants, in the order of ``audit.sql``."""
+    sql = resources.files(__package__).joinpath("audit.sql").read_text()
+    return [Invariant(**section.groupdict()) for section in SECTION.finditer(sql)]
+
+
+def check_invariants(engine: Engine) -> list[Finding]:
+    """Return every invariant, checked on one snapshot of the database."""
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+        return check_connection(connection)
+
+
+def check_connection(connection: Connection) -> list[Finding]:
+    """Return every invariant, as this connection's transaction sees the database."""
+    return [
+        Finding(
+            invariant.name,
+            invariant.promise,
+            int(connection.execute(text(invariant.compared)).scalar_one()),
+            tuple(connection.execute(text(invariant.breaches)).scalars()),
+        )
+        for invariant in read_invariants()
+    ]
+
+
+FIRST_BREACHES = 5
+"""Breaches of each promise that the record of an audit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastAudit:
+    """The last audit: when it ended, and its result; ``broken``: promise, breaches, the first of these."""
+
+    ended: datetime
+    compared: int
+    breaches: int
+    broken: Sequence[Mapping[str, Any]]
+
+
+def record_audit(connection: Connection, findings: Sequence[Finding]) -> None:
+    """Remember what an audit found, in place of the one before."""
+    broken = [
+        {"promise": one.promise, "breaches": len(one.breaches), "first": one.breaches[:FIRST_BREACHES]}
+        for one in findings
+        if one.breaches
+    ]
+    written = insert(last_audit).values(
+        one=True,
+        ended=func.now(),
+        compared=sum(one.compared for one in findings),
+        breaches=sum(len(one.breaches) for one in findings),
+        broken=broken,
+    )
+    columns = ("ended", "compared", "breaches", "broken")
+    connection.execute(
+        written.on_conflict_do_update(
+            index_elements=["one"], set_={name: written.excluded[name] for name in columns}
+        )
+    )
+
+
+def read_last_audit(connection: Connection) -> LastAudit | None:
+    """Return the last audit, or None if there was none."""
+    row = connection.execute(
+        select(last_audit.c.ended, last_audit.c.compared, last_audit.c.breaches, last_audit.c.broken)
+    ).one_or_none()
+    return None if row is None else LastAudit(*row)
+
+
+_LOCK_ALL = tuple(
+    text(statement)
+    for statement in (
+        "SELECT FROM host_capacity ORDER BY host_id FOR UPDATE",
+        "SELECT FROM account_clusters ORDER BY account_id, cluster_id FOR UPDATE",
+        "SELECT FROM storage_pools ORDER BY id FOR UPDATE",
+        "SELECT FROM ip_ranges ORDER BY id FOR UPDATE",
+        "SELECT FROM resource_counts ORDER BY owner_kind, owner_id, resource_type FOR UPDATE",
+    )
+)
+"""Whoever claims, releases or counts waits: what is compared while they are held stays as it is."""
+
+
+def lock_for_healing(connection: Connection) -> None:
+    """Keep all claims, counts and addresses as they are until the transaction's end."""
+    for statement in _LOCK_ALL:
+        connection.execute(statement)
+
+
+def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
+    """Return whether it has a statement that mends it, kept to one VM or host where that is asked for."""
+    heal = invariant.heal or ""
+    return bool(heal) and not (vm and ":vm" not in heal) and not (host and ":host" not in heal)
+
+
+def heal_invariant(
+    connection: Connection, invariant: Invariant, *, batch: int, vm: UUID | None, host_id: int | None
+) -> int:
+    """Mend at most ``batch`` breaches, of one VM or host where it is given; how many were mended."""
+    heal = invariant.heal or ""
+    values = {"batch": batch, "vm": vm, "host": host_id}
+    used = {name: value for name, value in values.items() if f":{name}" in heal}
+    return int(connection.execute(text(heal), used).scalar_one())
+
+
+def hypervisors_of_hosts(connection: Connection) -> list[str]:
+    """Return the hypervisor types that there are hosts of."""
+    return list(
+        connection.execute(
+            text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL ORDER BY hypervisor")
+        ).scalars()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedGuest:
+    """A running VM as its rows have it; sizes in cores, MHz a core and MiB."""
+
+    uuid: UUID
+    host_uuid: UUID
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volume_uuids: frozenset[UUID]
+    nic_uuids: frozenset[UUID]
+
+
+_EXPECTED_GUESTS = text(
+    "SELECT v.uuid, h.uuid AS host_uuid, v.cpu_number, v.cpu_mhz, v.memory_mib,"
+    "   (SELECT array_agg(x.uuid) FROM volumes x"
+    "    WHERE x.vm_id = v.id AND x.removed IS NULL AND x.pool_id IS NOT NULL) AS volume_uuids,"
+    "   (SELECT array_agg(n.uuid) FROM nics n WHERE n.vm_id = v.id AND n.removed IS NULL) AS nic_uuids"
+    " FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+    " WHERE v.uuid = ANY(CAST(:uuids AS uuid[])) AND v.state = 'Running' AND v.removed IS NULL"
+)
+
+
+def expected_guests(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedGuest]:
+    """Yield those of these VMs that are Running, each with its host and devices."""
+    for row in connection.execute(_EXPECTED_GUESTS, {"uuids": list(uuids)}):
+        sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
+        devices = frozenset(row.volume_uuids or ()), frozenset(row.nic_uuids or ())
+        yield ExpectedGuest(row.uuid, row.host_uuid, *sizes, *devices)
+
+
+ROWS_AT_ONCE = 50_000
+
+_RUNNING_VMS = text(
+    "SELECT id, uuid FROM virtual_machines WHERE id > :last AND state = 'Running' AND removed IS NULL"
+    " ORDER BY id LIMIT :most"
+)
+_READY_VOLUMES = text(
+    "SELECT x.id, x.uuid, v.uuid AS vm_uuid FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
+    " WHERE x.id > :last AND x.removed IS NULL AND x.state = 'Ready' AND NOT x.standalone ORDER BY x.id LIMIT :most"
+)
+
+
+def running_vms(connection: Connection) -> Iterator[UUID]:
+    """Yield every VM that is Running, so many in memory at once."""
+    for row in _in_pages(connection, _RUNNING_VMS):
+        yield row.uuid
+
+
+def ready_volumes(connection: Connection) -> Iterator[tuple[UUID, UUID | None]]:
+    """Yield every volume that exists on its pool for sure, with its VM, so many in memory at once."""
+    for row in _in_pages(connection, _READY_VOLUMES):
+        yield row.uuid, row.vm_uuid
+
+
+def _in_pages(connection: Connection, query: TextClause) -> Iterator[Row[Any]]:
+    """Yield the rows of a query by id, page after page."""
+    last = 0
+    while rows := connection.execute(query, {"last": last, "most": ROWS_AT_ONCE}).all():
+        yield from rows
+        last = rows[-1].id
+
+
+def unsettled_vms(connection: Connection) -> set[UUID]:
+    """Return the VMs whose state on the hypervisor is unknown: a job works on them, or will have to remove them."""
+    return set(
+        connection.execute(
+            text(
+                "SELECT instance_uuid FROM async_jobs WHERE status = 0 AND instance_uuid IS NOT NULL"
+                " UNION SELECT uuid FROM virtual_machines WHERE state IN ('Expunging', 'Unknown')"
+                "   AND removed IS NULL"
+            )
+        ).scalars()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedVolume:
+    """A live volume as its row has it; ``vm_uuid`` None: no VM has it.
+
+    ``is_ready``: it exists on its pool for sure. One that was made on its own does once a VM was started with it.
+    ``is_in_use``: a guest runs with it; others may have grown, and are larger on their pools with the next start.
+    """
+
+    uuid: UUID
+    vm_uuid: UUID | None
+    pool_uuid: UUID | None
+    size_bytes: int
+    is_ready: bool
+    is_in_use: bool
+
+
+_EXPECTED_VOLUMES = text(
+    "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
+    " x.state = 'Ready' AND NOT x.standalone AS is_ready, coalesce(v.state = 'Running', false) AS is_in_use"
+    " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id LEFT JOIN storage_pools p ON p.id = x.pool_id"
+    " WHERE x.uuid = ANY(CAST(:uuids AS uuid[])) AND (x.removed IS NULL OR x.state = 'Destroy')"
+)
+
+
+def expected_volumes(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedVolume]:
+    """Yield those of these volumes that are not removed, or still are to be removed from their pools."""
+    for row in connection.execute(_EXPECTED_VOLUMES, {"uuids": list(uuids)}):
+        yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

@@ -1,0 +1,228 @@
+"""Ids from the wire to what they name: every kind of entity, any number of ids, one statement.
+
+Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse. What a caller may not know of
+(``store.known_entities``) resolves no more than what is not there, and by the same statement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    false,
+    literal,
+    or_,
+    select,
+    union_all,
+)
+from sqlalchemy import any_ as any_of
+
+from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.infrastructure.topology import TemplateKind
+from bulkdeploy.store.rows.filters import Condition
+from bulkdeploy.store.rows.known_entities import is_admin, known, parameters_of
+from bulkdeploy.store.tables import (
+    accounts,
+    custom_actions,
+    groups,
+    image_stores,
+    jobs,
+    networks,
+    offerings,
+    topology,
+    virtual_machines,
+    vm_schedules,
+)
+
+Kinds: TypeAlias = tuple[Entity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source of entities of one kind.
+
+    Their table, the column that names them, and the condition for their rows.
+    """
+
+    table: Table
+    name: str = "name"
+    rows: Condition | None = None
+
+
+OF_TEMPLATES, OF_SNAPSHOTS = offerings.templates.c, virtual_machines.vm_snapshots.c
+OF_ROLES = accounts.roles.c
+RULES_OF_PROJECTS = accounts.role_rules.c.role_id.in_(select(OF_ROLES.id).where(OF_ROLES.project_id.is_not(None)))
+
+
+SOURCES: Mapping[Entity, Source] = {
+    Entity.ZONE: Source(topology.zones),
+    Entity.POD: Source(topology.pods),
+    Entity.CLUSTER: Source(topology.clusters),
+    Entity.HOST: Source(topology.hosts),
+    Entity.STORAGE_POOL: Source(topology.storage_pools),
+    Entity.IMAGE_STORE: Source(image_stores.image_stores),
+    Entity.DOMAIN: Source(accounts.domains),
+    Entity.ACCOUNT: Source(accounts.accounts),
+    Entity.USER: Source(accounts.users, "username"),
+    Entity.ROLE: Source(accounts.roles, rows=OF_ROLES.project_id.is_(None)),
+    Entity.ROLE_PERMISSION: Source(accounts.role_rules, "rule", ~RULES_OF_PROJECTS),
+    Entity.PROJECT: Source(accounts.projects),
+    Entity.PROJECT_INVITATION: Source(accounts.project_invitations, "uuid"),
+    Entity.PROJECT_ROLE: Source(accounts.roles, rows=OF_ROLES.project_id.is_not(None)),
+    Entity.PROJECT_ROLE_PERMISSION: Source(accounts.role_rules, "rule", RULES_OF_PROJECTS),
+    Entity.SERVICE_OFFERING: Source(offerings.service_offerings),
+    Entity.DISK_OFFERING: Source(offerings.disk_offerings),
+    Entity.TEMPLATE: Source(offerings.templates, rows=OF_TEMPLATES.kind == TemplateKind.TEMPLATE.value),
+    Entity.ISO: Source(offerings.templates, rows=OF_TEMPLATES.kind == TemplateKind.ISO.value),
+    Entity.OS_TYPE: Source(offerings.os_types),
+    Entity.OS_CATEGORY: Source(offerings.os_categories),
+    Entity.NETWORK: Source(networks.networks),
+    Entity.NETWORK_OFFERING: Source(networks.network_offerings),
+    Entity.PHYSICAL_NETWORK: Source(networks.physical_networks),
+    Entity.TRAFFIC_TYPE: Source(networks.traffic_types, "traffic_type"),
+    Entity.NETWORK_SERVICE_PROVIDER: Source(networks.network_service_providers),
+    Entity.VLAN_IP_RANGE: Source(networks.ip_ranges, "start_ip"),
+    Entity.SECURITY_GROUP: Source(groups.security_groups),
+    Entity.SECURITY_GROUP_RULE: Source(groups.security_group_rules, "protocol"),
+    Entity.AFFINITY_GROUP: Source(groups.affinity_groups),
+    Entity.SSH_KEY_PAIR: Source(groups.ssh_key_pairs),
+    Entity.USER_DATA: Source(groups.user_data),
+    Entity.INSTANCE_GROUP: Source(groups.instance_groups),
+    Entity.VIRTUAL_MACHINE: Source(virtual_machines.virtual_machines),
+    Entity.VM_SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_(None)),
+    Entity.SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name", OF_SNAPSHOTS.volume_id.is_not(None)),
+    Entity.SNAPSHOT_POLICY: Source(virtual_machines.snapshot_policies, "interval_type"),
+    Entity.VM_SCHEDULE: Source(vm_schedules.vm_schedules, "description"),
+    Entity.VOLUME: Source(virtual_machines.volumes),
+    Entity.NIC: Source(networks.nics, "mac_address"),
+    Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),
+    Entity.JOB: Source(jobs.async_jobs, "kind"),
+    Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
+    Entity.BULK_OPERATION: Source(jobs.bulk_operations, "command"),
+    Entity.CUSTOM_ACTION: Source(custom_actions.custom_actions),
+    Entity.ANNOTATION: Source(groups.annotations, "annotation"),
+    Entity.EVENT: Source(jobs.events, "event_type"),
+    Entity.ALERT: Source(jobs.alerts),
+}
+
+
+def is_taken(connection: Connection, entity: Entity, uuid: UUID) -> bool:
+    """Return whether anything of a kind has this uuid, or had it before it was removed."""
+    column = SOURCES[entity].table.c.uuid
+    return connection.execute(select(column).where(column == uuid)).first() is not None
+
+
+UUIDS, NUMBERS = "uuids", "numbers"
+"""The two ways of writing an id."""
+
+
+def resolve(
+    connection: Connection, caller: Caller, entity_kinds: Sequence[Entity], values: Iterable[str]
+) -> dict[str, EntityRef]:
+    """``resolve_known`` for ids of the same kinds."""
+    kinds = tuple(entity_kinds)
+    return resolve_known(connection, caller, {kinds: tuple(values)})[kinds]
+
+
+def resolve_known(
+    connection: Connection, caller: Caller | None, wanted: Mapping[Kinds, Sequence[str]]
+) -> dict[Kinds, dict[str, EntityRef]]:
+    """Return the entity of each id as written. Ids that name nothing the caller may know of are left out.
+
+    An id is a uuid or, for root admins, a positive internal number: who could count numbers up would learn what
+    there is. Where several kinds are given, the first that has it wins. Without a caller (who logs in names a
+    domain by its uuid) every uuid is known.
+    """
+    if caller is not None and caller.is_root_admin:
+        return _resolve(connection, wanted)
+    uuids = {kinds: [text for text in texts if not _is_number(text)] for kinds, texts in wanted.items()}
+    return _resolve(connection, uuids, caller)
+
+
+def _resolve(
+    connection: Connection, wanted: Mapping[Kinds, Sequence[str]], caller: Caller | None = None
+) -> dict[Kinds, dict[str, EntityRef]]:
+    """``caller``: only what it may know of."""
+    uuids = {text: UUID(text) for texts in wanted.values() for text in texts if not _is_number(text)}
+    selects: list[Select[Any]] = []
+    parameters: dict[str, Any] = {} if caller is None else parameters_of(caller)
+    admin = None if caller is None else is_admin(caller)
+    for kind, texts in _texts_by_kind(wanted).items():
+        ids: dict[str, list[UUID] | list[int]] = {
+            UUIDS: [uuids[t] for t in texts if t in uuids],
+            NUMBERS: [int(t) for t in texts if t not in uuids],
+        }
+        used = {name: values for name, values in ids.items() if values}
+        selects.append(_rows(kind, frozenset(used), admin))
+        parameters |= {f"{kind.value}_{name}": values for name, values in used.items()}
+    found: dict[tuple[Entity, UUID | int], EntityRef] = {}
+    if selects:
+        query = selects[0] if len(selects) == 1 else union_all(*selects)
+        for kind, number, uuid, name, removed in connection.execute(query, parameters):
+            ref = EntityRef(Entity(kind), number, uuid, name, removed)
+            found[ref.entity, uuid] = found[ref.entity, number] = ref
+    keys = {text: uuids.get(text) or int(text) for texts in wanted.values() for text in texts}
+    return {kinds: _named(kinds, {text: keys[text] for text in texts}, found) for kinds, texts in wanted.items()}
+
+
+def _is_number(text: str) -> bool:
+    return "-" not in text
+
+
+def _texts_by_kind(wanted: Mapping[Kinds, Sequence[str]]) -> dict[Entity, list[str]]:
+    by_kind: dict[Entity, dict[str, None]] = {}
+    for kinds, texts in wanted.items():
+        for kind in kinds:
+            by_kind.setdefault(kind, {}).update(dict.fromkeys(texts))
+    return {kind: list(texts) for kind, texts in by_kind.items() if texts}
+
+
+def _named(
+    kinds: Kinds, keys: Mapping[str, UUID | int], found: Mapping[tuple[Entity, UUID | int], EntityRef]
+) -> dict[str, EntityRef]:
+    named: dict[str, EntityRef] = {}
+    for text, key in keys.items():
+        ref = next((found[kind, key] for kind in kinds if (kind, key) in found), None)
+        if ref is not None:
+            named[text] = ref
+    return named
+
+
+@cache
+def _rows(kind: Entity, ways: frozenset[str], admin: bool | None) -> Select[Any]:
+    """Kind, internal id, uuid, name and whether removed, of the rows with an id written in one of these ways.
+
+    One condition per way that was used, so that each is a plain look-up in an index. ``admin``: only what an admin
+    of a domain, or else a user, may know of; None: whatever there is. Built once: nearly every call resolves ids.
+    """
+    source = SOURCES[kind]
+    columns = source.table.c
+    conditions: list[ColumnElement[bool]] = []
+    if UUIDS in ways:
+        conditions.append(columns.uuid == any_of(bindparam(f"{kind.value}_{UUIDS}", type_=ARRAY(Uuid))))
+    if NUMBERS in ways:
+        conditions.append(columns.id == any_of(bindparam(f"{kind.value}_{NUMBERS}", type_=ARRAY(BigInteger))))
+    removed = columns.removed.is_not(None) if "removed" in columns else false()
+    query = select(
+        literal(kind.value, Text).label("entity"),
+        columns.id.label("id"),
+        columns.uuid.label("uuid"),
+        cast(columns[source.name], Text).label("name"),
+        removed.label("removed"),
+    ).where(or_(*conditions))
+    if source.rows is not None:
+        query = query.where(source.rows)
+    return query if admin is None else query.where(known(kind, source.table, admin=admin))

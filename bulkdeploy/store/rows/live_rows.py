@@ -1,0 +1,216 @@
+"""Rows that operators make, change and delete, many at a time: zones, pods, hosts, offerings, ...
+
+Deleting marks a row ``removed``; it still resolves by its uuid. What hangs something on a row locks it
+shared, what deletes it locks it alone: what has just become a parent is not deleted under its child.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import orjson
+from psycopg.errors import UniqueViolation
+from sqlalchemy import Column, ColumnElement, Connection, func, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import IntegrityError
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
+from bulkdeploy.store.database.engine import UNIQUE_VIOLATION
+from bulkdeploy.store.rows.entities import SOURCES
+from bulkdeploy.store.rows.filters import id_in
+
+Values = Mapping[str, Any]
+Fields: TypeAlias = Mapping[str, ColumnElement[Any]]
+"""What holds the values of parameters: the column of each, or how it is made of columns."""
+
+UUID_OF_ITS_OWN = "uuid"
+"""Beside the values of parameters: the id that a thing has in another cloud, and is to have here."""
+
+Contents = Mapping[str, Column[Any]]
+"""What may hang on a row: the column that names it, by what the things are called."""
+
+
+class NameTaken(Exception):
+    """A live row of that kind has the name already, in the same place; the transaction must be given up."""
+
+
+def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) -> list[EntityRef]:
+    """Write rows; what they are, in their order.
+
+    Raises:
+        NameTaken: see there.
+    """
+    source = SOURCES[entity]
+    ids = reserve_ids(connection, source.table, len(rows))
+    documents = [column.name for column in source.table.c if isinstance(column.type, JSONB)]
+    complete = [
+        {"uuid": row.get("uuid") or uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)
+    ]
+    for row in complete if documents else ():
+        row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
+    try:
+        for alike in _alike(complete):
+            copy_rows(connection, source.table, len(alike), columns_from([complete[at] for at in alike]))
+    except UniqueViolation as error:
+        raise NameTaken from error
+    return [EntityRef(entity, row["id"], row["uuid"], str(row.get(source.name))) for row in complete]
+
+
+def insert_row(connection: Connection, entity: Entity, values: Values) -> EntityRef:
+    """Write one row.
+
+    Raises:
+        NameTaken: see there.
+    """
+    (made,) = insert_rows(connection, entity, [values])
+    return made
+
+
+def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
+    """Return the live rows of entities of one kind by internal id, locked in its order: as ``lock_row``."""
+    if not refs:
+        return {}
+    table = SOURCES[refs[0].entity].table
+    query = select(table).where(id_in(table.c.id, {ref.id for ref in refs})).order_by(table.c.id)
+    query = query.with_for_update(read=shared, key_share=not shared)
+    if "removed" in table.c:
+        query = query.where(table.c.removed.is_(None))
+    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
+
+
+def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
+    """Return the row, held until the end of the transaction: alone to change it, or shared to hang something on it.
+
+    None where it was deleted.
+    """
+    table = SOURCES[ref.entity].table
+    # Not stronger than needed: rows that refer to this one by a foreign key may be written meanwhile.
+    query = select(table).where(table.c.id == ref.id).with_for_update(read=shared, key_share=not shared)
+    if "removed" in table.c:
+        query = query.where(table.c.removed.is_(None))
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
+    """Set columns of entities of one kind; none given is fine, of one that is given twice the later values hold.
+
+    Raises:
+        NameTaken: see there.
+    """
+    given = [(ref, values) for ref, values in changes if values]
+    for alike in _alike([values for _, values in given]):
+        ref, values = given[alike[0]]
+        table = SOURCES[ref.entity].table.name
+        # A record set of the table's own type: PostgreSQL reads each value as its column's.
+        query = (
+            f"UPDATE {table} SET {', '.join(f'{name} = new.{name}' for name in sorted(values))}"  # noqa: S608 - our own names
+            f" FROM jsonb_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS jsonb)) AS new"
+            f" WHERE {table}.id = new.id"
+        )
+        rows = list({given[at][0].id: {"id": given[at][0].id, **given[at][1]} for at in alike}.values())
+        try:
+            connection.execute(
+                text(query), {"rows": orjson.dumps(rows, _as_text, orjson.OPT_NON_STR_KEYS).decode()}
+            )
+        except IntegrityError as error:
+            raise _taken(error) from error
+
+
+def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
+    """Set these columns of one entity; none given is fine.
+
+    Raises:
+        NameTaken: see there.
+    """
+    change_rows(connection, [(ref, values)])
+
+
+def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) -> dict[str, Any]:
+    """Return the columns that given parameters set: ids for references, lists for tuples, NULL for empty texts.
+
+    Of those that are ``never_empty`` an empty text counts as not given.
+    """
+    return own_uuid(given) | {
+        column.name: _kept(given[name], nullable=bool(column.nullable))
+        for name, column in fields.items()
+        if name in given and isinstance(column, Column) and not (given[name] == "" and name in never_empty)
+    }
+
+
+def own_uuid(given: Values) -> dict[str, Any]:
+    """Return the id that a thing has elsewhere already, as its column; calls never give one."""
+    return {UUID_OF_ITS_OWN: given[UUID_OF_ITS_OWN]} if UUID_OF_ITS_OWN in given else {}
+
+
+def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection], list[dict[str, Any]]]:
+    """Return the reader of all live rows of a kind, by id: ``_id``, ``_uuid``, and the values of parameters.
+
+    Else its name.
+    """
+    source = SOURCES[entity]
+    columns = source.table.c
+    named = [column.label(name) for name, column in (fields or {"name": columns[source.name]}).items()]
+    query = select(columns.id.label("_id"), columns.uuid.label("_uuid"), *named).order_by(columns.id)
+    if "removed" in columns:
+        query = query.where(columns.removed.is_(None))
+    if source.rows is not None:
+        query = query.where(source.rows)
+    return lambda connection: [dict(row) for row in connection.execute(query).mappings()]
+
+
+def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
+    """Mark rows of one kind as deleted; they still resolve, and no list shows them."""
+    if refs:
+        table = SOURCES[refs[0].entity].table
+        marked = update(table).where(id_in(table.c.id, {ref.id for ref in refs})).values(removed=func.now())
+        connection.execute(marked)
+
+
+def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Collection[int]) -> set[int]:
+    """Return those of these parents that have live rows which refer to them by this column."""
+    query = select(column).where(id_in(column, parent_ids)).distinct()
+    if "removed" in column.table.c:
+        query = query.where(column.table.c.removed.is_(None))
+    return set(connection.execute(query).scalars())
+
+
+def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collection[int]) -> dict[int, list[str]]:
+    """Return the kinds of objects, by their names, that parents still have. Parents without any are left out."""
+    found: dict[int, list[str]] = {}
+    for noun, column in children.items():
+        for parent_id in parents_in_use(connection, column, parent_ids):
+            found.setdefault(parent_id, []).append(noun)
+    return found
+
+
+def _alike(rows: Sequence[Values]) -> list[list[int]]:
+    """Return the positions of rows that set the same columns, together."""
+    columns = [tuple(sorted(row)) for row in rows]
+    order = sorted(range(len(rows)), key=columns.__getitem__)
+    return [list(group) for _, group in groupby(order, key=columns.__getitem__)]
+
+
+def _kept(value: Any, *, nullable: bool) -> Any:
+    if isinstance(value, EntityRef):
+        return value.id
+    if isinstance(value, tuple):
+        return [_kept(one, nullable=False) for one in value]
+    return None if value == "" and nullable else value
+
+
+def _taken(error: IntegrityError) -> Exception:
+    """Return the meaning of a refused write: a name that is taken, or the error itself."""
+    return NameTaken() if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION else error
+
+
+def _as_text(value: object) -> str:
+    """Return a value that JSON has not, in the form in which PostgreSQL reads it."""
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"no column holds a {type(value).__name__}")
