@@ -63,8 +63,7 @@ def test_advisory_locks_are_taken_by_name() -> None:
     """
     store = ROOT / "bulkdeploy" / "store"
     users = {path.relative_to(store).as_posix() for path in store.rglob("*.*") if _takes_one(path)}
-    claims = ("0033_pre_guest_hardware.sql", "0034_pre_claims_of_fenced_hosts.sql")
-    assert users == {"locks.py", "jobs/job_leases.py", *(f"migrations/versions/{name}" for name in claims)}
+    assert users == {"locks.py", "jobs/job_leases.py", "migrations/versions/0067_pre_resource_details.sql"}
     leases = (store / "jobs" / "job_leases.py").read_text()
     assert "Lock.DRIVER_TURNS.value" in leases
 

@@ -12,9 +12,10 @@ from sqlalchemy import Engine, inspect, text
 from bulkdeploy.store import migrations
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations import upgrade as upgrading
-from bulkdeploy.store.migrations.revisions import known_revisions
+from bulkdeploy.store.migrations.revisions import SchemaNotReleased, known_revisions, refuse_other_releases
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.store.tables.catalog import metadata
+from bulkdeploy.store.tables.revisions import schema_revisions
 from tests.support.processes.services import unique_name, with_database
 
 CATALOG = {
@@ -129,15 +130,31 @@ EARLIER_ROWS = """
 """
 
 
-def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> None:
-    """Claims get their VM's account and are counted per cluster; names that would clash are told apart."""
+EARLIER_ROLES = """
+    INSERT INTO roles (name, role_type) VALUES
+        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'),
+        ('nothing more', 'DomainAdmin');
+    INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
+        FROM roles WHERE name IN ('one rule', 'nothing more');
+"""
+
+
+@contextmanager
+def database_of_first_release(postgres_url: str, rows: str, revision: str = "0001_pre_initial") -> Iterator[Engine]:
+    """An engine on a database with the tables and these rows of release 0.1.0, and the name of this revision."""
     first = Path(migrations.__file__).parent / "versions" / "0001_pre_initial.sql"
     with empty_database(postgres_url) as engine:
         with psycopg.connect(engine.url.set(drivername="postgresql").render_as_string(False)) as connection:
             connection.execute(first.read_bytes())
-            connection.execute(EARLIER_ROWS.encode())
+            connection.execute(rows.encode())
             connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
-            connection.execute("INSERT INTO alembic_version VALUES ('0001_pre_initial')")
+            connection.execute("INSERT INTO alembic_version VALUES (%s)", (revision,))
+        yield engine
+
+
+def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> None:
+    """Claims get their VM's account and are counted per cluster; names that would clash are told apart."""
+    with database_of_first_release(postgres_url, EARLIER_ROWS) as engine:
         upgrade(engine)
         with engine.connect() as connection:
             counted = connection.execute(
@@ -148,57 +165,24 @@ def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> Non
             assert list(names) == ["web", "web-2", "web"]
 
 
-EARLIER_ROLES = """
-    INSERT INTO roles (name, role_type) VALUES
-        ('User', 'User'), ('clone of User', 'User'), ('all of it', 'Admin'), ('one rule', 'User'),
-        ('nothing more', 'DomainAdmin');
-    INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, 'listZones', 'allow', 0
-        FROM roles WHERE name IN ('one rule', 'nothing more');
-    DELETE FROM schema_revisions WHERE revision >= '0035';
-    DROP TABLE known_logins;
-    DROP TABLE custom_actions;
-    DROP TABLE guest_usage;
-    DROP TABLE host_usage;
-    DROP TABLE pool_usage;
-    DROP TABLE bulk_operations;
-    DROP TABLE managed_deployments, replacements, replaced_vms;
-    ALTER TABLE deployments DROP COLUMN grown_from;
-    DROP TABLE project_invitations;
-    ALTER TABLE project_accounts DROP COLUMN role_id;
-    DROP TABLE resource_details;
-    ALTER TABLE network_service_providers DROP COLUMN services;
-    ALTER TABLE virtual_machines DROP COLUMN lease_expires, DROP COLUMN lease_due, DROP COLUMN lease_action;
-    ALTER TABLE service_offerings DROP COLUMN lease_days, DROP COLUMN lease_action;
-    DROP TABLE snapshot_policies;
-    DROP TABLE vm_schedules;
-    DROP TABLE network_permissions;
-    DROP TABLE bmcs, host_ha, host_ha_transitions;
-    ALTER TABLE zones DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
-    ALTER TABLE clusters DROP COLUMN bmcs_enabled, DROP COLUMN ha_enabled;
-    ALTER TABLE templates DROP COLUMN source_vm_id, DROP COLUMN user_data_id, DROP COLUMN user_data_policy;
-    ALTER TABLE network_offerings DROP COLUMN tags;
-    DROP TABLE guest_usage_samples, guest_usage_intervals, host_usage_intervals;
-    ALTER TABLE roles DROP COLUMN is_public, DROP COLUMN project_id;
-    ALTER TABLE vm_snapshots DROP COLUMN policy_id, DROP COLUMN interval_type;
-    ALTER TABLE async_jobs DROP COLUMN operation_id;
-    DROP TABLE annotations;
-    DROP TABLE regions;
-    ALTER TABLE os_types DROP COLUMN user_defined, DROP COLUMN display, DROP COLUMN removed;
-    ALTER TABLE service_offerings DROP COLUMN provisioning_type, DROP COLUMN disk_parameters,
-        DROP COLUMN system_vm_type;
-    ALTER TABLE disk_offerings DROP COLUMN disk_parameters;
-    ALTER TABLE network_offerings DROP COLUMN domain_ids, DROP COLUMN zone_ids;
-    UPDATE alembic_version SET version_num = '0034_pre_claims_of_fenced_hosts'
-"""
+def test_a_database_between_two_releases_is_left_alone(postgres_url: str) -> None:
+    """A revision that was joined into a later one is neither upgraded nor worked with."""
+    with database_of_first_release(postgres_url, "", "0044_pre_operation_pace") as engine:
+        schema_revisions.create(engine)
+        before = catalog(engine)
+        for half in Half:
+            with pytest.raises(SchemaNotReleased, match="upgrade it with the build that made it"):
+                upgrade(engine, half)
+        assert catalog(engine) == before
+        refuse_other_releases(engine)
+        engine.dispose()
+        with pytest.raises(SchemaNotReleased):
+            engine.connect()
 
 
 def test_roles_without_rules_keep_what_their_type_allowed(postgres_url: str) -> None:
     """A role without rules gets those of its type; a role with rules allows these alone from now on."""
-    with empty_database(postgres_url) as engine:
-        upgrade(engine)
-        with engine.begin() as connection:
-            for statement in EARLIER_ROLES.split(";"):
-                connection.execute(text(statement))
+    with database_of_first_release(postgres_url, EARLIER_ROLES) as engine:
         upgrade(engine)
         with engine.connect() as connection:
             query = "SELECT r.name, x.rule FROM roles r JOIN role_rules x ON x.role_id = r.id"

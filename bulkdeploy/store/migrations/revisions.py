@@ -37,6 +37,17 @@ class SchemaTooOld(SchemaMismatch):
         )
 
 
+class SchemaNotReleased(SchemaMismatch):
+    """The database's revision is one of those that were joined into a later one before a release."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        super().__init__(
+            f"The database has revision {revision}, which no release has: upgrade it with the build that made it "
+            f"or a later one, up to {needed_revision()}. This release upgrades from {', '.join(known_revisions())}"
+        )
+
+
 class SchemaTooNew(SchemaMismatch):
     """A later release has changed it so that this one does not work with it any more."""
 
@@ -87,12 +98,13 @@ def require_fitting(current: str | None, applied: list[str]) -> None:
     """Check what a database has against what this release knows.
 
     Raises:
-        SchemaTooOld: ``current``, its revision, comes before the newest ``pre`` of this release.
+        SchemaNotReleased: ``current``, its revision, is older than the newest ``pre`` of this release, and unknown.
+        SchemaTooOld: ``current`` is older than that, and known.
         SchemaTooNew: among those ``applied`` is a ``post`` of a later release.
     """
     known = known_revisions()
     for revision in applied:
         if is_post(revision) and revision not in known:
             raise SchemaTooNew(revision)
-    if current is None or (current in known and known.index(current) < known.index(needed_revision())):
-        raise SchemaTooOld(current)
+    if current is None or current < needed_revision():  # revisions begin with their number
+        raise SchemaTooOld(current) if current is None or current in known else SchemaNotReleased(current)

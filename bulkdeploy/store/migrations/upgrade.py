@@ -65,6 +65,7 @@ def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
     queue for the table behind the upgrade wait LOCK_WAIT_S at most.
 
     Raises:
+        SchemaNotReleased: it has a revision that no release has.
         SchemaTooNew: a later release has ended its upgrade.
         SchemaTooOld: the second half is asked for, and the first one was not run.
         TablesInUse: they were, each of MOST_TRIES times; nothing was changed.
