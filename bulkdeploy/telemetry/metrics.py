@@ -1,6 +1,6 @@
 """The counters and timers of every process, by their Prometheus names.
 
-Each process has one registry, as Prometheus requires. docs/how-to/operations.md explains each figure and when to
+Each process has one registry, as Prometheus requires. docs/reference/monitoring.md explains each figure and when to
 act on it. Figures of rows or of Redis are not counted here but read at each scrape: ``api.state_figures``.
 
 API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before

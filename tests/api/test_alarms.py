@@ -28,7 +28,7 @@ __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 PLACE = ROOT / "config" / "monitoring"
 RULES = PLACE / "rules.yaml"
-GUIDE = (ROOT / "docs" / "how-to" / "operations.md").read_text()
+GUIDE = (ROOT / "docs" / "reference" / "monitoring.md").read_text()
 WORDS = re.compile(r"\b(bulkdeploy_\w+)(?:\{([^}]*)\})?")
 
 COUNTED = ("_total", "_bucket", "_count", "_sum")

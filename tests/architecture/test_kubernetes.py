@@ -111,7 +111,7 @@ def test_the_autoscaler_reads_a_metric_that_exists() -> None:
     """The number of workers follows a metric that the programs have."""
     text = (MANIFESTS / "parts" / "autoscaling" / "autoscaler.yaml").read_text()
     (name,) = re.findall(r"metric:\s+name: (\w+)", text)
-    assert f"`{name}`" in (MANIFESTS.parents[1] / "docs" / "how-to" / "operations.md").read_text()
+    assert f"`{name}`" in (MANIFESTS.parents[1] / "docs" / "reference" / "monitoring.md").read_text()
 
 
 def test_the_guide_names_what_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Log events are names that an operator can search for: snake_case, and explained in docs/how-to/operations.md."""
+"""Log events are names that an operator can search for: snake_case, and explained in docs/reference/monitoring.md."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ def test_every_event_is_explained_and_every_explained_one_exists() -> None:
     logged = set().union(*(events_in(path) for path in SOURCES))
     assert [event for event in logged if not re.fullmatch(r"[a-z][a-z0-9_]*", event)] == []
     section = (
-        (ROOT / "docs" / "how-to" / "operations.md")
+        (ROOT / "docs" / "reference" / "monitoring.md")
         .read_text()
         .partition("\n## Log events\n")[2]
         .partition("\n## ")[0]

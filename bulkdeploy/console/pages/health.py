@@ -1,4 +1,4 @@
-"""The page about the health of the service, judged as docs/how-to/operations.md describes."""
+"""The page about the health of the service, judged as docs/reference/monitoring.md describes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
