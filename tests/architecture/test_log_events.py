@@ -1,4 +1,4 @@
-"""Log events are names that an operator can search for: snake_case, and explained in docs/reference/monitoring.md."""
+"""Log events are snake_case names, and docs/reference/monitoring.md explains each of them."""
 
 import ast
 import re
