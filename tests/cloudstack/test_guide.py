@@ -1,4 +1,4 @@
-"""The first twenty minutes of docs/how-to/cloudstack.md, command by command, before a double of CloudStack.
+"""The tutorial docs/tutorials/beside-a-cloudstack.md, command by command, before a double of CloudStack.
 
 The commands run in a shell as the page has them. Only the url of the API, the keys and the folder of the keys are
 replaced.
@@ -20,7 +20,7 @@ from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS
 from tests.support.processes.whole_service import WholeService, whole_service
 from tests.support.runs.waiting import wait_for
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "cloudstack.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "beside-a-cloudstack.md"
 URL_OF_THE_PAGE, FOLDER_OF_THE_PAGE = "https://cloud.example.org/client/api", "/etc/bulkdeploy/"
 VMS = 5
 
@@ -135,7 +135,7 @@ def test_the_page_brings_a_bulk_call_to_a_cloudstack(double: CloudStackDouble, u
         wait_for(lambda: len(rows(admin, "listVirtualMachines", state="Running")) == VMS)
         assert {row["id"]: row["hostid"] for row in rows(admin, "listVirtualMachines")} == double.running()
 
-        (follow,) = blocks_of("Keeping it fresh")
+        (follow,) = blocks_of("Keep the inventory current")
         following = shell.start(follow.strip())
         try:
             with double.changed("VM.STOP", next(iter(double.running()))) as vm:
