@@ -298,10 +298,10 @@ def backup(site: Production, cloud: Cloud) -> None:
     say(f"dumped; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
     cloud.wait(cloud.deploy(20), 20)
-    start, _rows_only, _dry_run = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
+    start, _rows_only, _dry_run = commands_of(BACKUP, "Restore", 4).splitlines(keepends=True)
     site.shell(commands_of(BACKUP, "Restore"))
     owner = "--account acme --domain ROOT/customers"
-    for command in commands_of(BACKUP, "Restore", 1).replace(owner, "--offering Small").splitlines():
+    for command in commands_of(BACKUP, "Restore", 3).replace(owner, "--offering Small").splitlines():
         site.shell(f"{command} || test $? -lt 5")  # 3: there are some, 4: done
     site.shell(start)
     say(f"restored; {dict(cloud.jobs(deployment))}")
