@@ -20,7 +20,7 @@ from bulkdeploy.api.envelope import REFUSED_ENVELOPE, Renderer, answer, refusal
 from bulkdeploy.api.errors import error_content
 from bulkdeploy.api.shared_calls import SharedCalls
 from bulkdeploy.api.wire import Cookie, WireAnswer, WireRequest
-from bulkdeploy.commands.accounts.session import SessionBegun, SessionEnded
+from bulkdeploy.commands.accounts.sessions import SessionBegun, SessionEnded
 from bulkdeploy.commands.call import Call, OpenCall
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
@@ -42,7 +42,7 @@ from bulkdeploy.domain.errors import (
 from bulkdeploy.services.accounts.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.sessions import delete_session, prolong_session
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable, unavailability
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.rows.entities import resolve_known

@@ -8,7 +8,7 @@ import structlog
 
 from bulkdeploy.domain.networks.proxies import ProxySettings
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ cannot read them; so a call counts only with the session key as the parameter ``
 import hmac
 
 from bulkdeploy.api.wire import Cookie, WireRequest
-from bulkdeploy.commands.accounts.session import SessionBegun
+from bulkdeploy.commands.accounts.sessions import SessionBegun
 from bulkdeploy.store.accounts.sessions import OpenSession, digest
 
 TOKEN_COOKIE = "JSESSIONID"  # noqa: S105 - the cookie's name

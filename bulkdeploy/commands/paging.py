@@ -6,7 +6,7 @@ Every list command's handler asks ``paging(call)`` and gives the answer to its s
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.list_parameters import COUNT_ONLY
 from bulkdeploy.domain.errors import PagingError
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.rows.listing import Paging
 
 EVERYTHING = -1

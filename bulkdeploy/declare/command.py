@@ -44,7 +44,7 @@ class Command:
     Attributes:
         name: as clients write it; matched case-sensitively.
         handler: takes a ``commands.call.Call`` and returns what ``shape`` wants: a
-            ``store.listing.Page`` (LIST), a dict of wire names (OBJECT, BARE), None or a
+            ``store.rows.listing.Page`` (LIST), a dict of wire names (OBJECT, BARE), None or a
             ``SuccessText`` (SUCCESS), a ``JobTicket`` (JOB, JOB_SUCCESS).
         roles: role types whose default role allows the command. Default roles have an explicit rule for each such
             command. A role that an operator makes allows nothing because of this field.

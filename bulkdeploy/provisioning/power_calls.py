@@ -14,7 +14,7 @@ from bulkdeploy.power.driver import Bmc, PowerError
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.database.engine import read_only
 
 log = structlog.get_logger(__name__)

@@ -34,7 +34,7 @@ from bulkdeploy.provisioning.progress import OVERDUE, TOO_LATE, earlier_failure,
 from bulkdeploy.provisioning.stopping import STOPPED
 from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
 from bulkdeploy.scheduling.replace import replace_place
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.job_leases import DriverLimits, change_host
 from bulkdeploy.store.ledger.release import release_hosts

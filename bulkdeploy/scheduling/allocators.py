@@ -25,7 +25,7 @@ from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.model import Flags, PlacementRequest, Purpose, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.database.engine import call_outside
 from bulkdeploy.store.ledger.exported_zone import an_owner, read_claims, read_places, read_zone_name
 from bulkdeploy.store.ledger.snapshot import read_snapshot

@@ -26,7 +26,7 @@ from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, Purpose, Z
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import choose_planners
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.ledger.balance_rows import has_dedications, read_groups_of, read_vms_on_hosts
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 

@@ -21,7 +21,7 @@ from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed
 from bulkdeploy.scheduling.place import BOUND, NoPlace, Planned, thresholds_of, zone_as_seen_by
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vms_to_place
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.ledger.ledger import ConsumerKind, Thresholds, claim_hosts, claim_pools
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_places, write_pools

@@ -12,7 +12,7 @@ from bulkdeploy.placement.model import HostAnswer
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.place import zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import read_deployment_need
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 
 
 def explain_deployment(connection: Connection, deployment_id: int, host_ids: Sequence[int]) -> list[HostAnswer]:

@@ -13,7 +13,7 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.place import zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import need_of
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 
 

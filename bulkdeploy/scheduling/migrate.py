@@ -11,7 +11,7 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.scheduling.place import BOUND, NoPlace, Place, claim_place, find_place, zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.virtual_machines.virtual_machine_migration import take_over_source
 
 

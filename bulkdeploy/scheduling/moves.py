@@ -20,7 +20,7 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.place import BOUND, NoPlace, needs_in_order, no_place
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.hypervisors.watching import ha_priorities
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 

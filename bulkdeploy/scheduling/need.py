@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts.accounts import Owner
 from bulkdeploy.domain.infrastructure.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.ledger.placed_vms import (
     count_members_by_host,
     lock_affinity_groups,

@@ -25,7 +25,7 @@ from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import AffinityMembers, PlacementNeed, placement_request
 from bulkdeploy.scheduling.reasons import describe_unfit_destination, in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_hosts, claim_pools
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_places, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot, seen_by_another

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.scheduling.place import BOUND, NoPlace, Place, claim_place, find_place
 from bulkdeploy.scheduling.virtual_machine import read_vm_to_place
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.ledger.ledger import lock_move, release_hosts_of, release_pools_of
 from bulkdeploy.store.ledger.placed_vms import forget_pools, lock_affinity_groups, read_vm, read_vm_groups
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules

@@ -12,7 +12,7 @@ from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType
 from bulkdeploy.placement.model import Disk
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.ledger.placed_vms import (
     pods_bound_by_address,
     read_vm,

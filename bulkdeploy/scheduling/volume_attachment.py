@@ -13,7 +13,7 @@ from bulkdeploy.placement.rules import storage
 from bulkdeploy.placement.storage.pool_choice import emptiest_pool
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.ledger.ledger import claim_pools, release_pools_of
 from bulkdeploy.store.ledger.snapshot import read_snapshot

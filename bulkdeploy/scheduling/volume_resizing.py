@@ -16,7 +16,7 @@ from bulkdeploy.placement.rules import storage
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, subtract_amounts
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 from bulkdeploy.store.volumes import volume_changes as store

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.accounts.call_guards import CallGuards
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.accounts import TestUser, add_user

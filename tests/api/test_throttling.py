@@ -9,7 +9,7 @@ from sqlalchemy import Engine, func, update
 from bulkdeploy.api.app import create_app
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.tables.accounts import api_calls
 from bulkdeploy.wiring.cipher import FernetCipher

@@ -19,7 +19,7 @@ WALL_CLOCKS = {
 }
 ALLOWED = {
     "bulkdeploy.api.authenticate": "`expires` of a signed request is compared with ours, by contract",
-    "bulkdeploy.commands.accounts.session": "the offset of a user's time zone today",
+    "bulkdeploy.commands.accounts.sessions": "the offset of a user's time zone today",
     "bulkdeploy.services.infrastructure.hosts": "the time that stands beside an operator's remark on a host",
     "bulkdeploy.cli.connection.authentication": "the client stamps `expires`",
     "bulkdeploy.cli.connection.transport": "the client compares its clock with the server's",

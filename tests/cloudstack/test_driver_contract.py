@@ -25,7 +25,7 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven
 from tests.support.cloudstack.double import RELEASES, CloudStackDouble
 

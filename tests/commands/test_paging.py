@@ -15,7 +15,7 @@ from bulkdeploy.domain.accounts.accounts import AccountType, Caller, Owner, Role
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
 from bulkdeploy.store.rows.listing import Paging
 
 CALLER = Caller(

@@ -38,7 +38,7 @@ from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.ganeti.live import (

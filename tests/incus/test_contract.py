@@ -49,7 +49,7 @@ from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.security.guarded_fetch import Fetcher, FetchRules
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.incus.cluster import CLUSTER, MEMBERS, Member, driver_options, why_not

@@ -53,7 +53,7 @@ from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpe
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not

@@ -12,7 +12,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.accounts.api_limits import current_count, forget_calls
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 
 
 def get_api_limit(call: Call) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.catalog.template_publicity import may_be_public
 from bulkdeploy.store.catalog.capabilities import any_zone_has_security_groups
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 
 UI_PAGE_SIZE = 20
 

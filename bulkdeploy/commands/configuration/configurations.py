@@ -22,7 +22,7 @@ from bulkdeploy.services.configuration import configurations
 from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_PARAMETERS, NewValue, Place
 from bulkdeploy.services.ownership import require_access, require_domain
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import read_settings
+from bulkdeploy.store.configuration.configurations import read_settings
 from bulkdeploy.store.configuration.setting_groups import all_groups
 from bulkdeploy.store.rows.listing import Page, cut_page
 

@@ -1,4 +1,4 @@
-"""The execution of one step of a rolling replacement, which ``domain.replacements`` chooses.
+"""The execution of one step of a rolling replacement, which ``domain.deployments.replacements`` chooses.
 
 A step is one transaction. It looks at the VMs as they are now, so that a step that was lost is chosen again.
 """

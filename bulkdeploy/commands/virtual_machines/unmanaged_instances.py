@@ -28,7 +28,7 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import named_owner_of
 from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt
 from bulkdeploy.services.virtual_machines.unmanaged.letting_go import let_go
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import UnmanagedGuest, find_unmanaged
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import UnmanagedGuest, find_unmanaged
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows

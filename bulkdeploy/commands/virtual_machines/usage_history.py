@@ -15,7 +15,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.virtual_machines.usage import GUEST_INTERVAL_S, PERIODS, UsagePeriod
 from bulkdeploy.services.ownership import OwnerParameters, require_access, visibility
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import usage_history as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row

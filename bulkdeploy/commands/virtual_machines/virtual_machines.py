@@ -14,7 +14,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.deployments.registered_user_data import require_user_data
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.virtual_machines import virtual_machines
 from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail

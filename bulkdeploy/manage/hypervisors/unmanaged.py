@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adopted, Adoption
-    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import Unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import Unmanaged
 
 NOTHING, FOUND, DONE, LEFT = 0, 3, 4, 5
 """Exit codes, as those of heal."""
@@ -120,7 +120,7 @@ def find(installed: Installation) -> "Unmanaged":
     Raises:
         DriverError: a hypervisor can not be asked.
     """
-    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import find_unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import find_unmanaged
     from bulkdeploy.store.database.engine import read_only
 
     return find_unmanaged(partial(read_only, installed.engine), installed.drivers)
@@ -128,7 +128,7 @@ def find(installed: Installation) -> "Unmanaged":
 
 def note(installed: Installation, found: "Unmanaged") -> None:
     """Keep the addresses of these guests from being given out."""
-    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import note_unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import note_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
     run_transaction(installed.engine, partial(note_unmanaged, found=found))
@@ -163,8 +163,8 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
 
 def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int) -> int:
     """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
-    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import begin_removal, end_removal
-    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import remove as remove_unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import begin_removal, end_removal
+    from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import remove as remove_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
     names = {one.guest.uuid: f"guest {one.name} ({one.guest.uuid})" for one in found.guests}
@@ -262,7 +262,7 @@ def _adoption(
     from bulkdeploy.services.ownership import NO_OWNER, NamedOwner
     from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption
     from bulkdeploy.store.database.engine import read_only
-    from bulkdeploy.store.virtual_machines.unmanaged import id_of_named
+    from bulkdeploy.store.virtual_machines.unmanaged_instances import id_of_named
 
     with read_only(installed.engine) as connection:
 

@@ -38,7 +38,7 @@ from bulkdeploy.provisioning.running.job_writer import Entry, JobWriter
 from bulkdeploy.provisioning.running.last_look import with_seen_state
 from bulkdeploy.provisioning.running.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors

@@ -13,7 +13,7 @@ from bulkdeploy.provisioning.job_kind import JobKind, JobSteps, Move
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Failed, Outcome
 from bulkdeploy.provisioning.progress import OVERDUE, why_overdue
 from bulkdeploy.provisioning.running.completion import JOB_QUEUES, Finished
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.jobs.action_events import STARTED, ActionEvent, write_events
 from bulkdeploy.store.jobs.job_leases import DriverLimits, LeaseHolder, hold_back, take_leases
 from bulkdeploy.store.jobs.jobs import LeasedJob

@@ -22,7 +22,7 @@ from bulkdeploy.provisioning.running.relay import Relay
 from bulkdeploy.queue.job_queue import INTERACTIVE, PACED, JobQueue
 from bulkdeploy.store.accounts.account_removal import end_removal_jobs
 from bulkdeploy.store.accounts.sessions import delete_expired_sessions
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs import job_sweeping as store
 from bulkdeploy.store.jobs.job_leases import DriverLimits

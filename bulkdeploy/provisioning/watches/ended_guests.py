@@ -16,7 +16,7 @@ from bulkdeploy.domain.jobs import CRASHES, GUEST_ENDED, LEAVES_HOST
 from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.hypervisors import watching as store
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance

@@ -45,7 +45,7 @@ from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.store.availability import host_ha as store
 from bulkdeploy.store.availability.host_ha import Move
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, lock_host_to_fence
 from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state

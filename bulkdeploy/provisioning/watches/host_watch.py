@@ -41,7 +41,7 @@ from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
 from bulkdeploy.provisioning.watches.ended_guests import stop_or_restart
 from bulkdeploy.queue.job_queue import INTERACTIVE
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import watching as store

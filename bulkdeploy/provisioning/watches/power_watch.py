@@ -18,7 +18,7 @@ from bulkdeploy.power.driver import PowerError
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls, action_timeout_s
 from bulkdeploy.store.availability import out_of_band_management as store
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.alerts import record_alerts
 

@@ -17,7 +17,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.store.database.engine import read_only, run_transaction
-from bulkdeploy.store.virtual_machines import unmanaged as store
+from bulkdeploy.store.virtual_machines import unmanaged_instances as store
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.watches.host_watch import PATIENCE_S
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import usage as store
 from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, watched_hosts

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.errors import TooManyCalls
 from bulkdeploy.store.accounts import api_limits
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 
 
 def count_call(connection: Connection, configuration: Configuration, account_id: int) -> TooManyCalls | None:

@@ -19,7 +19,7 @@ from bulkdeploy.store.accounts import projects
 from bulkdeploy.store.accounts.domains import lock_domain
 from bulkdeploy.store.accounts.owners import domain_place
 from bulkdeploy.store.accounts.roles import lock_roles
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.jobs.events import record_event
 
 TIMEOUT = "project.invite.timeout"

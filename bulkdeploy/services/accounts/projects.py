@@ -36,7 +36,7 @@ from bulkdeploy.store.accounts.domains import lock_domain, lock_domains
 from bulkdeploy.store.accounts.owners import domain_places, owners_by_name
 from bulkdeploy.store.accounts.project_invitations import invite
 from bulkdeploy.store.accounts.roles import lock_roles
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
 from bulkdeploy.store.jobs.done_jobs import Instance

@@ -26,7 +26,7 @@ from bulkdeploy.store.auditing.audit import (
     unsettled_vms,
 )
 from bulkdeploy.store.database.engine import read_only
-from bulkdeploy.store.virtual_machines.unmanaged import let_go_of
+from bulkdeploy.store.virtual_machines.unmanaged_instances import let_go_of
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
 DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"

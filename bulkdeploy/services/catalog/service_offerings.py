@@ -16,7 +16,7 @@ from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
 from bulkdeploy.store.catalog.disk_settings import disk_parameters_of
 from bulkdeploy.store.catalog.service_offerings import ENCRYPT_ROOT, FIELDS, TAGS
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.rows.filters import Arguments
 from bulkdeploy.store.rows.live_rows import columns_of
 

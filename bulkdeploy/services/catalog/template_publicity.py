@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 
 SETTING = "allow.public.user.templates"
 

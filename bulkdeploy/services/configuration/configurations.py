@@ -22,7 +22,7 @@ from bulkdeploy.scheduling.catalog import settings_by_name
 from bulkdeploy.services.infrastructure.overcommit import register_hosts
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.owners import domain_places, owners_by_id
-from bulkdeploy.store.configuration.configuration import (
+from bulkdeploy.store.configuration.configurations import (
     GLOBAL_ID,
     OVERCOMMIT,
     Configuration,

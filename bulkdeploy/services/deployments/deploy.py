@@ -27,7 +27,7 @@ from bulkdeploy.services.deployments.stages.plans import plan, plan_of_none
 from bulkdeploy.services.deployments.stages.rows import write
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.resource_counts import add_amounts_of
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token
 from bulkdeploy.store.deployments.new_vms import CallPart, reserve_identities
 from bulkdeploy.store.deployments.plans import keep_plan

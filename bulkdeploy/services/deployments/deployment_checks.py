@@ -41,7 +41,7 @@ from bulkdeploy.services.deployments.registered_user_data import registered_cont
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.given_details import check_given_details
 from bulkdeploy.services.ownership import require_open_zones, resolve_owner
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.deployments.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.deployments.list_entries import named_entry
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
 from bulkdeploy.store.deployments.new_vms import CallPart
 

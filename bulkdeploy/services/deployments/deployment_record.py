@@ -10,7 +10,7 @@ from bulkdeploy.domain.deployments.deployment import DeploySpec
 from bulkdeploy.placement.model import Spread, total
 from bulkdeploy.scheduling.place import Planned
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 
 
 def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:

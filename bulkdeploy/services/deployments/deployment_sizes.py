@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import TemplateKind, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.domain.virtual_machines.sizes import MOST_CORES, MOST_DEVICE_ID, MOST_MHZ, MOST_MIB
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 
 WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")
 

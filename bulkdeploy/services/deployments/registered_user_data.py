@@ -14,7 +14,7 @@ from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.live_entities import deleted_events
 from bulkdeploy.services.owned_entities import lock_all_own
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owners, require_access, require_same_owner
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.rows.filters import Arguments

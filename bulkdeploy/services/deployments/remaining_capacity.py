@@ -28,7 +28,7 @@ from bulkdeploy.scheduling.reasons import excluded_rows
 from bulkdeploy.services.deployments.deployment_checks import KnownSpecs, check_deployments
 from bulkdeploy.services.deployments.stages.plans import placement_need
 from bulkdeploy.store.accounts.resource_counts import check_limits, most_within_limits
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments.deployments import plan_hosts
 from bulkdeploy.store.ledger.addresses import free_addresses, missing_addresses
 

@@ -15,7 +15,7 @@ from bulkdeploy.scheduling.allocators import BUILTIN
 from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.scheduling.place import Planned, apply_in_zone
 from bulkdeploy.scheduling.reasons import why_not
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.deployments import plans as store
 
 MOST_NAMED = 5

@@ -18,7 +18,7 @@ from bulkdeploy.scheduling.moves import MIGRATING, VmMove, try_moves
 from bulkdeploy.services.infrastructure.balance import balance_scope, moves_of, submit_balancing
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import default_admin
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.infrastructure import cluster_drs as store
 from bulkdeploy.store.infrastructure.host_migration import vm_places
 from bulkdeploy.store.infrastructure.zones import zone_of_place

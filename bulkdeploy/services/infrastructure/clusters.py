@@ -11,7 +11,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_places
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
-from bulkdeploy.store.configuration.configuration import CPU_FACTOR, MEMORY_FACTOR, read_configuration
+from bulkdeploy.store.configuration.configurations import CPU_FACTOR, MEMORY_FACTOR, read_configuration
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.dedications import zones_of
 from bulkdeploy.store.jobs.events import Happened, record_events

@@ -17,7 +17,7 @@ from bulkdeploy.provisioning.kinds.networks.add_nic import ADD_NIC
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.networks.nics import done, vm_of
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.jobs.done_jobs import Instance

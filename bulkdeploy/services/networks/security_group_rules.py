@@ -1,6 +1,6 @@
 """Rules of security groups, added and removed.
 
-These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.filter_updates``).
+These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.watches.filter_updates``).
 """
 
 from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.ownership import owning_caller
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine, stop_virtual_machine
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.rows.due_rows import read_clock

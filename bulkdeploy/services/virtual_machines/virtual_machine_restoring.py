@@ -25,7 +25,7 @@ from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, 
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmJob, VmOperation
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_counts import check_limits
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_template, read_zone
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
     root_disks_of,

@@ -29,7 +29,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change,
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, submit
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmChange, VmJob, VmOperation, VmWork
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_zone
 from bulkdeploy.store.virtual_machines.dynamic_scaling import SETTING, find_scalable
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row, root_is_local, update_vm

@@ -35,7 +35,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_changes import (
     shown,
 )
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import SIZE_DETAILS
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use, read_networks
 from bulkdeploy.store.deployments.deployment_rows import ensure_instance_group
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups

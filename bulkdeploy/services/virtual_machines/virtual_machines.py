@@ -28,7 +28,7 @@ from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.ledger.volume_removal import data_volumes_of, owners_of_volumes
 from bulkdeploy.store.virtual_machines.guests import lock_vm

@@ -22,7 +22,7 @@ from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.virtual_machines import vm_snapshots as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 

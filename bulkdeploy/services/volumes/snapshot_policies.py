@@ -32,7 +32,7 @@ from bulkdeploy.services.volumes.volumes import owned_volume
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.resource_limits import limits_binding, read_limits
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.rows.due_rows import read_clock

@@ -30,7 +30,7 @@ from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.services.volumes.volume_attachment import OF_VM, done
 from bulkdeploy.services.volumes.volumes import owned_volume
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes import volume_changes as store

@@ -30,7 +30,7 @@ from bulkdeploy.services.ownership import (
     require_open_zones,
 )
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.jobs.done_jobs import Instance

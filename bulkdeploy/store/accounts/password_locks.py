@@ -6,7 +6,7 @@ locked; guesses at it are delayed like all others (``services.accounts.login_att
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Text, and_, case, cast, null, select, update
 
-from bulkdeploy.store.configuration.configuration import global_value
+from bulkdeploy.store.configuration.configurations import global_value
 from bulkdeploy.store.rows.filters import Condition
 from bulkdeploy.store.tables.accounts import users
 

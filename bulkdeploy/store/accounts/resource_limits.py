@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from bulkdeploy.domain.accounts.accounts import AccountType, Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import gib_to_bytes
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.rows.filters import id_in
 from bulkdeploy.store.tables.ledger import resource_limits
 

@@ -1,6 +1,6 @@
 """Cache mode, rates and encryption of disks, which offerings keep as parameters of disks.
 
-``domain.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a parameter rejects
+``domain.virtual_machines.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a parameter rejects
 VMs and volumes of an offering that has it.
 """
 

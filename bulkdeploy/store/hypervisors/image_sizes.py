@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import ResourceUnavailable
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.accounts.owners import owners_by_id
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.ledger.snapshot import pool_limits
 

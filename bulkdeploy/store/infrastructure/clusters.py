@@ -11,7 +11,7 @@ from sqlalchemy import Column, Connection, func, select, text
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.domain.infrastructure.topology import ARCHITECTURE
-from bulkdeploy.store.configuration.configuration import OVERCOMMIT
+from bulkdeploy.store.configuration.configurations import OVERCOMMIT
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.rows.filters import (
     Arguments,

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.configuration.configuration import global_value
+from bulkdeploy.store.configuration.configurations import global_value
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
 from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.rows.visibility import Visibility, account_name, with_owner

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.jobs.jobs import CANCELLED, FIRST, LeasedJob
 from bulkdeploy.store.jobs.outbox import TO_OUTBOX, JobQueues, Unsent

@@ -23,7 +23,7 @@ from bulkdeploy.placement.model import (
     ZoneSnapshot,
     total,
 )
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.database.copying import read_columns
 from bulkdeploy.store.ledger.zone_numbers import pools_of, positions, read_numbers
 

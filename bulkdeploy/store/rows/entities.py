@@ -1,7 +1,7 @@
 """Ids from the wire to what they name: every kind of entity, any number of ids, one statement.
 
 Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse. What a caller may not know of
-(``store.known_entities``) resolves no more than what is not there, and by the same statement.
+(``store.rows.known_entities``) resolves no more than what is not there, and by the same statement.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from sqlalchemy import Boolean, ColumnElement, Connection, literal_column, text
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.store.configuration.configuration import GLOBAL_ID
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID
 from bulkdeploy.store.database.arrays import int_array
 
 SETTING = "enable.dynamic.scale.vm"

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED, NO_LEASE_COLUMNS
 from bulkdeploy.domain.virtual_machines.virtual_machines import GONE
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.rows.due_rows import due_rows, lock_due
 from bulkdeploy.store.rows.filters import Condition
 from bulkdeploy.store.tables.virtual_machines import virtual_machines

@@ -19,7 +19,7 @@ from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine impo
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt
 from bulkdeploy.services.virtual_machines.unmanaged.letting_go import let_go
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import find_unmanaged
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import find_unmanaged
 from bulkdeploy.store.database.engine import read_only
 from tests.support.hypervisors.drivers import always
 from tests.support.processes.backups import dump, restore

@@ -26,7 +26,7 @@ from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, INFRASTRUCTURE_ADMIN
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.infrastructure.capacity import CapacityType, percentage
 from bulkdeploy.domain.units import GIB
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.infrastructure.metrics import metrics
 from bulkdeploy.store.infrastructure.metrics.metrics import PlaceFigures
 from bulkdeploy.store.rows.listing import Page, extended

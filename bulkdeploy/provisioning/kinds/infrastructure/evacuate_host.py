@@ -47,7 +47,7 @@ from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING, VmMove, try_moves
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.guest_fences import release_host
 from bulkdeploy.store.hypervisors.watching import ha_priorities, highly_available

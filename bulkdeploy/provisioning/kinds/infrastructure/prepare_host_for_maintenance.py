@@ -33,7 +33,7 @@ from bulkdeploy.provisioning.outcome import (
 )
 from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import (
     Leaving,

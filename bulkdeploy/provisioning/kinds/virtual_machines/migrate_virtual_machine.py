@@ -45,7 +45,7 @@ from bulkdeploy.provisioning.progress import OVERDUE, note, noted_failure, pause
 from bulkdeploy.scheduling.migrate import claim_destination, find_destination
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import replace_place
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
 from bulkdeploy.store.jobs.jobs import LeasedJob, renew_leases

@@ -34,7 +34,7 @@ from bulkdeploy.provisioning.starting import (
 )
 from bulkdeploy.provisioning.stopping import STOPPED
 from bulkdeploy.scheduling.place import NoPlace, claim_place
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.job_leases import DriverLimits
 from bulkdeploy.store.ledger.release import release_planned_hosts

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall, Refusals
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 
 
 def give_names(

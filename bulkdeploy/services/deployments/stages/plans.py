@@ -18,7 +18,7 @@ from bulkdeploy.scheduling.place import Planned, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import describe_unfit_destination, in_words
 from bulkdeploy.services.deployments.deploying_calls import DeployingCall, Refusals
 from bulkdeploy.services.deployments.shown_plans import shown_plan
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.deployments.deployments import plan_hosts
 
 Kinds = Mapping[PlacementNeed, Ints]

@@ -16,7 +16,7 @@ from bulkdeploy.services.deployments.deployment_record import is_pinned, list_co
 from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments.deployment_rows import JobsOfCalls, write_deployments
 from bulkdeploy.store.deployments.deployments import DeployedVms

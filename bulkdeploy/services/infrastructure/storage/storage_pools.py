@@ -30,7 +30,7 @@ from bulkdeploy.services.live_entities import (
     unique_name,
 )
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.hypervisors.image_sizes import forget_copies
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.storage import storage_pools

@@ -24,9 +24,9 @@ from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.drivers.driver import Guest, GuestDetails, GuestNic, PowerState
 from bulkdeploy.services.deployments.deployment_checks import check_available
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owner, require_open_zones
-from bulkdeploy.services.virtual_machines.unmanaged.unmanaged import LAST_FENCE, UnmanagedGuest
+from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE, UnmanagedGuest
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.hypervisors import guest_fences
@@ -37,7 +37,7 @@ from bulkdeploy.store.ledger.ledger import claim_hosts, claim_pools, lock_hosts
 from bulkdeploy.store.ledger.snapshot import pool_limits
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
 from bulkdeploy.store.locks import Lock, take_lock
-from bulkdeploy.store.virtual_machines import unmanaged as store
+from bulkdeploy.store.virtual_machines import unmanaged_instances as store
 from bulkdeploy.store.virtual_machines.learnt_vms import insert_deployment, insert_many
 
 

@@ -20,7 +20,7 @@ from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing
 from bulkdeploy.store.ledger.release import release_vms
 from bulkdeploy.store.locks import Lock, take_lock
-from bulkdeploy.store.virtual_machines import unmanaged as store
+from bulkdeploy.store.virtual_machines import unmanaged_instances as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import iso_of
 
 COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UnmanageVMInstanceCmd"

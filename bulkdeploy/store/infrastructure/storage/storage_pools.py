@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, exists, func, or_, select
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.infrastructure.topology import PoolScope
-from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields, reader

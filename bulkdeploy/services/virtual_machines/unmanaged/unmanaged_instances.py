@@ -23,7 +23,7 @@ from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.store.hypervisors import directory, guest_fences
 from bulkdeploy.store.locks import Lock, take_lock
-from bulkdeploy.store.virtual_machines import unmanaged as store
+from bulkdeploy.store.virtual_machines import unmanaged_instances as store
 
 RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
