@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkdeploy.cli.deployments.spread import ClusterSpread, by_pod, read_spread
+from bulkdeploy.manage.demo.bulk_call import uneven
 from bulkdeploy.manage.demo.picture import draw_spread
-from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod, read_spread, uneven
 
 
 def cluster(name: str, before: int, added: int, capacity: int | None) -> ClusterSpread:
@@ -40,7 +41,7 @@ SPREADS = st.lists(
     st.builds(
         ClusterSpread,
         pod=st.sampled_from(["north", "south & <west>"]),
-        cluster=st.text("abc<&\"'", min_size=1, max_size=8),
+        name=st.text("abc<&\"'", min_size=1, max_size=8),
         before=st.integers(0, 500),
         added=st.integers(0, 500),
         capacity=st.none() | st.integers(500, 900),
@@ -58,7 +59,7 @@ def test_picture_shows_every_cluster_and_stays_inside(spread: list[ClusterSpread
     for bar in root.iter(f"{name}rect"):
         assert float(bar.attrib.get("x", 0)) + float(bar.attrib["width"]) <= width + 0.2
     texts = [text.text for text in root.iter(f"{name}text")]
-    assert all(one.cluster in texts and str(one.after) in texts for one in spread)
+    assert all(one.name in texts and str(one.after) in texts for one in spread)
 
 
 @given(SPREADS)
@@ -71,6 +72,7 @@ def test_pods_hold_every_cluster_once(spread: list[ClusterSpread]) -> None:
 
 def test_spread_is_read_from_the_api() -> None:
     """The objects of listBulkDeployments become spreads; what is not eligible has no room."""
-    rows = [{"podname": "p", "clustername": "a", "before": 1, "added": 2, "after": 3, "capacity": 7}]
-    assert read_spread({"clusters": rows}) == [cluster("a", 1, 2, 7)]
+    counts = {"before": 1, "added": 2, "after": 3, "capacity": 7, "succeeded": 1}
+    rows = [{"podname": "p", "podid": "5", "clustername": "a", "clusterid": "9", **counts}]
+    assert read_spread({"clusters": rows}) == [ClusterSpread("p", "a", 1, 2, 7, 1, "9", "5")]
     assert read_spread({}) == []

@@ -1,12 +1,13 @@
 """The demonstration's bulk call, as any client of the API would make and watch it."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bulkdeploy.cli.connection.transport import Transport
+from bulkdeploy.cli.deployments.spread import ClusterSpread, read_spread
 from bulkdeploy.manage.demo.own_api import list_all
-from bulkdeploy.manage.demo.spread import ClusterSpread, read_spread, uneven
 
 OFFERING = "Small"
 TEMPLATE = "Debian 12 (KVM)"
@@ -94,13 +95,7 @@ class BulkCall:
         """Return the spread of VMs by listVirtualMachines and listHosts, not by the planner's answer."""
         after = self._vms_per_cluster()
         return [
-            ClusterSpread(
-                one.pod,
-                one.cluster,
-                self._before[one.cluster],
-                after[one.cluster] - self._before[one.cluster],
-                one.capacity,
-            )
+            replace(one, before=self._before[one.name], added=after[one.name] - self._before[one.name])
             for one in read_spread(self._deployment)
         ]
 
@@ -135,3 +130,19 @@ class BulkCall:
         }
         rows = list_all(self._api, "listVirtualMachines", "virtualmachine", listall="true")
         return Counter(clusters[row["hostid"]] for row in rows if row.get("hostid") and row["account"] == OWNER)
+
+
+def uneven(spread: Sequence[ClusterSpread]) -> list[str]:
+    """Return the breaches of count dispersion in words; the list is empty if there are none.
+
+    No cluster that received a VM ends more than one above an eligible cluster that still had room.
+    """
+    roomy = [one for one in spread if one.left > 0]
+    if not roomy:
+        return []
+    lowest = min(roomy, key=lambda one: one.after)
+    return [
+        f"{one.name} got {one.added} and has {one.after}, while {lowest.name} has {lowest.after} and had room"
+        for one in spread
+        if one.added and one.after > lowest.after + 1
+    ]

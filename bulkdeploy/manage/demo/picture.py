@@ -6,7 +6,7 @@ from importlib import resources
 
 from jinja2 import Environment, StrictUndefined
 
-from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod
+from bulkdeploy.cli.deployments.spread import ClusterSpread, by_pod
 
 TEMPLATE = "spread_template.svg"
 WIDTH = 760
@@ -44,11 +44,11 @@ def draw_spread(spread: Sequence[ClusterSpread], title: str) -> str:
     scale = (WIDTH - LABEL_WIDTH - NUMBER_WIDTH) / most
     y, bars, headings = HEAD_HEIGHT, [], []
     for pod in by_pod(spread):
-        headings.append(Heading(y + POD_HEIGHT - 10, f"{pod.pod}: {pod.before} + {pod.added} = {pod.after}"))
+        headings.append(Heading(y + POD_HEIGHT - 10, f"{pod.name}: {pod.before} + {pod.added} = {pod.after}"))
         y += POD_HEIGHT
         for one in pod.clusters:
             widths = round(one.before * scale, 1), round(one.added * scale, 1)
-            bars.append(Bar(y, one.cluster, one.before, one.added, *widths))
+            bars.append(Bar(y, one.name, one.before, one.added, *widths))
             y += ROW_HEIGHT
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")

@@ -20,9 +20,9 @@ from bulkdeploy.manage.running import with_running_services
 @click.pass_context
 def report(ctx: click.Context, deployment_id: str | None, output: Path) -> None:
     """Draw VMs per cluster, before and after DEPLOYMENT_ID (or the newest bulk deployment)."""
+    from bulkdeploy.cli.deployments.spread import read_spread
     from bulkdeploy.manage.demo.own_api import list_all, own_api
     from bulkdeploy.manage.demo.picture import draw_spread
-    from bulkdeploy.manage.demo.spread import read_spread
 
     wanted = {"listall": "true"} if deployment_id is None else {"listall": "true", "id": deployment_id}
     with own_api(with_running_services(settings_of(ctx))) as api:

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from bulkdeploy.cli.deployments.spread import ClusterSpread, by_pod
 from bulkdeploy.manage.demo import bulk_call
-from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod
 
 
 class DemoView:
@@ -62,11 +62,9 @@ class DemoView:
             table.add_column(title, justify="right")
         for pod in by_pod(spread):
             for one in pod.clusters:
-                table.add_row(
-                    "", one.cluster, *map(str, (one.before, one.added, one.after, one.remaining_capacity))
-                )
+                table.add_row("", one.name, *map(str, (one.before, one.added, one.after, one.left)))
             sums = (pod.before, pod.added, pod.after)
-            table.add_row(pod.pod, "", *map(str, sums), "", style="bold", end_section=True)
+            table.add_row(pod.name, "", *map(str, sums), "", style="bold", end_section=True)
         self._console.print(table)
 
     def summary(self, jobs: bulk_call.Progress, seconds: float, problems: Sequence[str]) -> None:

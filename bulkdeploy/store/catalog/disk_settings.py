@@ -1,7 +1,7 @@
 """Cache mode, rates and encryption of disks, which offerings keep as parameters of disks.
 
-``domain.virtual_machines.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a parameter rejects
-VMs and volumes of an offering that has it.
+``domain.virtual_machines.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a
+parameter rejects VMs and volumes of an offering that has it.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,89 @@
+"""The spread of an owner's VMs over pods and clusters, read from a plan or a deployment. Pure values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpread:
+    """The owner's VMs in one cluster; each count is of VMs.
+
+    Attributes:
+        before: VMs before the deployment.
+        added: VMs that the deployment adds.
+        capacity: the VMs of the deployment's kind that the cluster could hold before it; None: it was not eligible.
+        succeeded: of ``added`` those that are there; None where that is not known.
+    """
+
+    pod: str
+    name: str
+    before: int
+    added: int
+    capacity: int | None
+    succeeded: int | None = None
+    id: str = ""
+    pod_id: str = ""
+
+    @property
+    def after(self) -> int:
+        """All of the owner's VMs in the cluster."""
+        return self.before + self.added
+
+    @property
+    def left(self) -> int:
+        """The number of further VMs that the cluster could hold."""
+        return max(0, (self.capacity or 0) - self.added)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpread:
+    """The clusters of one pod, with their sums."""
+
+    name: str
+    clusters: tuple[ClusterSpread, ...]
+
+    @property
+    def before(self) -> int:
+        """VMs before, in all clusters."""
+        return sum(one.before for one in self.clusters)
+
+    @property
+    def added(self) -> int:
+        """VMs added, in all clusters."""
+        return sum(one.added for one in self.clusters)
+
+    @property
+    def after(self) -> int:
+        """VMs before and added."""
+        return self.before + self.added
+
+    @property
+    def left(self) -> int:
+        """VMs that would fit besides."""
+        return sum(one.left for one in self.clusters)
+
+
+def read_spread(row: Mapping[str, Any]) -> list[ClusterSpread]:
+    """Return the clusters of a plan, or of an object of listBulkDeployments: every eligible one, as planned."""
+    return [
+        ClusterSpread(
+            str(one.get("podname")),
+            str(one.get("clustername")),
+            int(one.get("before") or 0),
+            int(one.get("added") or 0),
+            one.get("capacity"),
+            one.get("succeeded"),
+            str(one.get("clusterid")),
+            str(one.get("podid")),
+        )
+        for one in row.get("clusters") or ()
+    ]
+
+
+def by_pod(spread: Iterable[ClusterSpread]) -> list[PodSpread]:
+    """Return pods by name, with their clusters by name."""
+    ordered = sorted(spread, key=lambda one: (one.pod, one.pod_id, one.name))
+    pods = groupby(ordered, key=lambda one: (one.pod, one.pod_id))
+    return [PodSpread(name, tuple(clusters)) for (name, _), clusters in pods]
