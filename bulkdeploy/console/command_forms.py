@@ -4,6 +4,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from werkzeug.datastructures import MultiDict
 
@@ -31,6 +32,15 @@ HOST_OF_MOVE = ("migrateVirtualMachine", "hostid")
 """The command and parameter whose choices are the hosts that the VM could move to."""
 NEEDED_FOR_HOSTS = frozenset({"findHostsForMigration", "listDeploymentPlanners"})
 """Commands without which that parameter is an ordinary field."""
+OF_OWNER = frozenset(
+    {"listVolumes", "listVMSnapshot", "listAffinityGroups", "listSecurityGroups", "listSSHKeyPairs"}
+    | {"listUserData", "listInstanceGroups", "listVirtualMachines"}
+)
+"""List commands of things that go only with things of the same owner."""
+FITTING: Mapping[tuple[str, str], Mapping[str, object]] = MappingProxyType(
+    {("attachVolume", "id"): {"type": "DATADISK", "attached": False}, ("attachIso", "id"): {"isready": True}}
+)
+"""Parameters of the list command by which a field offers fewer things, by command and parameter of the form."""
 DESTINATION = ("name", "clustername", "memoryallocatedpercentage", "cpuallocatedwithoverprovisioning")
 """Fields of a host by which it is chosen."""
 DANGEROUS = ("delete", "destroy", "remove", "disable", "lock", "expunge", "suspend", "revoke", "revert")
@@ -87,9 +97,9 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     sent = visit.request.form if visit.request.method == "POST" else None
     known = {subject.name, *_kind_of_subject(api, noun)} if subject else set()
     return [
-        _host_field(one, row, sent, visit)
+        _host_field(api, one, row, sent, visit)
         if (api.name, one.name) == HOST_OF_MOVE and row and visit.may.keys() >= NEEDED_FOR_HOSTS
-        else _field(one, row, sent, visit)
+        else _field(api, one, row, sent, visit)
         for one in sorted(api.parameters, key=lambda one: not one.required)
         if one.name not in known and one.name not in LEFT_OUT
     ]
@@ -131,16 +141,16 @@ def is_dangerous(command: str) -> bool:
     return command.startswith(DANGEROUS)
 
 
-def _field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
+def _field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
     known = _known(row, one) if row else visit.given.get(one.name, "")
     values = [known] if sent is None else sent.getlist(one.name)
     chosen = frozenset(part for value in values for part in value.split(",") if part)
-    options = tuple(_options(one, row, visit))
+    options = tuple(_options(api, one, row, visit))
     kind = _control(one, with_options=bool(options))
     return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
 
 
-def _host_field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
+def _host_field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
     """Return the field of the host that a VM moves to.
 
     The options are the hosts that can have the VM, and the planner's choice is selected. The field also says how
@@ -151,7 +161,7 @@ def _host_field(one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, v
         rows = visit.calls.rows("findHostsForMigration", {**vm, "page": 1, "pagesize": MOST_OPTIONS})
         (move,) = visit.calls("migrateVirtualMachine", {**vm, "dryrun": True})["plan"]["move"]
     except ApiRefused:  # a VM that does not run goes nowhere: the call says so
-        return _field(one, row, sent, visit)
+        return _field(api, one, row, sent, visit)
     texts, planned = visit.pages.texts, str(move.get("hostid", ""))
     fitting = [host for host in rows if host.get("suitableformigration")]
     fitting.sort(key=lambda host: (host["id"] != planned, _promised_memory(host)))
@@ -204,7 +214,7 @@ def _control(one: ApiParameter, *, with_options: bool) -> str:
     return "area" if one.length > LONG_TEXT else "text"
 
 
-def _options(one: ApiParameter, row: Row, visit: Visit) -> Iterator[tuple[str, str]]:
+def _options(api: Api, one: ApiParameter, row: Row, visit: Visit) -> Iterator[tuple[str, str]]:
     if one.type == "boolean":
         texts = visit.pages.texts
         yield from (("true", texts.flags.true), ("false", texts.flags.false))
@@ -217,15 +227,29 @@ def _options(one: ApiParameter, row: Row, visit: Visit) -> Iterator[tuple[str, s
                 " · ".join(str(nic[name]) for name in ("networkname", "ipaddress") if nic.get(name)),
             )
     elif one.names_entities and one.related:
-        yield from _things(one.related[0], visit)
+        noun = BY_LIST.get(one.related[0])
+        if noun is not None and noun.lists in visit.may:
+            yield from _things(noun, _fitting(api, one, noun, row, visit), visit)
 
 
-def _things(ids_from: str, visit: Visit) -> Iterator[tuple[str, str]]:
+def _fitting(api: Api, one: ApiParameter, noun: Noun, row: Row, visit: Visit) -> dict[str, object]:
+    """Return the parameters of the list command by which a field offers only things that go with the form's thing.
+
+    They are those of its zone and, unless the command names an owner itself, of its owner.
+    """
+    fitting = dict(FITTING.get((api.name, one.name), {}))
+    if row.get("zoneid") and visit.may[noun.lists].parameter("zoneid") is not None:
+        fitting["zoneid"] = row["zoneid"]
+    if noun.lists in OF_OWNER and api.parameter("account") is None:
+        names = ("projectid",) if row.get("projectid") else ("account", "domainid")
+        owner = {name: row[name] for name in names if row.get(name)}
+        fitting |= {"projectid": "", **owner} if owner else {}
+    return fitting
+
+
+def _things(noun: Noun, fitting: Mapping[str, object], visit: Visit) -> Iterator[tuple[str, str]]:
     """Yield the things of a kind with their names, unless there are too many of them to choose from."""
-    noun = BY_LIST.get(ids_from)
-    if noun is None or noun.lists not in visit.may:
-        return
-    rows, count = visit.calls.page(noun.lists, {**noun.given, "page": 1, "pagesize": MOST_OPTIONS})
+    rows, count = visit.calls.page(noun.lists, {**noun.given, **fitting, "page": 1, "pagesize": MOST_OPTIONS})
     if count > MOST_OPTIONS:
         return
     for row in rows:

@@ -37,7 +37,18 @@ STATES = {
         "Suspect",
         "Degraded",
     ),
-    "bad": ("Error", "failed", "ERROR", "Down", "Alert", "ErrorInMaintenance", "Off", "Fencing", "Fenced"),
+    "bad": (
+        "Error",
+        "failed",
+        "ERROR",
+        "Down",
+        "Alert",
+        "ErrorInMaintenance",
+        "ErrorInPrepareForMaintenance",
+        "Off",
+        "Fencing",
+        "Fenced",
+    ),
 }
 """What states mean, by their class in the style sheet; all others mean nothing."""
 KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in states}

@@ -3,12 +3,17 @@
 import base64
 import csv
 import io
+import re
+import shlex
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
+from bulkdeploy.cli.connection.catalogue import Catalogue, read_catalogue
+from bulkdeploy.cli.connection.naming import ID, resolve_names
 from tests.support.api.console_client import Page, Visitor, words_of
 from tests.support.zones.zone_queries import Zone
 
@@ -57,9 +62,47 @@ def test_a_plan_while_typing(admin: Visitor, form: dict[str, str], count_of: Cal
     before = count_of("deployments")
     answer = admin.send("deploy-plan", form)
     assert "All 3 VMs fit." in words_of(answer.text)
-    assert "bulkmonkey bulk deployvirtualmachine zoneid=" in answer.text
     assert len(Page(answer.text).all("svg", **{"class": "meter"})) >= 3
     assert count_of("deployments") == before
+
+
+def test_the_command_uses_names(admin: Visitor, form: dict[str, str], zone_ids: Zone) -> None:
+    """Bulkmonkey makes the ids of the form of the names; a name that two things have stays an id."""
+    networks = zone_ids.rows("SELECT uuid FROM networks WHERE removed IS NULL ORDER BY id LIMIT 2")
+    given = {**form, "networkids": [str(row.uuid) for row in networks], "nameprefix": "it-s"}
+    catalogue = Catalogue(read_catalogue(admin.call("listApis")["api"]))
+    api = catalogue.get("bulkDeployVirtualMachine")
+    assert api is not None
+
+    def planned() -> tuple[dict[str, str], dict[str, str]]:
+        """The command's parameters, as they stand there and as bulkmonkey sends them."""
+        line = next(
+            text
+            for text in re.findall(r"<pre[^>]*>([^<]*)", admin.send("deploy-plan", given).text)
+            if text.startswith("bulkmonkey")
+        )
+        shown = dict(word.partition("=")[::2] for word in shlex.split(unescape(line))[3:])
+        sent = dict(shown)
+        resolve_names(catalogue, api, sent, lambda command, given: admin.call(command, **given), lambda _: None)
+        return shown, sent
+
+    shown, sent = planned()
+    values = [one for value in shown.values() for one in value.split(",")]
+    assert not [value for value in values if ID.fullmatch(value) and not value.isdecimal()]
+    assert {name: sent[name] for name in ("zoneid", "serviceofferingid", "templateid")} == {
+        name: form[name] for name in ("zoneid", "serviceofferingid", "templateid")
+    }
+    assert sent["networkids"] == ",".join(given["networkids"])
+    assert sent["domainid"] == str(zone_ids.id_of("domains", "acme"))
+    name = shown["serviceofferingid"]
+    twin = admin.call(
+        "createServiceOffering", name=name, displaytext="x", cpunumber="1", cpuspeed="500", memory="512"
+    )
+    try:
+        shown, sent = planned()
+        assert shown["serviceofferingid"] == sent["serviceofferingid"] == form["serviceofferingid"]
+    finally:
+        admin.call("deleteServiceOffering", id=twin["serviceoffering"]["id"])
 
 
 def test_a_plan_that_does_not_fit(admin: Visitor, form: dict[str, str]) -> None:

@@ -1,5 +1,7 @@
 """Pages that are made from declarations: each noun has a list, an item page and forms, with the API's own texts."""
 
+import re
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -7,10 +9,15 @@ import pytest
 from bulkdeploy.cli.connection.catalogue import read_catalogue
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.console.command_forms import LEFT_OUT, subject_of
+from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.nouns import NOUNS, Noun
+from bulkdeploy.console.pages.capacity import HOST_ACTIONS
+from bulkdeploy.console.pages.health import HOST_TROUBLE
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
+from bulkdeploy.domain.topology import HostResourceState
+from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
 from tests.support.api.console_client import Page, Visitor
 from tests.support.zones.zone_queries import Zone
 
@@ -57,6 +64,15 @@ def test_every_list_item_and_form_opens(noun: Noun, admin: Visitor) -> None:
             admin.page(f"act?of={noun.page}&command={command}&id={key}")
 
 
+def test_each_state_of_a_host_is_told_and_can_be_ended() -> None:
+    """The overview names a host that is not enabled, and the host's page ends each stage of its maintenance."""
+    states = {state.value for state in HostResourceState} - {"Enabled"}
+    assert {value for name, value in HOST_TROUBLE if name == "resourcestate"} == states
+    assert set(HOST_ACTIONS["cancelHostMaintenance"]) == {state.value for state in CANCELLABLE}
+    assert states <= KIND_OF_STATE.keys()
+    assert not [state for state in states if re.search("[a-z][A-Z]", TEXTS.states.get(state))]
+
+
 def test_a_thing_is_made_changed_and_deleted_by_forms(admin: Visitor, zone_ids: Zone) -> None:
     """A disk offering, from its form to its end; an update sends only what was changed."""
     name = f"fast-{uuid4().hex[:8]}"
@@ -97,15 +113,44 @@ def test_tags_are_set_and_taken_off_by_forms(admin: Visitor, zone_ids: Zone) -> 
     assert "blue" in admin.page(f"network?id={network}").text
 
 
-def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zone_ids: Zone) -> None:
-    """It says who chose the host and how, and leaves out the host that the VM is on."""
+def vm_of_acme(admin: Visitor, zone_ids: Zone, name: str, state: str) -> Any:
+    """Deploy a VM for an account; return its ids and its host's once its rows say that it is in this state."""
     form = {name: str(value) for name, value in zone_ids.bulk_parameters(1).items()}
-    form |= {"nameprefix": "moving", "owner": f"account:{zone_ids.id_of('domains', 'acme')}:acme"}
-    assert admin.send("deploy", {**form, "requesttoken": "moving"}).status_code == 303
+    form |= {"nameprefix": name, "owner": f"account:{zone_ids.id_of('domains', 'acme')}:acme"}
+    assert admin.send("deploy", {**form, "requesttoken": name}).status_code == 303
     newest = "SELECT v.id, v.uuid, h.uuid AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
     (vm,) = zone_ids.rows(f"{newest} ORDER BY v.id DESC LIMIT 1")
     zone_ids.change("UPDATE async_jobs SET status = 1, completed = now() WHERE instance_uuid = :vm", vm=vm.uuid)
-    zone_ids.change("UPDATE virtual_machines SET state = 'Running' WHERE id = :vm", vm=vm.id)
+    zone_ids.change("UPDATE virtual_machines SET state = :state WHERE id = :vm", vm=vm.id, state=state)
+    return vm
+
+
+def test_forms_offer_only_things_that_go_with_the_vm(admin: Visitor, zone_ids: Zone) -> None:
+    """A VM's form for attaching offers data volumes of the VM's owner that no VM has, and no other."""
+    vm = vm_of_acme(admin, zone_ids, "attaching", "Stopped")
+    zone, domain = zone_ids.bulk_parameters(1)["zoneid"], zone_ids.id_of("domains", "acme")
+    offering = zone_ids.scalar("SELECT uuid FROM disk_offerings WHERE removed IS NULL AND NOT customized LIMIT 1")
+    common = {"zoneid": str(zone), "diskofferingid": str(offering)}
+    made = {
+        name: admin.call("createVolume", name=name, **common, **owner)["id"]
+        for name, owner in (
+            ("free", {"account": "acme", "domainid": str(domain)}),
+            ("taken", {"account": "acme", "domainid": str(domain)}),
+            ("foreign", {}),
+        )
+    }
+    admin.call("attachVolume", id=made["taken"], virtualmachineid=str(vm.uuid))
+    page = admin.page(f"act?of=virtual-machines&command=attachVolume&id={vm.uuid}")
+    offered = {one["value"] for one in page.all("option")}
+    assert made["free"] in offered
+    assert not offered & {made["taken"], made["foreign"]}
+    roots = zone_ids.rows("SELECT uuid FROM volumes WHERE volume_type = 'ROOT'")
+    assert not offered & {str(row.uuid) for row in roots}
+
+
+def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zone_ids: Zone) -> None:
+    """It says who chose the host and how, and leaves out the host that the VM is on."""
+    vm = vm_of_acme(admin, zone_ids, "moving", "Running")
     page = admin.page(f"act?of=virtual-machines&command=migrateVirtualMachine&id={vm.uuid}")
     (chosen,) = [one["value"] for one in page.all("option") if "selected" in one]
     name = zone_ids.scalar("SELECT name FROM hosts WHERE uuid = :host", host=chosen)

@@ -16,6 +16,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, sort_by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
 from bulkdeploy.services.virtual_machines import guest_passwords
@@ -122,6 +123,12 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
             uuid("deploymentid", Entity.DEPLOYMENT, "only the jobs of this deploy call"),
+            uuid(
+                "hostid",
+                Entity.HOST,
+                "only the jobs that the newest maintenance, migrateHost or evacuateHost of this host made for VMs",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             string("managementserverid", "only jobs of this management server; it is the one of all"),
             *RESOURCE,
             *OWNER,

@@ -190,6 +190,7 @@ COMMANDS = (
             string("type", "only volumes of this type", choices=tuple(kind.value for kind in VolumeType)),
             string("state", "only volumes in this state"),
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only volumes of this VM"),
+            boolean("attached", "true: only volumes that a VM has; false: only volumes that no VM has"),
             uuid("zoneid", Entity.ZONE, "only volumes in this zone"),
             uuid("diskofferingid", Entity.DISK_OFFERING, "only volumes of this disk offering"),
             uuid("serviceofferingid", Entity.SERVICE_OFFERING, "only volumes of this service offering"),

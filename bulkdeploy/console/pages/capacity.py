@@ -1,6 +1,6 @@
 """The capacity pages: what zones, clusters and hosts have and promise, and how many more VMs would fit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ from bulkdeploy.console.pages.tables import page_number
 from bulkdeploy.console.pages.things import actions_of
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import Spread, spread_of
+from bulkdeploy.console.table_declarations import TABLES
 from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
@@ -26,10 +27,14 @@ MOST_PAGES = 10
 RESOURCES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
 HEAT = (1, 25, 50, 70, 85, 95)
 """Where one shade ends and the next begins, in per cent."""
+MAINTENANCE = ("Maintenance", "PrepareForMaintenance", "ErrorInMaintenance", "ErrorInPrepareForMaintenance")
+"""States of hosts that maintenance has begun to empty."""
 HOST_ACTIONS = {
     "prepareHostForMaintenance": ("Enabled",),
-    "cancelHostMaintenance": ("Maintenance", "PrepareForMaintenance", "ErrorInMaintenance"),
+    "cancelHostMaintenance": MAINTENANCE,
 }
+MOST_VMS = 200
+"""VMs that the page of a host names."""
 
 
 def heat(per_cent: float) -> int:
@@ -158,9 +163,12 @@ def _host_values(visit: Visit) -> dict[str, Any]:
     found = _host(_find_host(visit))
     host_id = found["id"]
     vms, count = visit.calls.page(
-        "listVirtualMachines", {"hostid": host_id, "listall": True, "page": 1, "pagesize": 200}
+        "listVirtualMachines", {"hostid": host_id, "listall": True, "page": 1, "pagesize": MOST_VMS}
     )
     return {
+        "moves": _moves(host_id, vms, visit)
+        if found.get("resourcestate") in MAINTENANCE and "listAsyncJobs" in visit.may
+        else (),
         "host": found,
         "vms": sorted(vms, key=lambda row: -int(row.get("memory") or 0)),
         "count": count,
@@ -173,6 +181,20 @@ def _host_values(visit: Visit) -> dict[str, Any]:
         "more": actions_of(HOST, visit),
         "is_moving": found.get("resourcestate") == "PrepareForMaintenance",
     }
+
+
+def _moves(host_id: str, vms: Sequence[Row], visit: Visit) -> list[Row]:
+    """Return the newest move of each VM that left the host or is to leave it; VMs that wait for a move are last."""
+    names = {str(vm["id"]): str(vm["name"]) for vm in vms}
+    jobs = visit.calls.rows(
+        "listAsyncJobs", {"hostid": host_id, "listall": True, "page": 1, "pagesize": MOST_VMS, "sortby": "-created"}
+    )
+    moves: dict[str, Row] = {}
+    for job in map(TABLES["jobs"].read, reversed(jobs)):
+        vm = str(job.get("jobinstanceid"))
+        moves[vm] = {**job, "virtualmachine": names.get(vm) or job["virtualmachine"]}
+    waiting = [{"jobinstanceid": vm, "virtualmachine": name, "state": "waiting"} for vm, name in names.items()]
+    return [*moves.values(), *(one for one in waiting if one["jobinstanceid"] not in moves)]
 
 
 def _find_host(visit: Visit) -> Row:

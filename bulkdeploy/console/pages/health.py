@@ -17,8 +17,10 @@ HOST_TROUBLE = (
     ("state", "Disconnected"),
     ("state", "Alert"),
     ("resourcestate", "Disabled"),
+    ("resourcestate", "PrepareForMaintenance"),
     ("resourcestate", "Maintenance"),
     ("resourcestate", "ErrorInMaintenance"),
+    ("resourcestate", "ErrorInPrepareForMaintenance"),
 )
 """Filters of hosts that an operator wants to know of."""
 OF_ANY_HOST = MappingProxyType({"type": "Routing", "details": "min", "page": 1, "pagesize": 1})

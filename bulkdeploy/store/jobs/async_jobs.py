@@ -18,6 +18,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     cast,
+    exists,
     func,
     literal,
     or_,
@@ -25,7 +26,8 @@ from sqlalchemy import (
 )
 
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
-from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.jobs import InstanceType, JobStatus
 from bulkdeploy.store.configuration.configurations import global_value
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
 from bulkdeploy.store.rows.listing import Orders, Page, Paging, fetch_page, ordered
@@ -41,10 +43,23 @@ def _since(moment: datetime) -> Condition:
     return async_jobs.c.created >= moment
 
 
+def _off_host(host: EntityRef) -> Condition:
+    """Return the condition for jobs of the host's newest job that is under way or has made jobs."""
+    parent, made = async_jobs.alias("parent"), async_jobs.alias("made")
+    has_made = exists().where(made.c.parent_id == parent.c.id)
+    newest = (
+        select(func.max(parent.c.id))
+        .where(parent.c.instance_id == host.id, parent.c.instance_type == InstanceType.HOST)
+        .where(or_(parent.c.status == JobStatus.IN_PROGRESS, has_made))
+    )
+    return async_jobs.c.parent_id == newest.scalar_subquery()
+
+
 FILTERS: Filters = {
     "keyword": keyword(async_jobs.c.cmd),
     "startdate": _since,
     "deploymentid": by_id(async_jobs.c.deployment_id),
+    "hostid": _off_host,
     "managementserverid": always(MANAGEMENT_SERVER_ID),
     "resourceid": by_id(async_jobs.c.instance_id),
     "resourcetype": equal(async_jobs.c.instance_type),

@@ -58,6 +58,9 @@ def test_a_host_is_emptied(fleet: Fleet, client: ApiClient, host: str) -> None:
     job = _finish(fleet, client, job_id)
     assert (job["jobstatus"], job["jobinstancetype"], job["jobinstanceid"]) == (1, "Host", host)
     assert job["jobresult"]["host"]["resourcestate"] == "Maintenance"
+    moves = client.call("listAsyncJobs", hostid=host, listall="true")["asyncjobs"]
+    assert len({move["jobinstanceid"] for move in moves}) == VMS
+    assert {move["jobresult"]["virtualmachine"]["hostid"] for move in moves}.isdisjoint({host})
     assert (_state(client, host), _on(fleet, host)) == ("Maintenance", 0)
     assert len(fleet.guests()) == VMS + 3
     states = [event["state"] for event in client.call("listEvents", type="MAINT.PREPARE", listall=True)["event"]]

@@ -1,11 +1,13 @@
 """A zone of 25,000 hosts in a real browser: the map, the lists and the graphs stay light, fluid and accessible."""
 
 import gzip
+import re
 from collections.abc import Callable, Iterator
+from urllib.parse import urlencode
 
 import pytest
 
-from benchmarks.generation import Size, generate_zones
+from benchmarks.generation import OFFERING, TEMPLATE, Size, generate_zones
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
@@ -14,7 +16,20 @@ from tests.support.browsers.console_server import OwnConsole, own_console
 from tests.support.zones.zone_queries import Zone
 
 LARGE = Size(zones=1, pods=25, clusters=625, hosts=25_000, vms=2000)
-PAGES = ("overview", "topology", "capacity", "hosts", "clusters", "virtual-machines", "host", "cluster")
+PAGES = (
+    *(
+        "overview",
+        "topology",
+        "capacity",
+        "hosts",
+        "clusters",
+        "virtual-machines",
+        "host",
+        "cluster",
+        "virtual-machine",
+    ),
+    *("search?q=large-1-", "deploy", "migrate"),
+)
 LIGHT_BYTES = 150_000
 MEASURED = (
     "INSERT INTO host_usage_intervals (host_id, interval_s, begun, measurements, cpu_measurements, cpu_shares,"
@@ -52,10 +67,23 @@ def places(console: OwnConsole) -> dict[str, str]:
     host = zone.scalar(
         "SELECT h.uuid FROM hosts h JOIN clusters c ON c.id = h.cluster_id WHERE c.uuid = :c LIMIT 1", c=cluster
     )
+    vm = zone.scalar(
+        "SELECT v.uuid FROM virtual_machines v JOIN zones z ON z.id = v.zone_id AND z.name = 'large-1' LIMIT 1"
+    )
+    network = zone.scalar("SELECT n.uuid FROM networks n JOIN zones z ON z.id = n.zone_id AND z.name = 'large-1'")
+    form = {
+        "serviceofferingid": zone.id_of("service_offerings", OFFERING),
+        "templateid": zone.id_of("templates", TEMPLATE),
+        "networkids": str(network),
+    }
     return {
         **{page: f"{page}?zoneid={zone_id}" for page in ("topology", "capacity", "hosts", "clusters")},
         "host": f"host?id={host}",
         "cluster": f"cluster?id={cluster}",
+        "virtual-machine": f"virtual-machine?id={vm}",
+        "migrate": f"act?of=virtual-machines&command=migrateVirtualMachine&id={vm}",
+        "deploy": f"deploy?{urlencode({'zoneid': zone_id, **form})}",
+        "pinned": f"deploy?{urlencode({'zoneid': zone_id, **form, 'place': f'cluster:{cluster}'})}",
     }
 
 
@@ -126,3 +154,93 @@ def test_no_barriers_in_a_large_zone(
         found[page] = barriers(tab.page)
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, page
     assert {page: there for page, there in found.items() if there} == {}
+
+
+def test_maintenance_of_one_host_among_many(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
+    """The question names each VM and its new host; then the page shows each move; the maintenance can be ended."""
+    tab = open_large(width=1440)
+    tab.go(places["virtual-machine"])
+    tab.page.click("#virtual-machine a[href^='host?']")
+    tab.page.wait_for_selector("#host")
+    host, count = tab.text("h1"), tab.page.locator("#host tbody a[href^='virtual-machine?']").count()
+    tab.page.click("button[value=prepareHostForMaintenance]")
+    tab.page.wait_for_selector(".headline")
+    assert host in tab.text("h1")
+    assert re.match(f"{count} of {count} VMs? finds? a host", tab.text(".headline"))
+    assert tab.page.locator("main tbody a[href^='host?']").count() == count
+    assert barriers(tab.page) == []
+    tab.page.click(f"button:has-text('Begin maintenance of {host}')")
+    tab.page.wait_for_selector("#host")
+    assert "Preparing maintenance" in tab.text(".head")
+    moves = tab.page.locator("section:has(h2:text-is('Moves off the host')) tbody tr")
+    assert moves.count() == count
+    assert tab.page.locator("dt:text-is('VMs') + dd").inner_text() == str(count)
+    tab.go("overview")
+    assert "in state Preparing maintenance" in tab.text("#overview")
+    tab.page.go_back()
+    tab.page.click("button[value=cancelHostMaintenance]")
+    tab.page.wait_for_selector("button[value=prepareHostForMaintenance]")
+
+
+def test_plans_in_a_large_zone(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
+    """Bars are true to scale, the command has names, and reasons tell what would help VMs that do not fit."""
+    tab = open_large(width=1440, theme="dark")
+    tab.go(f"{places['deploy']}&virtualmachinecount=5000")
+    tab.page.wait_for_selector("#plan .headline >> text=All 5,000 VMs fit")
+    scale = int(re.sub(r"\D", "", tab.text("#plan p.soft:has-text('whole length of a bar')")))
+    row = tab.page.locator("#plan table.spread tr:has(td.picture)").first
+    had, added, room = (int(text.replace(",", "")) for text in row.locator("td.number").all_inner_texts())
+    drawn = {one.get_attribute("class"): float(one.get_attribute("width")) for one in row.locator("svg rect").all()}
+    expected = {"had": had, "added": added, "room": room}
+    assert drawn == {kind: pytest.approx(100 * part / scale, abs=0.01) for kind, part in expected.items() if part}
+    tab.page.click("details:has(#line) summary")
+    assert "zoneid=large-1 " in tab.text("#line")
+    assert barriers(tab.page) == []
+    tab.go(f"{places['pinned']}&virtualmachinecount=50000")
+    tab.page.wait_for_selector("#plan .headline >> text=of 50,000 VMs would fit")
+    assert tab.page.locator("#plan th:text-is('What would help')").count() == 1
+    assert tab.text("#plan table:has(th:text-is('What would help')) tbody td:last-child")
+
+
+def test_an_action_on_all_vms_of_a_large_zone(open_large: Callable[..., Tab]) -> None:
+    """A filter selects VMs of all pages; the bar of actions stays in view; one operation stops them."""
+    tab = open_large()
+    tab.go("virtual-machines?keyword=large-1-vm&size=100")
+    tab.page.check("[data-everything]")
+    assert tab.text("[data-chosen]") == f"{LARGE.vms}"
+    tab.page.locator("tbody tr").last.scroll_into_view_if_needed()
+    assert tab.page.locator("button[value=stopVirtualMachine]").bounding_box()["y"] >= 0
+    tab.page.click("button[value=stopVirtualMachine]")
+    tab.page.wait_for_selector(f"button:has-text('Stop {LARGE.vms:,} VMs')")
+    assert barriers(tab.page) == []
+    tab.page.click("button.danger.primary")
+    tab.page.wait_for_url(re.compile("bulk-operation"))
+    assert f"{LARGE.vms:,}" in tab.text("main")
+    tab.page.click(".head a:has-text('Cancel bulk operation')")
+    tab.page.click("form.stack button.primary")
+    tab.page.wait_for_selector("main:has-text('Cancelled')")
+
+
+def test_things_of_a_large_zone_by_form_and_search(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
+    """A volume comes from its form; names, ids and addresses are found; a VM's move names the planner's choice."""
+    tab = open_large()
+    zone = places["hosts"].partition("zoneid=")[2]
+    tab.go(f"act?of=volumes&command=createVolume&zoneid={zone}&name=large-volume")
+    offering = tab.page.locator("#diskofferingid option:has-text(' GiB')").first.get_attribute("value")
+    tab.page.select_option("#diskofferingid", offering)
+    tab.page.click("form.stack button.primary")
+    tab.page.wait_for_load_state("networkidle")
+    address = places["virtual-machine"].partition("id=")[2]
+    tab.go(places["virtual-machine"])
+    name = tab.text("h1")
+    (ip,) = re.findall(r"10\.\d+\.\d+\.\d+", tab.text("dl.facts"))
+    for text, found in ((address, name), (ip, name), (name, name), ("large-volume", "large-volume")):
+        tab.page.keyboard.press("/")
+        tab.page.keyboard.type(text)
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_selector(f"main td a:text-is('{found}')")
+    tab.go(places["migrate"])
+    options = tab.page.locator("#hostid option").count()
+    assert 2 <= options <= 502
+    chosen = tab.page.locator("#hostid option:checked").inner_text().partition(" · ")[0]
+    assert f"chose {chosen}: " in tab.text("#hint-hostid")
