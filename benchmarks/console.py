@@ -9,10 +9,12 @@ import gzip
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from html import unescape
 from statistics import median
 from typing import Any
+from urllib.parse import urlencode
 
 import structlog
 from rich.console import Console
@@ -24,12 +26,15 @@ from benchmarks.generation import Size
 from benchmarks.ground import BenchmarkZone, ground, say
 from bulkdeploy.api.app import create_app
 from bulkdeploy.console.app import with_console
+from bulkdeploy.console.nouns import NOUNS
 from bulkdeploy.wiring.system import build_system
 from tests.support.api.api_server import serving
 from tests.support.browsers.chromium import chromium, why_not
 
 REPEATS = 15
 DEPLOYED = 10_000
+KEYS = 50
+"""Arrow keys that are pressed on the map."""
 PASSWORD = "benchmark"  # noqa: S105 - of the database that is dropped afterwards
 SLOWDOWN, BROWSER_REPEATS, WATCHED_S, PATIENCE_MS = 4, 5, 20, 240_000
 INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive"
@@ -58,7 +63,16 @@ def main() -> None:
         client = Client(application)
         client.post("/console/sign-in", data={"username": "admin", "password": PASSWORD})
         client.get("/console/jobs")
-        deployment = _deploy(bench, client)
+        key = _key(client)
+        form = _form(bench)
+        deployment = _deploy(form, client)
+        sent = {**form, "virtualmachinecount": "1000", "sessionkey": key}
+        all_vms = {
+            "action": "stopVirtualMachine",
+            "everything": "1",
+            "next": "virtual-machines?keyword=vm",
+            "sessionkey": key,
+        }
         live = f"/console/deployment-live?id={deployment}"
         tag = client.get(live).headers["ETag"]
         with bench.engine.connect() as connection:
@@ -84,8 +98,25 @@ def main() -> None:
             f"a deployment of {DEPLOYED:,}, unchanged (304)": lambda: client.get(
                 live, headers={"If-None-Match": tag}
             ),
+            "the form for deploying": lambda: client.get(f"/console/deploy?{urlencode(form)}"),
+            "  its plan of 1,000 VMs": lambda: client.post("/console/deploy-plan", data=sent),
+            "the form for migrating a VM": lambda: client.get(
+                f"/console/act?of=virtual-machines&command=migrateVirtualMachine&id={places.vm}"
+            ),
+            "the question before maintenance": lambda: client.post(
+                "/console/host-change",
+                data={"action": "prepareHostForMaintenance", "id": places.host, "sessionkey": key},
+            ),
+            f"the question before {SIZE.vms:,} VMs stop": lambda: client.post(
+                "/console/virtual-machines-change", data=all_vms
+            ),
             "health": lambda: client.get("/console/health-live"),
             "  the last 24 hours": lambda: client.get("/console/job-history"),
+        }
+        pages |= {
+            f"list: {noun.page}": partial(client.get, f"/console/{noun.page}")
+            for noun in NOUNS
+            if noun.page not in ("hosts", "settings")
         }
         for name, look in pages.items():
             table.add_row(name, *_measured(look))
@@ -120,37 +151,47 @@ def _in_a_browser(browser: Any, root: str, deployment: str) -> Table:
     table.add_row("  with the page after signing in", f"{sum(sizes) / 1000:.1f} kB, not compressed")
     tools.send("Emulation.setCPUThrottlingRate", {"rate": 1})
     tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-    for name, address in (
-        ("500 VMs", "virtual-machines?size=500"),
-        (f"{DEPLOYED:,} VMs deployed", f"deployment?id={deployment}"),
+    for name, address, last in (
+        ("500 VMs", "virtual-machines?size=500", "tbody"),
+        (f"map of {SIZE.hosts:,} hosts", "topology", "canvas"),
+        (f"{DEPLOYED:,} VMs deployed", f"deployment?id={deployment}", "#deployment"),
     ):
-        spent = [_spent_drawing(page, tools, root + address) for _ in range(BROWSER_REPEATS)]
+        spent = [_spent_drawing(page, tools, root + address, last) for _ in range(BROWSER_REPEATS)]
         table.add_row(f"{name}: CPU to draw it, not slowed down", f"{median(spent):.0f} ms")
     requested.clear()
     page.wait_for_timeout(1000 * WATCHED_S)
     table.add_row("  left open: requests per second", f"{len(requested) / WATCHED_S:.2f}")
+    page.goto(f"{root}topology")
+    page.wait_for_selector("canvas")
+    page.focus("canvas")
+    before = _spent(tools)
+    for _ in range(KEYS):
+        page.keyboard.press("ArrowRight")
+    page.evaluate(DRAWN)
+    table.add_row(f"map of {SIZE.hosts:,} hosts: CPU of an arrow key", f"{(_spent(tools) - before) / KEYS:.1f} ms")
     return table
 
 
-def _spent_drawing(page: Any, tools: Any, address: str) -> float:
-    """Milliseconds of CPU of the thread that parses, runs scripts, lays out and paints, until the page is there."""
+def _spent(tools: Any) -> float:
+    """Return the milliseconds of CPU that the thread of a page has used for scripts, layout and painting."""
+    metrics = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
+    return 1000 * float(metrics["TaskDuration"])
 
-    def spent() -> float:
-        metrics = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
-        return 1000 * float(metrics["TaskDuration"])
 
+def _spent_drawing(page: Any, tools: Any, address: str, last: str) -> float:
+    """Return the milliseconds of CPU until a page and the element that it draws last stand there."""
     page.goto("about:blank")
-    before = spent()
+    before = _spent(tools)
     page.goto(address)
+    page.wait_for_selector(last)
     page.evaluate(DRAWN)
-    return spent() - before
+    return _spent(tools) - before
 
 
-def _deploy(bench: BenchmarkZone, client: Client) -> str:
-    """A deployment whose jobs no worker takes; its id."""
-    say(f"deploying {DEPLOYED} VMs")
+def _form(bench: BenchmarkZone) -> dict[str, str]:
+    """Return the fields of the bulk form."""
     with bench.engine.connect() as connection:
-        ids = {
+        return {
             name: str(connection.execute(text(f"SELECT uuid FROM {table} ORDER BY id LIMIT 1")).scalar_one())  # noqa: S608
             for name, table in {
                 "zoneid": "zones",
@@ -159,9 +200,20 @@ def _deploy(bench: BenchmarkZone, client: Client) -> str:
                 "networkids": "networks",
             }.items()
         }
+
+
+def _key(client: Client) -> str:
+    """Return the key of the client's session."""
     key = client.get_cookie("sessionkey", path="/console")
-    form = {**ids, "virtualmachinecount": str(DEPLOYED), "sessionkey": "" if key is None else key.value}
-    answer = client.post("/console/deploy", data=form)
+    return "" if key is None else key.value
+
+
+def _deploy(form: Mapping[str, str], client: Client) -> str:
+    """Make a deployment whose jobs no worker takes; return its id."""
+    say(f"deploying {DEPLOYED} VMs")
+    answer = client.post(
+        "/console/deploy", data={**form, "virtualmachinecount": str(DEPLOYED), "sessionkey": _key(client)}
+    )
     if answer.status_code != 303:
         raise RuntimeError(str(re.findall(r"role=.alert.>([^<]*)", answer.text)))
     return answer.headers["Location"].partition("=")[2]
@@ -174,6 +226,8 @@ def _measured(look: Callable[[], TestResponse]) -> tuple[str, ...]:
         answer = look()
         cpu.append(1000 * (time.thread_time() - began_cpu))
         wall.append(1000 * (time.perf_counter() - began))
+    if answer.status_code not in (200, 304):
+        raise RuntimeError(f"{answer.request.path}: {answer.status_code}")
     body = answer.data
     sizes = (len(body), len(gzip.compress(body)) if body else 0)
     return (*(f"{size / 1000:.1f}" for size in sizes), f"{median(cpu):.1f}", f"{median(wall):.1f}")

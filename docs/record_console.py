@@ -14,6 +14,9 @@ from tests.support.processes.whole_service import WholeService, whole_service
 
 IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
+PHONE = {"width": 390, "height": 800}
+MOVES_AFTER_MS = 4000
+"""The time after which jobs that began together are at different stages."""
 COLOURS = 255
 HALF_WAY = 60
 GRAPHS_AFTER_MIN = 3
@@ -62,6 +65,7 @@ def main() -> None:
         _wait_to_the_end(page)
         _look_around(page, service)
         _keep_a_number(page)
+        _take_phone(browser, service)
 
 
 def _fill_in(page: Any, offering: str, count: int, prefix: str) -> None:
@@ -128,11 +132,34 @@ def _look_around(page: Any, service: WholeService) -> None:
     _take(page, "host")
     page.click("button[value=prepareHostForMaintenance]")
     _take(page, "maintenance")
-    page.goto(f"{root}virtual-machines?keyword=shop-&state=Running&size=50")
+    service.run("simulator", "latency", "set", "migrate", "9000", "--distribution", "normal", "--spread-ms", "3000")
+    page.click("button.danger.primary")
+    page.wait_for_selector("#host tbody .state.busy")
+    page.wait_for_timeout(MOVES_AFTER_MS)
+    _take(page, "moves")
+    page.goto(f"{root}act?of=volumes&command=createVolume")
+    page.click("details.more summary")
+    page.fill("#name", "data-1")
+    page.select_option("#diskofferingid", page.locator("option:has-text(' GiB')").first.get_attribute("value"))
+    page.select_option("#zoneid", index=1)
+    page.click("form.stack button.primary")
+    page.wait_for_selector(".wrong:not(:empty)")
+    _take(page, "form")
+    page.fill("#size", "20")
+    page.click("form.stack button.primary")
+    page.wait_for_load_state("networkidle")
+    for name, address in (("volumes", "volumes"), ("search", "search?q=shop-a-1"), ("settings", "settings")):
+        page.goto(root + address)
+        _take(page, name)
+    page.goto(f"{root}virtual-machines?keyword=shop-b&state=Running&size=50")
     page.check("[data-everything]")
     page.click("button[value=stopVirtualMachine]")
     _take(page, "stop")
-    page.goto(f"{root}virtual-machines?keyword=shop-")
+    page.click("button.danger.primary")
+    page.wait_for_url(re.compile("bulk-operation"))
+    page.wait_for_timeout(MOVES_AFTER_MS)
+    _take(page, "bulk-operation")
+    page.goto(f"{root}virtual-machines?keyword=shop-a&state=Running")
     page.click("tbody a.name >> nth=0")
     _wait_for_graphs(page)
     _take(page, "virtual-machine")
@@ -155,6 +182,20 @@ def _keep_a_number(page: Any) -> None:
     page.click("form.stack button.primary")
     page.wait_for_selector("button[value=resume]", timeout=240_000)
     _take(page, "replacement")
+
+
+def _take_phone(browser: Any, service: WholeService) -> None:
+    """Take pictures of a telephone's width, in the dark."""
+    context = browser.new_context(viewport=PHONE, color_scheme="dark", has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{service.url}/console/")
+    page.fill("#username", "admin")
+    page.fill("#password", service.password)
+    page.click("button.primary")
+    _take(page, "phone")
+    page.click("details.pages summary")
+    _take(page, "phone-pages")
+    context.close()
 
 
 def _wait_for_graphs(page: Any) -> None:

@@ -1,9 +1,11 @@
 """What holds of every page: who sees it, what it is made of, and what it costs to ask again."""
 
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -21,7 +23,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_server import serving
-from tests.support.api.console_client import Page, Visitor, words_of
+from tests.support.api.console_client import Page, Visitor, each_form_has_the_key, words_of
 from tests.support.browsers.console_server import NOWHERE
 from tests.support.zones.zone_queries import Zone
 
@@ -109,12 +111,22 @@ def test_pages_are_nothing_but_their_own(admin: Visitor, address: str) -> None:
         for name in ("src", "href", "action", "hx-get", "hx-post"):
             assert not re.match(r"/|[a-z]+:", attributes.get(name, "")), (tag, attributes)
     assert all(script["src"].startswith("static/") for script in page.all("script"))
+    assert each_form_has_the_key(page)
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cache-Control"] == "private, no-cache"
+
+
+def test_the_first_load_is_light(admin: Visitor) -> None:
+    """Sign-in, the map as the page with most scripts, and all its files take less than 150 kB compressed."""
+    bodies = [admin.get("sign-in").content, admin.get("topology").content]
+    names = {name for body in bodies for name in re.findall(r'(?:src|href)="(static/[^"]+)"', body.decode())}
+    assert len(names) >= 5
+    bodies += [admin.get(unescape(name)).content for name in names]
+    assert sum(len(gzip.compress(body)) for body in bodies) < 150_000
 
 
 def test_hostile_names_were_there(admin: Visitor, things: dict[str, str]) -> None:

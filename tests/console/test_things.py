@@ -1,5 +1,7 @@
 """Pages that are made from declarations: each noun has a list, an item page and forms, with the API's own texts."""
 
+import ast
+import inspect
 import re
 from typing import Any
 from uuid import uuid4
@@ -8,6 +10,7 @@ import pytest
 
 from bulkdeploy.cli.connection.catalogue import read_catalogue
 from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.console import nouns
 from bulkdeploy.console.command_forms import LEFT_OUT, subject_of
 from bulkdeploy.console.formats import KIND_OF_STATE
 from bulkdeploy.console.nouns import NOUNS, Noun
@@ -18,7 +21,7 @@ from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
-from tests.support.api.console_client import Page, Visitor
+from tests.support.api.console_client import Page, Visitor, each_form_has_the_key
 from tests.support.zones.zone_queries import Zone
 
 TEXTS = read_texts()
@@ -56,12 +59,21 @@ def test_every_list_item_and_form_opens(noun: Noun, admin: Visitor) -> None:
     for command in noun.creates:
         form = admin.page(f"act?of={noun.page}&command={command}")
         assert form.all("form", action=f"act?of={noun.page}&command={command}")
+        assert each_form_has_the_key(form)
     items = [link["href"] for link in listed.all("a") if noun.one and link["href"].startswith(f"{noun.one}?id=")]
     if items:
-        admin.page(items[0])
+        assert each_form_has_the_key(admin.page(items[0]))
         key = items[0].partition("=")[2]
         for command in noun.actions:
             admin.page(f"act?of={noun.page}&command={command}&id={key}")
+
+
+def test_a_noun_is_one_short_declaration() -> None:
+    """Pages of a noun take at most 60 lines of code, which are data."""
+    calls = [one for one in ast.walk(ast.parse(inspect.getsource(nouns))) if isinstance(one, ast.Call)]
+    declared = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "Noun"]
+    assert len(declared) == len(NOUNS)
+    assert max((one.end_lineno or 0) - one.lineno + 1 for one in declared) <= 60
 
 
 def test_each_state_of_a_host_is_told_and_can_be_ended() -> None:

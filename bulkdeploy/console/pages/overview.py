@@ -14,6 +14,9 @@ from bulkdeploy.console.rendering import address
 from bulkdeploy.console.visit import Visit
 
 RECENT = 5
+LOOKED_AT = 50
+"""Bulk operations among which the page looks for others than deployments, which have a table of their own."""
+DEPLOYING = ("bulkDeployVirtualMachine", "bulkCreateVirtualMachines")
 VM_STATES = ("Running", "Stopped", "Error", "Unknown")
 CAPACITIES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
 SEARCHED = tuple(noun for noun in NOUNS if noun.one and noun.page not in ("alerts", "settings"))
@@ -57,15 +60,17 @@ def _values(visit: Visit) -> dict[str, Any]:
         ],
         "capacities": CAPACITIES,
         "deployments": _recent(visit, "listBulkDeployments"),
-        "operations": _recent(visit, "listBulkOperations"),
+        "operations": [
+            row for row in _recent(visit, "listBulkOperations", LOOKED_AT) if row["operation"] not in DEPLOYING
+        ][:RECENT],
         "alerts": _recent(visit, "listAlerts"),
     }
 
 
-def _recent(visit: Visit, command: str) -> list[dict[str, Any]]:
+def _recent(visit: Visit, command: str, most: int = RECENT) -> list[dict[str, Any]]:
     if command not in visit.may:
         return []
-    return visit.calls.rows(command, {"listall": True, "page": 1, "pagesize": RECENT})
+    return visit.calls.rows(command, {"listall": True, "page": 1, "pagesize": most})
 
 
 def _count(visit: Visit, command: str, wanted: Mapping[str, object]) -> int:

@@ -46,6 +46,13 @@ class Page(HTMLParser):
         return [found for name, found in self.elements if name == tag and wanted <= found.items()]
 
 
+def each_form_has_the_key(page: Page) -> bool:
+    """Whether each form that changes something has the session's key; the theme and signing in need no session."""
+    forms = [one for one in page.all("form") if one.get("method") == "post" or "hx-post" in one]
+    with_session = [one for one in forms if one.get("action") not in ("theme", "sign-in")]
+    return len(with_session) == len(page.all("input", name="sessionkey"))
+
+
 class Visitor:
     """A browser at the console that ``url`` serves, below ``prefix``."""
 
