@@ -34,6 +34,7 @@ STATES = {
         "Maintenance",
         "PrepareForMaintenance",
         "Disabled",
+        "Connecting",
         "Suspect",
         "Degraded",
     ),

@@ -19,7 +19,7 @@ from bulkdeploy.console.pages.health import HOST_TROUBLE
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
-from bulkdeploy.domain.topology import HostResourceState
+from bulkdeploy.domain.topology import HostResourceState, HostState
 from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
 from tests.support.api.console_client import Page, Visitor, each_form_has_the_key
 from tests.support.zones.zone_queries import Zone
@@ -80,6 +80,7 @@ def test_each_state_of_a_host_is_told_and_can_be_ended() -> None:
     """The overview names a host that is not enabled, and the host's page ends each stage of its maintenance."""
     states = {state.value for state in HostResourceState} - {"Enabled"}
     assert {value for name, value in HOST_TROUBLE if name == "resourcestate"} == states
+    assert {value for name, value in HOST_TROUBLE if name == "state"} == set(HostState) - {"Up", "Removed"}
     assert set(HOST_ACTIONS["cancelHostMaintenance"]) == {state.value for state in CANCELLABLE}
     assert states <= KIND_OF_STATE.keys()
     assert not [state for state in states if re.search("[a-z][A-Z]", TEXTS.states.get(state))]

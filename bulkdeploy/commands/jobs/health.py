@@ -13,6 +13,7 @@ from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.auditing.audit import read_last_audit
 from bulkdeploy.store.jobs.driver_errors import recent_driver_errors
 from bulkdeploy.store.jobs.state_figures import (
+    hosts_by_state,
     job_history,
     recent_jobs,
     unfinished_jobs,
@@ -41,6 +42,10 @@ def get_health(call: Call) -> Mapping[str, Any]:
         "outboxoldest": outbox.oldest_s,
         "queues": [{"name": queue, "messages": messages} for queue, messages in queues.items()],
         "virtualmachines": [{"state": state, "count": vms} for state, vms in vms_by_state(call.connection).items()],
+        "hosts": [
+            {"zoneid": zone, "state": state, "resourcestate": resource_state, "count": count}
+            for zone, state, resource_state, count in hosts_by_state(call.connection)
+        ],
         "failures": [{"errortext": reason, "count": count} for reason, count in recent.failures],
         "drivererrors": [
             {"hypervisor": one.hypervisor, "step": one.step, "kind": one.kind, "count": count}
@@ -111,6 +116,16 @@ COMMANDS: tuple[Command, ...] = (
                     "virtualmachines",
                     "VMs that are not gone",
                     (text("state", "their state"), number("count", "how many")),
+                ),
+                objects(
+                    "hosts",
+                    "hosts that are not up and enabled",
+                    (
+                        text("zoneid", "their zone"),
+                        text("state", "their state"),
+                        text("resourcestate", "their resource state"),
+                        number("count", "how many"),
+                    ),
                 ),
                 objects(
                     "failures",

@@ -46,6 +46,7 @@ def capacity(visit: Visit) -> Response:
     """Return a zone's pods and clusters."""
     zones = visit.calls.rows("listZones", {"showcapacities": True})
     zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
+    health = visit.calls("getHealth")["health"] if "getHealth" in visit.may else {}
     by = visit.given.get("by", "")
     by = by if by in RESOURCES else RESOURCES[0]
     number = page_number(visit.given)
@@ -58,7 +59,7 @@ def capacity(visit: Visit) -> Response:
         "capacity.html",
         zones=zones,
         zone=zone,
-        hosts=hosts_in_trouble(visit, {"zoneid": zone["id"]}) if zone else [],
+        hosts=hosts_in_trouble(health, {"zoneid": zone["id"]}) if zone else [],
         whole={row["name"]: row for row in zone.get("capacity") or ()},
         pods=pods,
         count=count,

@@ -53,7 +53,7 @@ def _values(visit: Visit) -> dict[str, Any]:
         "vms": {state: count for state, count in vms.items() if count or state == "Running"},
         "health": health,
         "alarms": alarms_of(health, jobs, vms) if health else [],
-        "hosts": hosts_in_trouble(visit, {}),
+        "hosts": hosts_in_trouble(health, {}),
         "zones": [
             (zone, {one["name"]: one for one in zone.get("capacity") or () if one["name"] in CAPACITIES})
             for zone in zones

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from sqlalchemy import Connection, text
 
@@ -20,6 +22,15 @@ class Backlog:
     oldest_s: float = 0.0
 
 
+class HostsInState(NamedTuple):
+    """The hosts of a zone that are in one state and one resource state."""
+
+    zone: UUID
+    state: str
+    resource_state: str
+    hosts: int
+
+
 _JOBS = text(
     "SELECT CASE WHEN phase = 'waiting' AND host_id IS NOT NULL THEN 'throttled'"
     "   WHEN phase = 'running' AND lease_until < now() THEN 'dropped' ELSE phase END AS state,"
@@ -27,6 +38,11 @@ _JOBS = text(
     " FROM async_jobs WHERE status = 0 GROUP BY 1"
 )
 
+_HOSTS = text(
+    "SELECT z.uuid, h.state, h.resource_state, count(*) FROM hosts h JOIN zones z ON z.id = h.zone_id"
+    " WHERE h.removed IS NULL AND (h.state <> 'Up' OR h.resource_state <> 'Enabled')"
+    " GROUP BY z.id, h.state, h.resource_state ORDER BY z.id, h.state, h.resource_state"
+)
 _VMS = text("SELECT state, count(*) AS vms FROM virtual_machines WHERE removed IS NULL GROUP BY 1")
 
 _OUTBOX = text(
@@ -51,6 +67,11 @@ def vms_by_state(connection: Connection) -> dict[str, int]:
     """Return VMs by state, every state; those that are gone do not count."""
     found = {row.state: row.vms for row in connection.execute(_VMS)}
     return {state.value: found.get(state, 0) for state in VmState}
+
+
+def hosts_by_state(connection: Connection) -> list[HostsInState]:
+    """Return hosts that are not up and enabled, by zone, state and resource state."""
+    return [HostsInState(*row) for row in connection.execute(_HOSTS)]
 
 
 @dataclass(frozen=True, slots=True)
