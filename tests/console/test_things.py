@@ -19,7 +19,7 @@ from bulkdeploy.console.pages.health import HOST_TROUBLE
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
-from bulkdeploy.domain.topology import HostResourceState, HostState
+from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState
 from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
 from tests.support.api.console_client import Page, Visitor, each_form_has_the_key
 from tests.support.zones.zone_queries import Zone

@@ -16,7 +16,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, sort_by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
 from bulkdeploy.services.virtual_machines import guest_passwords

@@ -126,6 +126,7 @@ COMMANDS: tuple[Command, ...] = (
                         text("resourcestate", "their resource state"),
                         number("count", "how many"),
                     ),
+                    roles=ROOT_ADMIN_ONLY,
                 ),
                 objects(
                     "failures",

@@ -1,11 +1,8 @@
 """The bulk form, its plan as one types, and the call itself."""
 
 import base64
-import re
 import secrets
-import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +10,9 @@ from urllib.parse import urlencode
 
 from flask import Response
 
-from bulkdeploy.cli.connection.naming import ID
 from bulkdeploy.console.calls import ApiRefused, Calls, Row
 from bulkdeploy.console.command_forms import wrong_field
+from bulkdeploy.console.command_line import command_line
 from bulkdeploy.console.limits_after import limits_after
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
@@ -56,26 +53,7 @@ FIELD_OF: Mapping[str, str] = MappingProxyType(
     }
 )
 """Parameters that stand in fields of other names."""
-NAMED_BY: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "zoneid": ("zones", "id", "name"),
-        "serviceofferingid": ("offerings", "id", "name"),
-        "templateid": ("templates", "id", "name"),
-        "networkids": ("networks", "id", "name"),
-        "securitygroupids": ("security_groups", "id", "name"),
-        "affinitygroupids": ("affinity_groups", "id", "name"),
-        "diskofferingid": ("disks", "id", "name"),
-        "userdataid": ("user_data", "id", "name"),
-        "podid": ("pods", "id", "name"),
-        "clusterid": ("clusters", "id", "name"),
-        "projectid": ("projects", "id", "name"),
-        "domainid": ("accounts", "domainid", "domain"),
-    }
-)
-"""The list of choices whose rows have the ids of a parameter, and the fields of the id and the name."""
 NEEDED = ("zoneid", "serviceofferingid", "templateid", "virtualmachinecount")
-NO_NAME = re.compile(f"^({ID.pattern})$|,")
-"""Names that bulkmonkey would take for ids or for several names."""
 INSUFFICIENT_CAPACITY = 533
 
 
@@ -278,26 +256,6 @@ def deploy(visit: Visit) -> Response:
 def wrong_fields(text: str) -> dict[str, str]:
     """Return the error text by the field of the deploy form that it is about."""
     return wrong_field(text, {**{name: name for name in FIELDS}, **FIELD_OF})
-
-
-def command_line(parameters: Mapping[str, str], lists: Mapping[str, Sequence[Row]]) -> str:
-    """Return the same call with bulkmonkey, which accepts names where the API takes ids."""
-    words = [shlex.quote(f"{name}={_in_names(name, value, lists)}") for name, value in parameters.items()]
-    return " ".join(["bulkmonkey", "bulk", "deployvirtualmachine", *words])
-
-
-def _in_names(parameter: str, value: str, lists: Mapping[str, Sequence[Row]]) -> str:
-    """Return a parameter's ids as names; an id stays if its name also belongs to another of the choices."""
-    if parameter not in NAMED_BY:
-        return value
-    choices_of, id_field, name_field = NAMED_BY[parameter]
-    named = {(str(row[id_field]), str(row[name_field])) for row in lists.get(choices_of, ())}
-    names = dict(named)
-    uses = Counter(name.lower() for _, name in named)
-    return ",".join(
-        names[one] if one in names and uses[names[one].lower()] == 1 and not NO_NAME.search(names[one]) else one
-        for one in value.split(",")
-    )
 
 
 VIEWS = MappingProxyType(

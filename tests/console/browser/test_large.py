@@ -189,9 +189,9 @@ def test_plans_in_a_large_zone(open_large: Callable[..., Tab], places: dict[str,
     tab.page.wait_for_selector("#plan .headline >> text=All 5,000 VMs fit")
     scale = int(re.sub(r"\D", "", tab.text("#plan p.soft:has-text('whole length of a bar')")))
     row = tab.page.locator("#plan table.spread tr:has(td.picture)").first
-    had, added, room = (int(text.replace(",", "")) for text in row.locator("td.number").all_inner_texts())
+    had, added, free = (int(text.replace(",", "")) for text in row.locator("td.number").all_inner_texts())
     drawn = {one.get_attribute("class"): float(one.get_attribute("width")) for one in row.locator("svg rect").all()}
-    expected = {"had": had, "added": added, "room": room}
+    expected = {"had": had, "added": added, "room": free}
     assert drawn == {kind: pytest.approx(100 * part / scale, abs=0.01) for kind, part in expected.items() if part}
     tab.page.click("details:has(#line) summary")
     assert "zoneid=large-1 " in tab.text("#line")

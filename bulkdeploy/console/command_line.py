@@ -1,0 +1,50 @@
+"""The command line of bulkmonkey that makes the same bulk call as the form for deploying."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from bulkdeploy.cli.connection.naming import ID
+from bulkdeploy.console.calls import Row
+
+NAMED_BY: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "zoneid": ("zones", "id", "name"),
+        "serviceofferingid": ("offerings", "id", "name"),
+        "templateid": ("templates", "id", "name"),
+        "networkids": ("networks", "id", "name"),
+        "securitygroupids": ("security_groups", "id", "name"),
+        "affinitygroupids": ("affinity_groups", "id", "name"),
+        "diskofferingid": ("disks", "id", "name"),
+        "userdataid": ("user_data", "id", "name"),
+        "podid": ("pods", "id", "name"),
+        "clusterid": ("clusters", "id", "name"),
+        "projectid": ("projects", "id", "name"),
+        "domainid": ("accounts", "domainid", "domain"),
+    }
+)
+"""The list of choices whose rows have the ids of a parameter, and the fields of the id and the name."""
+NO_NAME = re.compile(f"^({ID.pattern})$|,")
+"""Names that bulkmonkey would take for ids or for several names."""
+
+
+def command_line(parameters: Mapping[str, str], lists: Mapping[str, Sequence[Row]]) -> str:
+    """Return the same call with bulkmonkey, which accepts names where the API takes ids."""
+    words = [shlex.quote(f"{name}={_in_names(name, value, lists)}") for name, value in parameters.items()]
+    return " ".join(["bulkmonkey", "bulk", "deployvirtualmachine", *words])
+
+
+def _in_names(parameter: str, value: str, lists: Mapping[str, Sequence[Row]]) -> str:
+    """Return a parameter's ids as names; an id stays if its name also belongs to another of the choices."""
+    if parameter not in NAMED_BY:
+        return value
+    choices_of, id_field, name_field = NAMED_BY[parameter]
+    named = {(str(row[id_field]), str(row[name_field])) for row in lists.get(choices_of, ())}
+    names = dict(named)
+    uses = Counter(name.lower() for _, name in named)
+    return ",".join(
+        names[one] if one in names and uses[names[one].lower()] == 1 and not NO_NAME.search(names[one]) else one
+        for one in value.split(",")
+    )
