@@ -10,6 +10,8 @@ from enum import Enum
 
 from sqlalchemy import Connection, text
 
+from bulkdeploy.store.transaction import find_transaction
+
 
 class Lock(Enum):
     """The locks in order. A number is the first key of an advisory lock, a name the table whose rows are locked."""
@@ -89,13 +91,6 @@ class Lock(Enum):
         return list(Lock).index(self)
 
 
-TURN_TIMEOUT = "bulkdeploy_turn_timeout"
-"""Option of a connection: ``lock_timeout`` of its transaction, from its first advisory lock on.
-
-For who holds up others of its process while it waits (ADR 62). Advisory locks of ``take_lock`` are those that all
-of these need, and are waited for as long as it takes; hosts have a time-out of their own.
-"""
-
 _ALONE = text("SELECT pg_advisory_xact_lock(:space, :key)")
 _SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :key)")
 _TAKEN = (
@@ -123,9 +118,9 @@ def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool 
 
 
 def turn_timeout(connection: Connection) -> str | None:
-    """TURN_TIMEOUT of the connection; None: it has none, and waits as long as its session does."""
-    found: str | None = connection.get_execution_options().get(TURN_TIMEOUT)
-    return found
+    """Return the time-out of the transaction's turn; None: it has none, and waits as long as its session does."""
+    transaction = find_transaction(connection)
+    return None if transaction is None else transaction.turn_timeout
 
 
 def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:
@@ -133,9 +128,6 @@ def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:
     if ordered := sorted(set(keys)):
         connection.execute(_MANY, {"space": lock.value, "keys": ordered})
 
-
-LOCK_TRIES = "bulkdeploy_lock_tries"
-"""Option of a connection: how often its transaction was begun anew because it had waited too long for a lock."""
 
 MOST_LOCK_TRIES = 9
 FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
@@ -148,7 +140,8 @@ def lock_timeout(connection: Connection) -> str:
     everything back and begins anew (``run_transaction``): 20 ms, twice as long at each try up to 5 s, give or take
     5 %; after MOST_LOCK_TRIES, and where nobody would begin it anew, as long as it takes ("0").
     """
-    tries = connection.get_execution_options().get(LOCK_TRIES, MOST_LOCK_TRIES)
+    transaction = find_transaction(connection)
+    tries = MOST_LOCK_TRIES if transaction is None else transaction.lock_tries
     if tries >= MOST_LOCK_TRIES:
         return "0"
     most = min(FIRST_TIMEOUT_MS * 2**tries, LONGEST_TIMEOUT_MS)

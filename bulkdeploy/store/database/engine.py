@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 import psycopg
@@ -30,14 +30,12 @@ from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.store.database.hidden_values import hide_values
 from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
 from bulkdeploy.store.database.request_coalescing import Coalescers
-from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES
+from bulkdeploy.store.locks import MOST_LOCK_TRIES
+from bulkdeploy.store.transaction import Action, Transaction, attach, transaction_of
 from bulkdeploy.telemetry import metrics
 from bulkdeploy.telemetry.tracing import BegunAnew
 
 T = TypeVar("T")
-
-Action = Callable[[Engine], None]
-"""What follows a commit; it gets the engine, for a transaction of its own."""
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
@@ -55,8 +53,6 @@ ONLY_BY_RACES = frozenset(
 MOST_ATTEMPTS = 20
 NOTHING = nullcontext()
 USED = "bulkdeploy_used"
-ACTIONS = "bulkdeploy_after_commit"
-ANSWERS = "bulkdeploy_answers"
 PREPARE_AFTER = 3
 """Uses of a statement in a session until its plan is kept."""
 
@@ -317,7 +313,8 @@ def run_transaction(
     while attempt < MOST_ATTEMPTS:
         try:
             with during:
-                result, actions = _run_once(engine, work, at, lock_tries, answers)
+                transaction = Transaction(lock_tries, answers)
+                result = _run_once(engine, work, at, transaction)
         except _Question as question:
             answers[question.key] = question.call()
             continue
@@ -334,7 +331,7 @@ def run_transaction(
                 attempt += 1
         else:
             with ExitStack() as stack:
-                for action in reversed(actions):
+                for action in reversed(transaction.actions):
                     stack.callback(action, engine)
             return result
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
@@ -367,7 +364,7 @@ def after_commit(connection: Connection, action: Action) -> None:
     Raises:
         KeyError: ``connection`` is not in such a transaction.
     """
-    connection.get_execution_options()[ACTIONS].append(action)
+    transaction_of(connection).actions.append(action)
 
 
 def call_outside(connection: Connection, key: Hashable, call: Callable[[], T]) -> T:
@@ -382,30 +379,21 @@ def call_outside(connection: Connection, key: Hashable, call: Callable[[], T]) -
     Raises:
         KeyError: ``connection`` is not in such a transaction.
     """
-    answers: dict[Hashable, T] = connection.get_execution_options()[ANSWERS]
+    answers = transaction_of(connection).answers
     if key not in answers:
         raise _Question(key, call)
-    return answers[key]
+    return cast("T", answers[key])
 
 
-def _run_once(
-    engine: Engine,
-    work: Callable[[Connection], T],
-    at: str,
-    lock_tries: int,
-    answers: dict[Hashable, object],
-) -> tuple[T, list[Action]]:
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: str, transaction: Transaction) -> T:
     mark: TransactionMark | None = None
-    actions: list[Action] = []
     try:
         with engine.begin() as connection:
-            result = work(
-                connection.execution_options(**{ACTIONS: actions, LOCK_TRIES: lock_tries, ANSWERS: answers})
-            )
+            result = work(attach(connection, transaction))
             mark = mark_transaction(connection)
             before(at)
     except DBAPIError as error:
         if mark is None or not is_unreachable(error) or not was_committed(engine, mark):
             raise
     after(at)
-    return result, actions
+    return result

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy.domain.errors import BulkDeployError, OutcomeUnknown
 from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.locks import LOCK_TRIES, TURN_TIMEOUT
+from bulkdeploy.store.transaction import transaction_of
 from bulkdeploy.telemetry import metrics
 from bulkdeploy.telemetry.tracing import BegunAnew
 
@@ -131,10 +131,12 @@ class _Attempt(Generic[T, R]):
 
     def __call__(self, connection: Connection) -> Sequence[R]:
         self._tries, self.is_done = self._tries + 1, False
-        if self._tries > MOST_TRIES or connection.get_execution_options()[LOCK_TRIES]:
+        transaction = transaction_of(connection)
+        if self._tries > MOST_TRIES or transaction.lock_tries:
             raise Apart(range(len(self._requested)))
+        transaction.turn_timeout = MOST_WAIT
         try:
-            results = self._work(connection.execution_options(**{TURN_TIMEOUT: MOST_WAIT}), self._requested)
+            results = self._work(connection, self._requested)
         except BegunAnew:
             raise Apart(range(len(self._requested))) from None
         if len(results) != len(self._requested):

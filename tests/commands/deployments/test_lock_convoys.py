@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES, lock_timeout
+from bulkdeploy.store.locks import MOST_LOCK_TRIES, lock_timeout
+from bulkdeploy.store.transaction import Transaction, attach
 from bulkdeploy.telemetry import metrics
 from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_placement_races import wait_for_waiters
@@ -72,10 +73,10 @@ def test_time_outs_double_to_five_seconds_and_then_wait(engine: Engine) -> None:
     with engine.connect() as connection:
         assert lock_timeout(connection) == "0"
         for tries in range(MOST_LOCK_TRIES):
-            most = lock_timeout(connection.execution_options(**{LOCK_TRIES: tries}))
+            most = lock_timeout(attach(connection, Transaction(tries)))
             middle = min(20 * 2**tries, 5000)
             assert 0.95 * middle - 1 <= float(most.removesuffix("ms")) <= 1.05 * middle + 1
-        assert lock_timeout(connection.execution_options(**{LOCK_TRIES: MOST_LOCK_TRIES})) == "0"
+        assert lock_timeout(attach(connection, Transaction(MOST_LOCK_TRIES))) == "0"
 
 
 def test_only_hosts_are_waited_for_again_and_again(zone: Zone, engine: Engine, client: ApiClient) -> None:

@@ -1,0 +1,53 @@
+"""The state of a transaction of ``store.database.engine.run_transaction``, which travels with its connection."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sqlalchemy import Connection, Engine
+
+Action: TypeAlias = Callable[[Engine], None]
+"""An action after a commit; it gets the engine, for a transaction of its own."""
+
+OPTION = "bulkdeploy_transaction"
+"""The connection's execution option that holds the state."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One attempt at a transaction.
+
+    Attributes:
+        lock_tries: how often it was begun anew because it had waited too long for a lock.
+        answers: results of calls outside that it was begun anew with, by key.
+        actions: what runs once it is committed, in this order.
+        turn_timeout: the ``lock_timeout`` from its first advisory lock on, for who holds up others of its process
+            while it waits (ADR 62); None: as the session has it. Advisory locks of ``take_lock`` are those that all
+            of these need, and are waited for as long as it takes; hosts have a time-out of their own.
+    """
+
+    lock_tries: int = 0
+    answers: dict[Hashable, object] = field(default_factory=dict)
+    actions: list[Action] = field(default_factory=list)
+    turn_timeout: str | None = None
+
+
+def attach(connection: Connection, transaction: Transaction) -> Connection:
+    """Return the connection with this state."""
+    return connection.execution_options(**{OPTION: transaction})
+
+
+def find_transaction(connection: Connection) -> Transaction | None:
+    """Return the state; None if ``run_transaction`` did not open the connection's transaction."""
+    found: Transaction | None = connection.get_execution_options().get(OPTION)
+    return found
+
+
+def transaction_of(connection: Connection) -> Transaction:
+    """Return the state.
+
+    Raises:
+        KeyError: ``run_transaction`` did not open the connection's transaction.
+    """
+    found: Transaction = connection.get_execution_options()[OPTION]
+    return found
