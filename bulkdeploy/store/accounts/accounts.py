@@ -16,12 +16,11 @@ from bulkdeploy.store.rows.filters import (
     by_id,
     equal,
     filtered,
-    id_in,
     keyword,
     same_text,
 )
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.rows.live_rows import Fields, reader
+from bulkdeploy.store.rows.live_rows import Fields, lock_live, reader
 from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts, domains, roles
 
@@ -97,9 +96,7 @@ def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
 
 def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, Row[Any]]:
     """Live accounts by internal id; see ``lock_account``."""
-    query = select(accounts).where(id_in(accounts.c.id, account_ids), accounts.c.removed.is_(None))
-    rows = connection.execute(query.order_by(accounts.c.id).with_for_update(key_share=True))
-    return {row.id: row for row in rows}
+    return lock_live(connection, accounts, account_ids)
 
 
 def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from bulkdeploy.store.accounts.resource_counters import domain_counters
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.rows.live_rows import Fields, insert_rows
+from bulkdeploy.store.rows.live_rows import Fields, insert_rows, lock_live
 from bulkdeploy.store.tables.accounts import domains
 
 FILTERS: Filters = {
@@ -77,9 +77,7 @@ def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
 
 def lock_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, Row[Any]]:
     """Live domains by internal id; see ``lock_domain``."""
-    query = select(domains).where(id_in(domains.c.id, domain_ids), domains.c.removed.is_(None))
-    rows = connection.execute(query.order_by(domains.c.lineage).with_for_update(key_share=True))
-    return {row.id: row for row in rows}
+    return lock_live(connection, domains, domain_ids, order=domains.c.lineage)
 
 
 def lock_parents(connection: Connection, domain_ids: Collection[int]) -> None:

@@ -12,7 +12,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.rows.entities import SOURCES
 from bulkdeploy.store.rows.filters import id_in
-from bulkdeploy.store.rows.live_rows import Fields, reader
+from bulkdeploy.store.rows.live_rows import Fields, lock_live, reader
 from bulkdeploy.store.tables.accounts import accounts, projects
 
 
@@ -93,9 +93,7 @@ def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int
     """Return the live rows of entities of one kind by internal id, locked until the end of the transaction."""
     if not refs:
         return {}
-    table = SOURCES[refs[0].entity].table
-    query = select(table).where(id_in(table.c.id, {ref.id for ref in refs}), table.c.removed.is_(None))
-    return {row.id: row for row in connection.execute(query.order_by(table.c.id).with_for_update())}
+    return lock_live(connection, SOURCES[refs[0].entity].table, {ref.id for ref in refs}, whole=True)
 
 
 def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:

@@ -12,6 +12,7 @@ from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page, fetch_rows
+from bulkdeploy.store.rows.live_rows import lock_live
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, roles, users
 
 
@@ -105,9 +106,7 @@ def domains_of(connection: Connection, project_ids: Collection[int]) -> dict[int
 
 def lock_projects(connection: Connection, project_ids: Collection[int]) -> dict[int, Row[Any]]:
     """Live projects' rows by id, locked after their domains'."""
-    query = select(projects).where(id_in(projects.c.id, project_ids), projects.c.removed.is_(None))
-    rows = connection.execute(query.order_by(projects.c.id).with_for_update(key_share=True))
-    return {row.id: row for row in rows}
+    return lock_live(connection, projects, project_ids)
 
 
 def managed_by(connection: Connection, account_id: int, project_ids: Collection[int]) -> set[int]:

@@ -13,7 +13,7 @@ from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
 from bulkdeploy.store.rows.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
-from bulkdeploy.store.rows.live_rows import Fields, reader
+from bulkdeploy.store.rows.live_rows import Fields, lock_live, reader
 from bulkdeploy.store.tables.accounts import accounts, role_rules, roles
 
 FILTERS: Filters = {
@@ -109,13 +109,7 @@ def lock_roles(
     connection: Connection, role_ids: Iterable[int], *, project_id: int | None = None
 ) -> dict[int, Row[Any]]:
     """Lock live roles of accounts or of a project, and return their rows by internal id."""
-    query = select(roles).where(
-        id_in(roles.c.id, role_ids),
-        roles.c.removed.is_(None),
-        roles.c.project_id.is_not_distinct_from(project_id),
-    )
-    rows = connection.execute(query.order_by(roles.c.id).with_for_update(key_share=True))
-    return {row.id: row for row in rows}
+    return lock_live(connection, roles, role_ids, roles.c.project_id.is_not_distinct_from(project_id))
 
 
 def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Rights]:

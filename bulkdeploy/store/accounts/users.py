@@ -20,7 +20,7 @@ from bulkdeploy.store.rows.filters import (
     same_text,
 )
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.rows.live_rows import Fields
+from bulkdeploy.store.rows.live_rows import Fields, lock_live
 from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, sessions, users
 
@@ -114,8 +114,7 @@ def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str,
 
 def lock_users(connection: Connection, user_ids: Iterable[int]) -> dict[int, Row[Any]]:
     """Live users' rows by id, locked."""
-    query = select(users).where(id_in(users.c.id, user_ids), users.c.removed.is_(None))
-    return {row.id: row for row in connection.execute(query.order_by(users.c.id).with_for_update(key_share=True))}
+    return lock_live(connection, users, user_ids)
 
 
 def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tuple[int, int]]:

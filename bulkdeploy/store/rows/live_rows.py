@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 from psycopg.errors import UniqueViolation
-from sqlalchemy import Column, ColumnElement, Connection, func, select, text, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, Table, func, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
@@ -69,30 +69,42 @@ def insert_row(connection: Connection, entity: Entity, values: Values) -> Entity
     return made
 
 
-def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
-    """Return the live rows of entities of one kind by internal id, locked in its order: as ``lock_row``."""
-    if not refs:
-        return {}
-    table = SOURCES[refs[0].entity].table
-    query = select(table).where(id_in(table.c.id, {ref.id for ref in refs})).order_by(table.c.id)
-    query = query.with_for_update(read=shared, key_share=not shared)
+def lock_live(
+    connection: Connection,
+    table: Table,
+    ids: Iterable[int],
+    *conditions: ColumnElement[bool],
+    order: ColumnElement[Any] | None = None,
+    shared: bool = False,
+    whole: bool = False,
+) -> dict[int, Row[Any]]:
+    """Return live rows of a table by internal id, locked until the end of the transaction.
+
+    They are locked by ascending id, or in another ``order``. Rows that refer to them by a foreign key may be
+    written meanwhile, unless they are locked as a ``whole``. ``shared``: others may lock them so, too.
+    """
+    query = select(table).where(id_in(table.c.id, ids), *conditions)
     if "removed" in table.c:
         query = query.where(table.c.removed.is_(None))
-    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
+    query = query.order_by(table.c.id if order is None else order)
+    rows = connection.execute(query.with_for_update(read=shared, key_share=not (shared or whole)))
+    return {row.id: row for row in rows}
+
+
+def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
+    """Return the live rows of entities of one kind by internal id, held until the end of the transaction.
+
+    They are held alone to change them, or shared to hang something on them.
+    """
+    if not refs:
+        return {}
+    rows = lock_live(connection, SOURCES[refs[0].entity].table, {ref.id for ref in refs}, shared=shared)
+    return {number: row._asdict() for number, row in rows.items()}
 
 
 def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
-    """Return the row, held until the end of the transaction: alone to change it, or shared to hang something on it.
-
-    None where it was deleted.
-    """
-    table = SOURCES[ref.entity].table
-    # Not stronger than needed: rows that refer to this one by a foreign key may be written meanwhile.
-    query = select(table).where(table.c.id == ref.id).with_for_update(read=shared, key_share=not shared)
-    if "removed" in table.c:
-        query = query.where(table.c.removed.is_(None))
-    row = connection.execute(query).mappings().first()
-    return None if row is None else dict(row)
+    """Return the row of one entity as ``lock_rows``; None where it was deleted."""
+    return lock_rows(connection, [ref], shared=shared).get(ref.id)
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
