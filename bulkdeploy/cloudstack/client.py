@@ -10,14 +10,24 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import orjson
 import requests
 from requests.adapters import HTTPAdapter
 
+from bulkdeploy.cloudstack.exchanges import (
+    ATTEMPTS,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    UNAUTHORISED,
+    addressed,
+    clock_skew,
+    is_reading,
+    object_in,
+    pause_in,
+    send,
+)
 from bulkdeploy.security.signature import JAVA, sign
 
 Row = Mapping[str, Any]
@@ -37,13 +47,7 @@ OF_EACH_OWNER = (OF_ACCOUNTS, OF_PROJECTS)
 EXPIRES_AFTER = timedelta(minutes=10)
 """How long a signed request is good for; servers may refuse more than 15 minutes."""
 
-LONGEST_URL = 2000
-"""Bytes; longer requests are sent as forms. Some servers refuse request lines above 4094."""
-
-READING_VERBS = ("list", "get", "query", "find")
-CONNECT_TIMEOUT_S, TIMEOUT_S = 10.0, 60.0
-ATTEMPTS = 4
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+TIMEOUT_S = 60.0
 CONNECTIONS = 32
 PAGE_SIZE = 500
 """CloudStack's ``default.page.size``, which is also the most it allows; a server with less says so."""
@@ -54,7 +58,7 @@ WALKS = 3
 IDS_AT_ONCE = 200
 """Ids of one list call: so many fit into a request that any server takes."""
 
-THROTTLED, UNAUTHORISED, INVALID = 429, 401, 431
+THROTTLED, INVALID = 429, 431
 NOT_THERE = ("does not exist", "Unable to find")
 """In the text of a refusal of a call that names what is not there."""
 
@@ -174,7 +178,7 @@ class Client:
             CallRefused: CloudStack answered with an error.
             NotAnswered: see there.
         """
-        reads = command.startswith(READING_VERBS)
+        reads = is_reading(command)
         end = time.monotonic() + timeout_s * (ATTEMPTS if reads else 1)
         attempt = 0
         while True:
@@ -294,16 +298,9 @@ class Client:
     def _send(self, command: str, parameters: dict[str, str], reads: bool, timeout_s: float) -> Row:
         self._turns.wait()
         query = self._signed(command, parameters)
-        by_get = reads and len(self.access.url) + len(query) < LONGEST_URL
+        method, url, body = addressed(self.access.url, query, reads=reads)
         try:
-            response = self._session.request(
-                "GET" if by_get else "POST",
-                f"{self.access.url}?{query}" if by_get else self.access.url,
-                data=None if by_get else query,
-                headers=None if by_get else {"Content-Type": "application/x-www-form-urlencoded"},
-                timeout=(min(CONNECT_TIMEOUT_S, timeout_s), timeout_s),
-                allow_redirects=False,  # a redirect would carry the signature to a server that was not configured
-            )
+            response = send(self._session, method, url, body, timeout_s)
         except requests.exceptions.SSLError as error:
             reason = f"TLS with it fails: {_without_query(error)}"
             raise NotAnswered(command, reason, was_sent=False) from None
@@ -336,7 +333,7 @@ class Client:
         return urlencode({**named, "signature": signature}, quote_via=quote, safe="*")
 
     def _read(self, command: str, response: requests.Response) -> Row:
-        inner = _inner(response.content)
+        inner = object_in(response.content)
         if response.status_code == THROTTLED:
             text = str((inner or {}).get("errortext", "too many calls"))
             self._turns.pause(_pause_wanted(response, text))
@@ -388,17 +385,6 @@ def is_not_there(text: str) -> bool:
     return any(part in text for part in NOT_THERE)
 
 
-def _inner(content: bytes) -> dict[str, Any] | None:
-    try:
-        document = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(document, dict) or len(document) != 1:
-        return None
-    (inner,) = document.values()
-    return inner if isinstance(inner, dict) else None
-
-
 def _without_query(error: requests.RequestException) -> str:
     """Return the error's text without the query of a URL.
 
@@ -417,15 +403,12 @@ def _pause_wanted(response: requests.Response, text: str) -> float:
     header = response.headers.get("Retry-After", "")
     if header.isdigit():
         return min(float(header), LONGEST_PAUSE_S)
-    in_text = re.search(r"retry after \[?(\d+)\]? ?ms", text)
-    return min(int(in_text[1]) / 1000, LONGEST_PAUSE_S) if in_text else 1.0
+    in_text = pause_in(text)
+    return 1.0 if in_text is None else in_text
 
 
 def _skew(response: requests.Response) -> str:
-    try:
-        ahead = parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
-    except ValueError:
-        return ""
-    if abs(ahead) < EXPIRES_AFTER.total_seconds() / 2:
+    ahead = clock_skew(response)
+    if ahead is None or abs(ahead) < EXPIRES_AFTER.total_seconds() / 2:
         return ""
     return f" (its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's)"

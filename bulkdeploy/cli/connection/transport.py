@@ -5,10 +5,8 @@ Source: cloudstack-protocol.md 1.1-1.7. Every failure is one of ``cli.failures``
 
 import random
 import re
-import time
 import warnings
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,13 +17,19 @@ from bulkdeploy.cli.connection.authentication import EXPIRES_AFTER, Credentials
 from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.profiles import Connection
 from bulkdeploy.cli.failures import WORTH_REPEATING, ApiRefused, ConnectionFailed
+from bulkdeploy.cloudstack.exchanges import (
+    ATTEMPTS,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    UNAUTHORISED,
+    addressed,
+    clock_skew,
+    is_reading,
+    object_in,
+    pause_in,
+    send,
+)
 
-CONNECT_TIMEOUT = 10.0
-LONGEST_URL = 2000  # bytes; some servers refuse request lines above 4094
-ATTEMPTS = 4
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-UNAUTHORISED = 401
-READING_VERBS = ("list", "get", "query", "find")
 NOTABLE_SKEW = 30.0
 
 
@@ -57,7 +61,7 @@ class Transport:
             ApiRefused: the API answered with an error.
             ConnectionFailed: there was no answer, or none of a CloudStack API.
         """
-        reads = command.startswith(READING_VERBS)
+        reads = is_reading(command)
         tries = attempts if (reads if repeatable is None else repeatable) else 1
         for attempt in range(1, tries + 1):
             try:
@@ -89,11 +93,10 @@ class Transport:
     def _send(self, command: str, parameters: Mapping[str, str], reads: bool, timeout: float) -> requests.Response:
         signed = self.credentials.applied_to({"response": "json", **parameters, "command": command})
         query = urlencode(signed, quote_via=quote, safe="*")
-        by_get = reads and len(self.connection.url) + len(query) < LONGEST_URL
-        method, url = ("GET", f"{self.connection.url}?{query}") if by_get else ("POST", self.connection.url)
+        method, url, body = addressed(self.connection.url, query, reads=reads)
         shown = {name: HIDDEN if is_secret(name) else value for name, value in parameters.items()}
         self.note(f"{method} {self.connection.url} command={command} {shown}")
-        return self._request(method, url, None if by_get else query, timeout)
+        return self._request(method, url, body, timeout)
 
     def _send_once(self, form: Mapping[str, str]) -> dict[str, Any]:
         """POST a form as it is (login, logout)."""
@@ -102,19 +105,8 @@ class Transport:
         return self._read(form["command"], response)
 
     def _request(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
-        headers = None if body is None else {"Content-Type": "application/x-www-form-urlencoded"}
         try:
-            return self._unverified_in_silence(
-                method,
-                url,
-                data=body,
-                headers=headers,
-                timeout=(min(CONNECT_TIMEOUT, timeout), timeout),
-                # False wins over REQUESTS_CA_BUNDLE; True leaves the choice of authorities to it.
-                verify=self.connection.verifycert,
-                # A redirect would carry the signature to a place that the user did not choose.
-                allow_redirects=False,
-            )
+            return self._unverified_in_silence(method, url, body, timeout)
         except requests.exceptions.SSLError as error:
             hint = "Give the authority's file in REQUESTS_CA_BUNDLE; 'set verifycert false' trusts any server"
             message = f"the certificate of {self.connection.url} does not verify: {_root(error)}"
@@ -127,15 +119,16 @@ class Transport:
             message = f"cannot reach {self.connection.url}: {_root(error)}"
             raise ConnectionFailed(message, hint=hint) from error
 
-    def _unverified_in_silence(self, method: str, url: str, **how: Any) -> requests.Response:
+    def _unverified_in_silence(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
         """Send a request; who accepts any certificate has said so, and is not told at each call."""
         with warnings.catch_warnings():
             if not self.connection.verifycert:
                 warnings.filterwarnings("ignore", "Unverified HTTPS request")
-            return self.http.request(method, url, **how)
+            # False wins over REQUESTS_CA_BUNDLE; True leaves the choice of authorities to it.
+            return send(self.http, method, url, body, timeout, verify=self.connection.verifycert)
 
     def _read(self, command: str, response: requests.Response) -> dict[str, Any]:
-        body = _inner(response)
+        body = object_in(response.content)
         if body is None:
             where = response.headers.get("Location")
             hint = f"It points to {where}: set url there" if where else "Is the url that of a CloudStack API?"
@@ -152,7 +145,7 @@ class Transport:
 
     def _unauthorised(self, response: requests.Response) -> str:
         """Return a text about the probable cause if the API refuses the credentials."""
-        skew = _clock_skew(response)
+        skew = clock_skew(response)
         if self.credentials.signs and skew is not None and abs(skew) > NOTABLE_SKEW:
             direction = "behind" if skew > 0 else "ahead of"
             return (
@@ -164,32 +157,13 @@ class Transport:
         return f"Check the keys of profile {self.connection.profile}, and that its user is enabled"
 
 
-def _inner(response: requests.Response) -> dict[str, Any] | None:
-    try:
-        document = response.json()
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or len(document) != 1:
-        return None
-    (inner,) = document.values()
-    return inner if isinstance(inner, dict) else None
-
-
 def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
     """Return seconds before the next attempt: what the server asks for, else growing, with chance in it."""
-    requested = re.search(r"retry after \[?(\d+)\]? ?ms", error.message)
-    if requested:
-        return min(int(requested.group(1)) / 1000, LONGEST_PAUSE)
+    requested = pause_in(error.message)
+    if requested is not None:
+        return requested
     # Chance only spreads the attempts of many clients.
-    return min(FIRST_PAUSE * 2.0 ** (attempt - 1) * random.SystemRandom().uniform(0.5, 1.5), LONGEST_PAUSE)
-
-
-def _clock_skew(response: requests.Response) -> float | None:
-    """Return seconds by which the server's clock is ahead of this machine's; None if it does not say."""
-    try:
-        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
-    except ValueError:
-        return None
+    return min(FIRST_PAUSE_S * 2.0 ** (attempt - 1) * random.SystemRandom().uniform(0.5, 1.5), LONGEST_PAUSE_S)
 
 
 def _root(error: BaseException) -> str:

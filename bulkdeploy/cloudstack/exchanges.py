@@ -1,0 +1,75 @@
+"""One call over HTTP as all clients of a CloudStack's API send and read it.
+
+Source: cloudstack-protocol.md 1.1-1.8.
+"""
+
+import re
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import orjson
+import requests
+
+LONGEST_URL = 2000
+"""Bytes; longer requests are sent as forms. Some servers refuse request lines above 4094."""
+
+READING_VERBS = ("list", "get", "query", "find")
+CONNECT_TIMEOUT_S = 10.0
+ATTEMPTS = 4
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+UNAUTHORISED = 401
+
+
+def is_reading(command: str) -> bool:
+    """Return whether a command changes nothing, by its name: it may be sent again without harm."""
+    return command.startswith(READING_VERBS)
+
+
+def addressed(url: str, query: str, *, reads: bool) -> tuple[str, str, str | None]:
+    """Return the method, the URL and the body of a request: short ones that only read are URLs, others forms."""
+    if reads and len(url) + len(query) < LONGEST_URL:
+        return "GET", f"{url}?{query}", None
+    return "POST", url, query
+
+
+def send(
+    session: requests.Session, method: str, url: str, body: str | None, timeout_s: float, **more: Any
+) -> requests.Response:
+    """Send a request and return the answer, whatever its status.
+
+    A redirect is not followed: it would carry the signature to a server that was not configured.
+
+    Raises:
+        requests.RequestException: there was no answer.
+    """
+    headers = None if body is None else FORM
+    timeouts = (min(CONNECT_TIMEOUT_S, timeout_s), timeout_s)
+    return session.request(method, url, data=body, headers=headers, timeout=timeouts, allow_redirects=False, **more)
+
+
+def object_in(content: bytes) -> dict[str, Any] | None:
+    """Return the object under the one top-level key of an answer; None: no CloudStack's API answered."""
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(document, dict) or len(document) != 1:
+        return None
+    (inner,) = document.values()
+    return inner if isinstance(inner, dict) else None
+
+
+def pause_in(text: str) -> float | None:
+    """Return the seconds that the text of a refusal asks to wait, at most LONGEST_PAUSE_S; None: it names none."""
+    found = re.search(r"retry after \[?(\d+)\]? ?ms", text)
+    return min(int(found[1]) / 1000, LONGEST_PAUSE_S) if found else None
+
+
+def clock_skew(response: requests.Response) -> float | None:
+    """Return the seconds by which the server's clock is ahead of this machine's; None if it does not say."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
+    except ValueError:
+        return None
