@@ -192,8 +192,12 @@ def test_people_see_only_the_pages_that_they_may_call(alice: Visitor) -> None:
     assert alice.get("hosts").status_code == 422
 
 
-def test_search_finds_by_name_and_by_id(admin: Visitor, zone_ids: Zone) -> None:
-    """A host is found by its name and by its id; what is not there is said not to be."""
+def test_search_finds_by_name_id_and_address(admin: Visitor, zone_ids: Zone) -> None:
+    """A host is found by its name and its id, a VM by its whole address; what is not there is said not to be."""
+    vm = vm_of_acme(admin, zone_ids, "searched", "Running")
+    address = zone_ids.scalar("SELECT host(ip_address) FROM nics WHERE vm_id = :vm", vm=vm.id)
+    assert f"virtual-machine?id={vm.uuid}" in {link["href"] for link in admin.page(f"search?q={address}").all("a")}
+    assert f"?id={vm.uuid}" not in admin.get(f"search?q={address[:-1]}").text
     (host,) = zone_ids.rows("SELECT name, uuid FROM hosts ORDER BY id LIMIT 1")
     for text in (host.name, str(host.uuid)):
         assert f"host?id={host.uuid}" in {link["href"] for link in admin.page(f"search?q={text}").all("a")}

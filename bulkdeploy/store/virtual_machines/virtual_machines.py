@@ -5,6 +5,7 @@ The number of statements does not depend on the number of VMs, up to ``listing.R
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, not_, or_, select
@@ -145,20 +146,28 @@ def _add_lists(connection: Connection, rows: dict[int, dict[str, Any]], details:
 
 
 def _keyword(*, sees_instance_names: bool) -> Filter:
-    """Return the names of a VM; for who sees instance names these and the state, too.
+    """Return the filter for a text in the names of a VM, for who sees instance names also in these and the state.
+
+    A text that is an IP address also selects the VMs that have this address.
 
     Each text that is looked at costs 2 ms per 25,000 VMs: a display name that is the name is not looked at, nor are
     states, of which there are few.
     """
     vm = virtual_machines.c
     display_name = func.nullif(vm.display_name, vm.name)
-    if not sees_instance_names:
-        return keyword(vm.name, display_name)
-    in_names = keyword(vm.name, display_name, vm.instance_name)
+    in_names = keyword(vm.name, display_name, *((vm.instance_name,) if sees_instance_names else ()))
 
     def condition(value: str) -> Condition:
+        conditions = [in_names(value)]
         states = [state.value for state in VmState if value.lower() in state.value.lower()]
-        return or_(in_names(value), vm.state.in_(states)) if states else in_names(value)
+        if states and sees_instance_names:
+            conditions.append(vm.state.in_(states))
+        try:
+            address = ip_address(value)
+        except ValueError:
+            return or_(*conditions)
+        with_address = select(nics.c.vm_id).where(nics.c.ip_address == address, nics.c.removed.is_(None))
+        return or_(*conditions, vm.id.in_(with_address))
 
     return condition
 

@@ -103,7 +103,7 @@ def test_a_token_opens_one_screen_once(admin: Tab, vm: str, world: World) -> Non
     for token in (late, "token=nothing"):
         page.goto("about:blank")
         page.goto(f"{admin.root}vnc#{token}")
-        page.wait_for_selector("#state >> text=the token is unknown, used or older than a minute")
+        page.wait_for_selector("#state >> text=Each link is good once, for a minute")
         assert page.locator("#ctrl-alt-del").is_disabled()
 
 

@@ -103,8 +103,11 @@ def test_a_user_sees_what_users_may(console: OwnConsole, open_tab_at: Callable[.
     tab.page.click("summary")
     tab.page.fill("#domain", "/ROOT/customers/acme")
     tab.sign_in(ALICE, ALICES_PASSWORD)
-    assert tab.page.locator("header nav a").all_inner_texts() == ["VMs", "Jobs", "Events"]
-    for page in ("virtual-machines", "jobs", "events"):
+    pages = tab.page.locator("header nav[aria-label=Pages] a").all_inner_texts()
+    assert pages == ["Overview", "VMs", "Jobs", "Events"]
+    assert tab.page.locator("details.pages a[href=volumes]").count() == 1
+    assert tab.page.locator("details.pages a[href=hosts]").count() == 0
+    for page in ("overview", "virtual-machines", "jobs", "events", "volumes", "search?q=a"):
         tab.go(page)
         assert barriers(tab.page) == []
     for page in ("deploy", "capacity", "health", "deployments"):
