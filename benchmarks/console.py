@@ -83,7 +83,7 @@ def main() -> None:
             "500 jobs": lambda: client.get("/console/jobs?size=500"),
             "overview": lambda: client.get("/console/overview-live"),
             "search": lambda: client.get("/console/search?q=host-24"),
-            f"capacity, 100 of {SIZE.clusters} clusters": lambda: client.get("/console/capacity"),
+            f"capacity, 50 of {SIZE.clusters} clusters": lambda: client.get("/console/capacity"),
             "map": lambda: client.get("/console/topology"),
             f"  its {SIZE.hosts:,} hosts": lambda: client.get(hosts),
             f"  with the VMs of {owner.name}": lambda: client.get(

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from bulkdeploy.cli.connection.naming import ID
@@ -28,6 +28,11 @@ NAMED_BY: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 """The list of choices whose rows have the ids of a parameter, and the fields of the id and the name."""
 NO_NAME = re.compile(f"^({ID.pattern})$|,")
 """Names that bulkmonkey would take for ids or for several names."""
+
+
+def lists_of_names(parameters: Collection[str]) -> set[str]:
+    """Return the names of the lists of choices that have the names of these parameters' ids."""
+    return {NAMED_BY[name][0] for name in parameters if name in NAMED_BY}
 
 
 def command_line(parameters: Mapping[str, str], lists: Mapping[str, Sequence[Row]]) -> str:

@@ -21,7 +21,7 @@ from bulkdeploy.console.visit import Visit
 NOT_FOUND = 404
 HOST, CLUSTER = BY_PAGE["hosts"], BY_PAGE["clusters"]
 PAGE = 500
-CLUSTERS = 100
+CLUSTERS = 50
 """Clusters of one page."""
 MOST_PAGES = 10
 RESOURCES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")

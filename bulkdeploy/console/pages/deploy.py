@@ -2,23 +2,26 @@
 
 import base64
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from flask import Response
 
 from bulkdeploy.console.calls import ApiRefused, Calls, Row
 from bulkdeploy.console.command_forms import wrong_field
-from bulkdeploy.console.command_line import command_line
+from bulkdeploy.console.command_line import command_line, lists_of_names
 from bulkdeploy.console.limits_after import limits_after
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
 from bulkdeploy.console.visit import Visit
 
 COMMAND = "bulkDeployVirtualMachine"
+Reader: TypeAlias = Callable[[], list[dict[str, Any]]]
+"""A function that reads a list of choices."""
 SIMPLE = (
     "zoneid",
     "serviceofferingid",
@@ -128,20 +131,27 @@ def like(vm: Row) -> str:
     return address("deploy", filled)
 
 
-def choices(visit: Visit) -> Choices:
-    """Return the choices of the form, read again for each request: an old page offers no deleted objects."""
+def choices(visit: Visit, needs: Callable[[Form], Collection[str]] | None = None) -> Choices:
+    """Return the choices of the form, read again for each request: an old page offers no deleted objects.
+
+    Args:
+        visit: the request with the form.
+        needs: returns the names of the lists that are read besides zones and offerings; None: all.
+    """
     form, calls = Form.of(visit), visit.calls
     zones = calls.rows("listZones")
     zone = next((row for row in zones if row["id"] == form.values["zoneid"]), zones[0] if len(zones) == 1 else {})
     form = Form({**form.values, "zoneid": zone.get("id", "")}, form.many)
-    lists = {"zones": zones, "offerings": calls.rows("listServiceOfferings", {"state": "Active"})}
-    lists |= _of_owner(calls, form) | (_of_zone(calls, zone, form) if zone else {})
-    lists |= {
-        "accounts": calls.rows("listAccounts", {"listall": True, "state": "enabled"}),
-        "projects": calls.rows("listProjects", {"listall": True, "state": "Active"}),
-        "disks": calls.rows("listDiskOfferings", {"state": "Active"}),
-        "planners": calls.rows("listDeploymentPlanners"),
+    readers = _of_owner(calls, form) | (_of_zone(calls, zone, form) if zone else {})
+    readers |= {
+        "accounts": partial(calls.rows, "listAccounts", {"listall": True, "state": "enabled"}),
+        "projects": partial(calls.rows, "listProjects", {"listall": True, "state": "Active"}),
+        "disks": partial(calls.rows, "listDiskOfferings", {"state": "Active"}),
+        "planners": partial(calls.rows, "listDeploymentPlanners"),
     }
+    needed = readers.keys() if needs is None else needs(form)
+    lists = {"zones": zones, "offerings": calls.rows("listServiceOfferings", {"state": "Active"})}
+    lists |= {name: read() for name, read in readers.items() if name in needed}
     offering = next((row for row in lists["offerings"] if row["id"] == form.values["serviceofferingid"]), {})
     template = next((row for row in lists.get("templates", ()) if row["id"] == form.values["templateid"]), {})
     return Choices(
@@ -153,27 +163,29 @@ def choices(visit: Visit) -> Choices:
     )
 
 
-def _of_owner(calls: Calls, form: Form) -> dict[str, list[dict[str, Any]]]:
+def _of_owner(calls: Calls, form: Form) -> dict[str, Reader]:
+    """Return the readers of the lists that depend on the owner, by name."""
     owner = form.of_owner()
     return {
-        "affinity_groups": calls.rows("listAffinityGroups", owner),
-        "keypairs": calls.rows("listSSHKeyPairs", owner),
-        "user_data": calls.rows("listUserData", owner),
+        "affinity_groups": partial(calls.rows, "listAffinityGroups", owner),
+        "keypairs": partial(calls.rows, "listSSHKeyPairs", owner),
+        "user_data": partial(calls.rows, "listUserData", owner),
     }
 
 
-def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, list[dict[str, Any]]]:
-    of_zone = {"zoneid": zone["id"]}
-    with_groups = str(zone.get("securitygroupsenabled")).lower() == "true"
-    return {
-        "templates": calls.rows("listTemplates", {"templatefilter": "executable", **of_zone}),
-        "networks": calls.rows("listNetworks", {**of_zone, **form.of_owner(), "canusefordeploy": True})
-        if zone.get("networktype") == "Advanced"
-        else [],
-        "security_groups": calls.rows("listSecurityGroups", form.of_owner()) if with_groups else [],
-        "pods": calls.rows("listPods", of_zone),
-        "clusters": calls.rows("listClusters", of_zone),
+def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, Reader]:
+    """Return the readers of the lists that depend on the zone, by name."""
+    of_zone, owner = {"zoneid": zone["id"]}, form.of_owner()
+    readers: dict[str, Reader] = {
+        "templates": partial(calls.rows, "listTemplates", {"templatefilter": "executable", **of_zone}),
+        "pods": partial(calls.rows, "listPods", of_zone),
+        "clusters": partial(calls.rows, "listClusters", of_zone),
     }
+    if zone.get("networktype") == "Advanced":
+        readers["networks"] = partial(calls.rows, "listNetworks", {**of_zone, **owner, "canusefordeploy": True})
+    if str(zone.get("securitygroupsenabled")).lower() == "true":
+        readers["security_groups"] = partial(calls.rows, "listSecurityGroups", owner)
+    return readers
 
 
 def form_page(visit: Visit) -> Response:
@@ -188,7 +200,7 @@ def form_fields(visit: Visit) -> Response:
 
 def plan(visit: Visit) -> Response:
     """Return the plan of the call by a dry run, or the reason why the call would be refused."""
-    chosen = choices(visit)
+    chosen = choices(visit, lambda form: lists_of_names(form.parameters(custom=False)))
     parameters = chosen.parameters()
     missing = [name for name in NEEDED if not parameters.get(name)]
     shown: Mapping[str, Any] = {}

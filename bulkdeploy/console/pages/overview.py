@@ -80,12 +80,11 @@ def _count(visit: Visit, command: str, wanted: Mapping[str, object]) -> int:
 def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
     """Yield each kind of thing of which some fit, with how many do, and the first of them."""
     for noun in SEARCHED:
-        if noun.lists not in visit.may:
+        wanted = _wanted(noun, text)
+        if noun.lists not in visit.may or wanted is None:
             continue
         try:
-            rows, count = visit.calls.page(
-                noun.lists, {**noun.given, **_wanted(noun, text), "page": 1, "pagesize": RECENT}
-            )
+            rows, count = visit.calls.page(noun.lists, {**noun.given, **wanted, "page": 1, "pagesize": RECENT})
         except ApiRefused:  # an id that names nothing of this kind
             continue
         if rows:
@@ -94,11 +93,12 @@ def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str,
             yield noun, count, shown
 
 
-def _wanted(noun: Noun, text: str) -> dict[str, object]:
+def _wanted(noun: Noun, text: str) -> dict[str, object] | None:
+    """Return the filter for a text; None if things of this kind have nothing but an id, and the text is none."""
     try:
         return {noun.by: str(UUID(text))}
     except ValueError:
-        return {"keyword": text}
+        return None if noun.shown[0] == "id" else {"keyword": text}
 
 
 VIEWS = MappingProxyType(
