@@ -15,18 +15,18 @@ class AlertType(Enum):
 
     @property
     def number(self) -> int:
-        """``type`` on the wire."""
+        """The number of the alert type in responses (``type``)."""
         return self.value[0]
 
     @property
     def wire_name(self) -> str:
-        """``name`` on the wire."""
+        """The name of the alert type in responses (``name``)."""
         return self.value[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that an operator is to know of, in a sentence."""
+    """An event that an operator must see, as one sentence."""
 
     type: AlertType
     description: str

@@ -50,10 +50,10 @@ class ValueType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A global setting; ``unit`` and bounds are part of its description.
+    """A global setting. Its description contains its unit and its bounds.
 
-    What is installed of planners and host algorithms is not known here: ``scheduling.catalog.settings`` has these
-    settings with their choices.
+    The domain does not know which planners and host algorithms are installed. ``scheduling.catalog.settings``
+    returns these settings with their choices.
     """
 
     name: str
@@ -78,7 +78,10 @@ class Setting:
         return scope in (Scope.GLOBAL, self.scope, *self.other_scopes)
 
     def broken_rule(self, value: str) -> str | None:
-        """Return the rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
+        """Return the rule that a value violates, or None if the value is valid.
+
+        A rule is a text such as ``must be a number from 0 to 1``.
+        """
         if not self.has_effect and self.category == SECRETS:
             return "has no effect here and holds a secret, so that it is not stored"
         if self.choices:

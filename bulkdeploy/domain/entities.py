@@ -64,9 +64,10 @@ EVERY_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class EntityRef:
-    """An id that was looked up: what it names, inside and on the wire.
+    """The internal id and the uuid of an entity.
 
-    ``removed`` rows still resolve, as CloudStack's do; handlers answer empty or refuse.
+    Removed entities can be found, too, as in CloudStack. Handlers return an empty result for them or reject the
+    call.
     """
 
     entity: Entity

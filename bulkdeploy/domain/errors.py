@@ -37,9 +37,10 @@ NOT_SHOWN = "(not shown)"
 
 
 def shown_value(parameter: str, value: object) -> object:
-    """Return what an error repeats of a parameter's value; of an entry of a list, its last name decides.
+    """Return the form of a parameter's value for an error message.
 
-    A URL is repeated without its credentials.
+    Values of secret parameters are hidden, and a URL is shown without credentials. For an entry of a list, the last
+    part of its name decides.
     """
     name = parameter.rpartition(".")[2].lower()
     if name == URL and isinstance(value, str):
@@ -115,7 +116,7 @@ class InvalidParameter(ParameterError):
 
 
 class InvalidCombination(ParameterError):
-    """Parameters that are fine alone and not together (431 / 4350).
+    """Raised for parameters that are valid separately but not together (431 / 4350).
 
     The text names the parameters if ``rule`` names none of them.
     """
@@ -168,7 +169,7 @@ class CommandNotAvailable(BulkDeployError):
 
 
 class UnknownCommand(BulkDeployError):
-    """An API that does not exist, told to a caller who may know that (432 under ``errorresponse``)."""
+    """Raised for an unknown API command if the caller may know that (432 under ``errorresponse``)."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -259,12 +260,11 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 
 
 class InsufficientCapacity(BulkDeployError):
-    """There is no capacity for the request (533).
+    """Raised when there is no capacity for a request (533).
 
-    The text says how many VMs fit, and which rules excluded hosts.
-
-    Clients match the beginning of the text, and "No destination found for a deployment for VM instance".
-    ``fits`` is None where allocator programs are to choose hosts and none did: what would fit was not looked for.
+    The text states how many VMs fit and which rules excluded hosts. Clients match the beginning of the text, and
+    "No destination found for a deployment for VM instance". ``fits`` is None if allocator programs had to choose
+    the hosts and none of them did; the number of VMs that fit was not computed then.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class ResourceUnavailable(BulkDeployError):
 
 
 class ResourceInUse(BulkDeployError):
-    """Something else still needs the entity (536)."""
+    """Raised when an entity cannot be removed because another entity uses it (536)."""
 
 
 # --- inside ---------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class OperationFailed(BulkDeployError):
 
 
 class UnknownApi(OperationFailed):
-    """``listApis name=`` found nothing (530)."""
+    """Raised when ``listApis name=`` names an unknown command (530)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -329,13 +329,17 @@ class UnknownApi(OperationFailed):
 
 
 class ConflictRetriesExhausted(BulkDeployError):
-    """A transaction lost its race too often; nothing was changed and the call may be repeated (530)."""
+    """Raised when a transaction conflicted with others too often.
+
+    Nothing was changed, and the call may be repeated (530).
+    """
 
 
 class DatabaseUnreachable(BulkDeployError):
-    """The database cannot serve at the moment, and the call has changed nothing (503 / 4250).
+    """Raised when the database cannot serve a call, which has changed nothing (503 / 4250).
 
-    ``reason``: why, if the database says so itself; without a reason it does not answer, or has no free connection.
+    ``reason`` is the database's own explanation. Without a reason the database does not answer, or has no free
+    connection.
     """
 
     def __init__(self, reason: str | None = None) -> None:
@@ -348,14 +352,14 @@ class OutcomeUnknown(BulkDeployError):
 
 
 class UnexpectedFailure(BulkDeployError):
-    """Something that should not happen did; its details are in the server's log and nowhere else (530)."""
+    """Raised for a defect of the service. Only the server's log has the details (530)."""
 
     def __init__(self) -> None:
         super().__init__("Internal error executing command, please contact your system administrator")
 
 
 class InvalidInventory(BulkDeployError):
-    """A zone file that breaks a rule; says line, key and rule, and nothing was loaded."""
+    """Raised for a zone file that violates a rule. The text has line, key and rule. Nothing was loaded."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)

@@ -16,9 +16,9 @@ class JobStatus(IntEnum):
 
 
 class JobPhase(StrEnum):
-    """The phase of an unfinished job; a finished one keeps ``DONE``.
+    """The phase of an unfinished job. A finished job stays in ``DONE``.
 
-    A ``HELD`` job waits until so many other jobs of its bulk operation have ended that it may begin.
+    A ``HELD`` job waits until enough jobs of its bulk operation have ended.
     """
 
     HELD = "held"
@@ -29,7 +29,10 @@ class JobPhase(StrEnum):
 
 
 class InstanceType(StrEnum):
-    """``jobinstancetype``: what a job works on. Jobs of one instance run one after the other."""
+    """The type of the object that a job works on (``jobinstancetype``).
+
+    Jobs of one object run one after the other.
+    """
 
     VIRTUAL_MACHINE = "VirtualMachine"
     HOST = "Host"
@@ -42,9 +45,10 @@ class InstanceType(StrEnum):
 
 
 def class_for(name: str, *, is_root_admin: bool) -> str:
-    """``cmd`` of a job as its caller's CloudStack would name it: root admins have commands of their own.
+    """Return ``cmd`` of a job as CloudStack would return it to this caller.
 
-    ``name``: the class of the command as root admins see it; clients match it by keyword.
+    ``name`` is the class of the command for root admins, who have commands of their own. Clients search for parts
+    of the name.
     """
     return name if is_root_admin else name.replace(".admin.", ".user.").removesuffix("ByAdmin")
 

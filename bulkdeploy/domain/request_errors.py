@@ -24,7 +24,7 @@ class RequestLineTooLong(BulkDeployError):
 
 
 class HeadersTooLarge(BulkDeployError):
-    """More headers, or longer ones, than one request may have (431, as in RFC 6585)."""
+    """Raised when a request has too many or too long headers (431, as in RFC 6585)."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self.most, self.most_bytes = most, most_bytes

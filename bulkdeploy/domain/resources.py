@@ -34,7 +34,7 @@ class ResourceType(IntEnum):
 
     @property
     def unit(self) -> int | None:
-        """The bytes that one of its count stands for; None: it counts pieces."""
+        """The number of bytes per unit of the count, or None if the resource is counted in pieces."""
         if self.counted_in_bytes:
             return 1
         return MIB if self is ResourceType.MEMORY else None
@@ -68,7 +68,7 @@ class ResourceAmounts:
         return {kind: amount for kind, amount in amounts.items() if amount}
 
     def plus(self, other: "ResourceAmounts") -> "ResourceAmounts":
-        """Return the sum of both."""
+        """Return the sum of these amounts and other amounts."""
         return ResourceAmounts(
             user_vm=self.user_vm + other.user_vm,
             volume=self.volume + other.volume,

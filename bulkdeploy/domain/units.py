@@ -6,7 +6,7 @@ GIB = 1024 * MIB
 
 
 def gib_to_bytes(gib: int) -> int:
-    """Return GiB to bytes."""
+    """Convert GiB to bytes."""
     return gib * GIB
 
 
@@ -16,5 +16,5 @@ def bytes_to_whole_gib(size_bytes: int) -> int:
 
 
 def mib_to_bytes(mib: int) -> int:
-    """Return MiB to bytes."""
+    """Convert MiB to bytes."""
     return mib * MIB

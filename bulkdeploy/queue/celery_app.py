@@ -54,9 +54,9 @@ database, and the sweeper sends again what got lost. Results have no reader: job
 
 
 def make_celery(redis_url: Callable[[], str]) -> Celery:
-    """Return a Celery application that consumes and can publish; it has no tasks yet.
+    """Return a Celery application without tasks that can consume and publish messages.
 
-    Its configuration is made when first used: importing an application needs no settings.
+    The configuration is computed at first use, so importing an application needs no settings.
     """
     app = Celery("bulkdeploy", set_as_current=False)
 

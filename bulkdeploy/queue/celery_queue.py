@@ -48,7 +48,7 @@ class CeleryJobQueue:
         self._envelopes: dict[str, _Envelope] = {}
 
     def send(self, messages: Sequence[JobMessage]) -> None:
-        """See JobQueue. Messages of one queue arrive in the order given."""
+        """Send all messages in one pipeline. Messages of one queue arrive in the given order."""
         by_queue: dict[str, list[JobMessage]] = defaultdict(list)
         for message in messages:
             by_queue[message.queue].append(message)
@@ -62,7 +62,7 @@ class CeleryJobQueue:
             raise QueueUnavailable(f"Redis did not take {len(messages)} message(s): {error}") from error
 
     def waiting(self) -> Mapping[str, int]:
-        """See JobQueue."""
+        """Return the number of waiting messages of each queue."""
         try:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for queue in ALL_QUEUES:
@@ -72,7 +72,7 @@ class CeleryJobQueue:
             raise QueueUnavailable(f"Redis does not say how many messages wait: {error}") from error
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections to Redis."""
         self._redis.close()
 
     def _encoded(self, messages: Iterable[JobMessage]) -> Iterator[str]:
@@ -85,10 +85,10 @@ class CeleryJobQueue:
 
 
 class _Envelope:
-    """Messages of one task. Only the job's id, the queue and the delivery's tag differ between them.
+    """The encoded messages of one task. They differ only in the id of the job, the queue and the delivery tag.
 
-    The task's id is the job's: the same message sent twice is the same task to Celery's logs. The delivery
-    tag need only be unique among what one worker holds.
+    The id of the Celery task is the id of the job, so a message that is sent twice appears as one task in Celery's
+    logs. The delivery tag must be unique among the messages of one worker.
     """
 
     def __init__(self, task: str) -> None:

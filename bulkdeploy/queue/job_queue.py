@@ -31,9 +31,9 @@ def bulk_queue(vms: int) -> str:
 
 
 class JobMessage(NamedTuple):
-    """A message about one job: its internal id, its kind (the task's name) and its queue.
+    """A message about one job: its internal id, its kind (the name of the task) and its queue.
 
-    The kind need not be one that this release knows.
+    The kind can be one of a newer release.
     """
 
     job_id: int
@@ -45,7 +45,7 @@ class JobQueue(Protocol):
     """Sends messages. Sending is best effort: the outbox remembers what was not sent."""
 
     def send(self, messages: Sequence[JobMessage]) -> None:
-        """Send all messages, pipelined.
+        """Send all messages with few round trips. Messages of one queue arrive in the given order.
 
         Raises:
             QueueUnavailable: some may not have been sent; sending them again is harmless.

@@ -54,9 +54,9 @@ def check_redis_url(url: str) -> None:
 
 
 def redis_client(url: str, **options: Any) -> Redis:
-    """Return a client of the server, or of whichever one is the primary.
+    """Return a client of the Redis server. With Sentinels, it is a client of the present primary.
 
-    ``options`` are those of its connections.
+    ``options`` are options of the client's connections.
     """
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
@@ -73,7 +73,7 @@ def redis_client(url: str, **options: Any) -> Redis:
 
 
 def celery_broker(url: str) -> tuple[str, dict[str, Any]]:
-    """Return the same for Celery: its ``broker_url``, and what its transport's options have besides."""
+    """Return ``broker_url`` and additional transport options for Celery."""
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
         return url, {}

@@ -83,7 +83,7 @@ Apis = Mapping[str, frozenset[RoleType]]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The permissions of a role: its type, and its own rules in their order."""
+    """The permissions of a role: its type and its own rules in their order."""
 
     role_type: RoleType
     rules: RoleRules = NO_RULES
@@ -94,7 +94,7 @@ class Rights:
         return self.role_type in authorized if verdict is None else verdict
 
     def beyond(self, other: "Rights", apis: Apis) -> str | None:
-        """Something that this role may and ``other`` may not, in words; None where there is nothing."""
+        """Return one permission of this role that the other role lacks, in words, or None if it lacks none."""
         if RANKS[self.role_type] > RANKS[other.role_type]:
             return f"reach as far as role type {self.role_type.value}"
         for api, authorized in apis.items():
@@ -105,10 +105,10 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The account that a resource belongs to, with its place in the domain tree.
+    """The account that owns a resource, with its domain.
 
-    ``lineage`` is the path of internal domain ids from ROOT down, such as ``/1/4/9/``: a
-    domain is inside another when its lineage starts with the other's.
+    ``lineage`` is the path of internal domain ids from ROOT down, such as ``/1/4/9/``. A domain is inside another
+    domain if its lineage starts with the other's lineage.
     """
 
     account_id: int
@@ -127,7 +127,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated user of one request, with the account and the role it acts in.
+    """The authenticated user of one request, with the account and the role of the request.
 
     Attributes:
         rules: the rules of the role, in their order.
@@ -147,7 +147,7 @@ class Caller:
 
     @property
     def is_root_admin(self) -> bool:
-        """True when the caller's role is of type Admin: nothing is hidden from it."""
+        """True if the role of the caller has the type Admin. Such a caller may see everything."""
         return self.role_type is RoleType.ADMIN
 
     @property

@@ -39,7 +39,7 @@ OF_AN_ADDRESS = Delay(free=20, most_s=300)
 
 
 class LoginDelayed(BulkDeployError):
-    """A password that is not looked at, for too many wrong ones came before it (429)."""
+    """Raised when a password is not checked because too many wrong passwords preceded it (429)."""
 
     def __init__(self, retry_after_s: int) -> None:
         self.retry_after_s = retry_after_s

@@ -31,7 +31,7 @@ class RoleRule:
 
 @dataclass(frozen=True)
 class RoleRules:
-    """All rules of a role, in their order. Rules without ``*`` are found by their name, not one after the other."""
+    """The rules of a role in their order. A rule without ``*`` is looked up by its name instead of by a search."""
 
     rules: tuple[RoleRule, ...] = ()
 

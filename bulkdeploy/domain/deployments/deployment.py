@@ -20,9 +20,10 @@ from bulkdeploy.domain.virtual_machines.leases import Lease
 
 @dataclass(frozen=True, slots=True)
 class NamedDisk:
-    """A disk that a call asks for by ``parameter``; ``size_gib`` where its offering is custom.
+    """A data disk of a deploy call, which the call requests by ``parameter``.
 
-    ``device_id`` is its number in the VM, from 1; None leaves the choice to the service.
+    ``size_gib`` is set if the disk offering is a custom one. ``device_id`` is the number of the disk in the VM,
+    from 1; None leaves the choice to the service.
     """
 
     parameter: str
@@ -33,7 +34,10 @@ class NamedDisk:
 
 @dataclass(frozen=True, slots=True)
 class NamedNic:
-    """Addresses that a call asks for, of the nic in a network; ``network_id`` None: in the default one."""
+    """Requested addresses of the NIC in a network.
+
+    If ``network_id`` is None, the NIC is the one in the default network.
+    """
 
     network_id: int | None
     ip_address: str | None
@@ -41,7 +45,7 @@ class NamedNic:
 
     @property
     def ip_parameter(self) -> str:
-        """The parameter that asks for the address."""
+        """The parameter that requests the IP address."""
         return "ipaddress" if self.network_id is None else "iptonetworklist"
 
     @property
@@ -52,9 +56,9 @@ class NamedNic:
 
 @dataclass(frozen=True, slots=True)
 class NamedVm:
-    """The name of one of a request's VMs (None: generated), and its entry in the call's list.
+    """The name of one VM of a request, and its entry in the list of the call. If the name is None, it is generated.
 
-    ``uuid``, ``job_uuid``: the ids that it and the job that deploys it are to have; None: new ones.
+    ``uuid`` and ``job_uuid`` are the ids for the VM and for the job that deploys it; None generates new ids.
     """
 
     name: str | None = None
@@ -66,7 +70,10 @@ class NamedVm:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The variant of a template that VMs are made from; ``is_forced``: the template need not declare it."""
+    """The variant of a template for the VMs of a call.
+
+    If ``is_forced`` is set, the template need not declare the variant.
+    """
 
     name: str | None = None
     is_forced: bool = False
@@ -74,14 +81,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class DeployRequest:
-    """The request of a deploy call for ``count`` alike VMs, with resolved entity ids.
+    """The request of a deploy call for ``count`` alike VMs, with the internal ids of all entities.
 
-    ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
-    that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
-    ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
-    that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
-    ``plan_index``: the plan that is applied, of a dry run of a call like this, by ``plan_fingerprint``.
-    ``vms``: one by one, in order of their entries; empty: nothing is said of them.
+    ``root_disk_offering_id`` replaces the root disk of the service offering. ``data_disks`` are additional to the
+    disk of ``disk_offering_id``. ``user_data_details`` has the values of variables in the user data. ``uuids`` maps
+    a parameter and an internal id to the uuid that the caller used. ``flags`` are columns of the VMs that the call
+    sets. ``explain_host_ids`` are hosts about which a dry run reports one by one. ``plan_index`` is the number of
+    an earlier plan to apply; ``plan_fingerprint`` compares both calls. ``vms`` describes the VMs one by one in the
+    order of their entries; it is empty if the call names none of them.
     """
 
     bulk: bool
@@ -136,7 +143,7 @@ class DeployRequest:
 
     @property
     def has_given_names(self) -> bool:
-        """Whether the call names its VMs."""
+        """True if the call names its VMs or their prefix."""
         return self.name_prefix is not None or any(vm.name is not None for vm in self.vms)
 
     @property
@@ -145,7 +152,10 @@ class DeployRequest:
         return "iptonetworklist" if any(nic.network_id for nic in self.nics) else "networkids"
 
     def nic_in(self, position: int, network_id: int) -> NamedNic:
-        """Return the requested properties of the nic in a network, whose position among the VM's nics is given."""
+        """Return the requested properties of the NIC in a network.
+
+        ``position`` is the position of the NIC among the VM's NICs.
+        """
         for nic in self.nics:
             if nic.network_id == network_id or (nic.network_id is None and position == 0):
                 return nic
@@ -165,7 +175,7 @@ class DeployRequest:
         )
 
     def shown(self, parameter: str, row_id: int) -> str:
-        """Return an entity as an answer names it: internal ids mean nothing to a caller."""
+        """Return the uuid with which the caller named an entity, for use in a response."""
         return self.uuids.get(parameter, {}).get(row_id, str(row_id))
 
 
@@ -200,9 +210,9 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class DeployCall:
-    """A deploy call: a request for each configuration, all of one owner in one zone.
+    """A deploy call: one request per configuration, all for one owner in one zone.
 
-    What all requests have in common (zone, owner, token, ``start_vm`` and so on) stands in each of them.
+    Common properties of all requests (zone, owner, token, ``start_vm`` and others) are repeated in each request.
 
     Attributes:
         caller: the user who makes the call.
@@ -225,7 +235,7 @@ class DeployCall:
 
     @property
     def shared(self) -> DeployRequest:
-        """The request to read from what all of them have in common."""
+        """The request from which the common properties of all requests can be read."""
         return self.requests[0]
 
     @property
@@ -253,7 +263,7 @@ class DeployCall:
 
 @dataclass(frozen=True, slots=True)
 class ZoneFacts:
-    """A zone as deploy rules see it."""
+    """The properties of a zone that deploy rules need."""
 
     id: int
     uuid: UUID
@@ -320,9 +330,10 @@ class UserDataPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """A template or ISO, with its readiness in the zone asked for; ``uefi``: what its detail of that name says.
+    """The properties of a template or ISO that deploy rules need, with its readiness in the requested zone.
 
-    ``user_data``: the registered user data, base64, that is linked to it.
+    ``uefi`` is the value of the template's detail ``UEFI``. ``user_data`` is the linked registered user data as
+    base64.
     """
 
     id: int
@@ -366,10 +377,10 @@ class NetworkFacts:
     """Accounts with a permission for the network of another account."""
 
     def is_usable_by(self, owner: Owner) -> bool:
-        """Return whether the owner's VMs may be in the network.
+        """Return whether VMs of the owner may use the network.
 
-        Account networks serve their account and those with a permission. Domain networks serve their domain and, if
-        so made, those below.
+        A network of an account may be used by its account and by accounts with a permission. A network of a domain
+        may be used in its domain and, if ``subdomain_access`` is set, in the domains below.
         """
         if self.acl_type == "Account":
             return self.account_id == owner.account_id or owner.account_id in self.shared_with
@@ -405,7 +416,7 @@ class DiskSpec:
 
 @dataclass(frozen=True, slots=True)
 class DeploySpec:
-    """A deploy call that broke no rule: what each of its VMs will be."""
+    """A deploy call that passed all checks, with the properties of each of its VMs."""
 
     request: DeployRequest
     owner: Owner
@@ -426,7 +437,7 @@ class DeploySpec:
 
     @property
     def per_vm(self) -> ResourceAmounts:
-        """The limited resources that one VM takes (cloudstack-protocol.md 0.4, limits)."""
+        """The amounts of limited resources that one VM uses (cloudstack-protocol.md 0.4, limits)."""
         return ResourceAmounts(
             user_vm=1,
             volume=len(self.disks),

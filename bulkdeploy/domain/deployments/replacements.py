@@ -102,9 +102,9 @@ class ReplacementStep:
 def next_step(rules: ReplacementRules, members: Sequence[Member]) -> ReplacementStep:
     """Return the next step of a replacement that is in progress.
 
-    At any moment at least ``desired - max_unavailable`` VMs are available, unless others than the replacement make
-    VMs unavailable, and there are at most ``desired + max_surge`` VMs. VMs that could not be restored may be
-    unavailable beyond ``max_unavailable``: ``max_failures`` limits their number.
+    At least ``desired - max_unavailable`` VMs are available at any moment, unless somebody else makes VMs
+    unavailable. There are at most ``desired + max_surge`` VMs. VMs whose restore failed may be unavailable beyond
+    ``max_unavailable``; ``max_failures`` limits their number.
     """
     old = [vm for vm in members if vm.is_old]
     if rules.method is ReplaceMethod.RESTORE:
@@ -140,7 +140,7 @@ def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Seque
 
 
 def _broken(new: Sequence[Member]) -> tuple[int, ...]:
-    """Return the VMs that were deployed in vain. They are destroyed, and others are deployed in their place."""
+    """Return the ids of new VMs whose deployment failed. They are destroyed and deployed again."""
     return tuple(vm.id for vm in new if vm.is_broken and not vm.has_job and not vm.has_failed)
 
 

@@ -210,7 +210,7 @@ def _event_of_fencing(signals: HaSignals) -> HaEvent | None:
 
 
 def check_result(record: HaRecord, settings: HaSettings) -> HaEvent:
-    """Return what the checks of a host say, whose last one is counted in ``record``."""
+    """Return the event that follows from the checks of a host. ``record`` includes the last check."""
     if record.checks < settings.checks:
         return E.TOO_FEW_SAMPLES
     return E.INACTIVE if record.failed_checks > record.checks * settings.failure_ratio else E.ACTIVE

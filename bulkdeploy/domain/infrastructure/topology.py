@@ -30,7 +30,7 @@ class AllocationPolicy(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The position in that order, from 0. Of a pod and its cluster the higher one applies."""
+        """The position in the order of policies, from 0. Of a pod and its cluster, the higher rank applies."""
         return list(AllocationPolicy).index(self)
 
 
@@ -49,7 +49,7 @@ class HostState(StrEnum):
 
 
 class HostResourceState(StrEnum):
-    """``resourcestate`` of a host: whether the operator wants VMs on it."""
+    """The ``resourcestate`` of a host: whether an operator allows VMs on it."""
 
     ENABLED = "Enabled"
     DISABLED = "Disabled"
@@ -68,7 +68,7 @@ class PoolScope(StrEnum):
 
 
 class StorageType(StrEnum):
-    """``storagetype`` of an offering: ``local`` wants pools of HOST scope, ``shared`` the others."""
+    """The ``storagetype`` of an offering: ``local`` uses pools of HOST scope, ``shared`` uses all other pools."""
 
     SHARED = "shared"
     LOCAL = "local"
@@ -120,7 +120,7 @@ class AffinityType(StrEnum):
 
 
 class TemplateKind(StrEnum):
-    """Templates and ISOs share one table."""
+    """The kind of an image. Templates and ISOs share one table."""
 
     TEMPLATE = "template"
     ISO = "iso"

@@ -22,7 +22,7 @@ class GivenNic:
 
 
 def subnet_of(gateway: str, netmask: str) -> IPv4Network:
-    """Return the network of a gateway; both have been checked one by one."""
+    """Return the network of a gateway. Both arguments must be valid."""
     return IPv4Network(f"{gateway}/{netmask}", strict=False)
 
 

@@ -42,7 +42,7 @@ class RequestedSubnet:
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A network's addresses: those from start to end are handed out, the gateway apart."""
+    """The addresses of a network. Those from start to end are assigned to NICs, except for the gateway."""
 
     cidr: str
     gateway: str
@@ -52,10 +52,11 @@ class Subnet:
 
 
 def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: str) -> Subnet | None:
-    """Return the subnet that a network of this type gets; None: it has none, as L2 networks.
+    """Return the subnet of a network of this type, or None for an L2 network, which has no subnet.
 
-    Shared networks say all of it (``endip`` is ``startip`` where it is not given); Isolated ones say gateway
-    and netmask or take ``default_cidr``, and hand out every address.
+    A call for a Shared network states the whole subnet; ``endip`` defaults to ``startip``. A call for an Isolated
+    network states gateway and netmask, or neither of them and gets ``default_cidr``; all its addresses can be
+    assigned.
 
     Raises:
         InvalidParameter, InvalidCombination: the first rule that is broken.
@@ -84,7 +85,7 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
 
 
 def vlan_of(text: str) -> str:
-    """Return a VLAN as it is kept: its number, or ``untagged``.
+    """Return the stored form of a VLAN: its number, or ``untagged``.
 
     Raises:
         InvalidParameter: it is neither.
@@ -138,7 +139,8 @@ def _inside(network: IPv4Network, parameter: str, text: str) -> IPv4Address:
 def _end(network: IPv4Network, text: str) -> IPv4Address:
     """Return the last address of a range.
 
-    Clients (csbench) end it with the broadcast address: no host gets that one.
+    Some clients (csbench) use the broadcast address as the end. No host can have that address, so the address
+    before it is returned.
     """
     if _address("endip", text) == network.broadcast_address:
         return network.broadcast_address - 1

@@ -42,16 +42,16 @@ class ProxySettings:
         return bool(self.networks) and is_within(address, self.networks)
 
     def client(self, peer: str, header: Callable[[str], str | None]) -> str:
-        """Return the address of who calls, where ``peer`` is the other end of the connection."""
+        """Return the address of the client. ``peer`` is the other end of the connection, which may be a proxy."""
         if not self.trusts(peer):
             return peer
         reported = (self._recorded(header(name) or "") for name in self.names)
         return next((address for address in reported if address is not None), peer)
 
     def _recorded(self, text: str) -> str | None:
-        """Return the address that a header names.
+        """Return the client address in a header, or None if the header contains no address.
 
-        What no address can be read from says nothing, nor what is before it.
+        The header is read from its end. A part that is not an address ends the search.
         """
         found: str | None = None
         for part in reversed(text.split(",")):

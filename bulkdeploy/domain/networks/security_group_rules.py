@@ -18,7 +18,7 @@ class Direction(StrEnum):
 
 
 class Protocol(StrEnum):
-    """Protocols that rules know."""
+    """The protocols that security group rules support."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -37,7 +37,7 @@ class Traffic:
     icmp_code: int | None = None
 
     def check(self) -> None:
-        """Refuse numbers that are missing, out of range, or say nothing about this protocol.
+        """Check the ports or ICMP numbers of a rule: all needed ones are given, in range, and fit the protocol.
 
         Raises:
             InvalidParameter, InvalidCombination: the first rule that is broken.
@@ -83,7 +83,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class PeerGroup:
-    """Another security group as a call names it: an account of the owner's domain, and its group."""
+    """Another security group in a rule, named by an account of the owner's domain and by the group's name."""
 
     account: str
     group: str

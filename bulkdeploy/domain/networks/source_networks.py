@@ -15,7 +15,7 @@ def are_networks(text: str) -> bool:
 
 
 def is_within(address: str, networks: str) -> bool:
-    """Return whether an IP address is in one of the networks; what cannot be read as an address is in none."""
+    """Return whether an IP address is in one of the networks. A text that is not an address is in no network."""
     try:
         source = ip_address(address.partition("%")[0])
     except ValueError:

@@ -33,7 +33,10 @@ class CronSchedule:
 
 
 def describe_cron(expression: str) -> str | None:
-    """Return a cron expression in words, or None if it is not one of five fields, or names no time."""
+    """Return a cron expression in words.
+
+    Returns None if the expression does not have five fields or matches no time.
+    """
     if len(expression) > LONGEST or len(expression.split()) != FIELDS:
         return None
     try:

@@ -31,10 +31,10 @@ class DueOccurrence:
 
 
 def find_due(schedule: Schedule, planned: datetime, now: datetime, longest_delay: timedelta) -> DueOccurrence:
-    """Return the one occurrence to handle of those from ``planned`` to ``now``.
+    """Return the occurrence to handle among those from ``planned`` to ``now``, and the next one.
 
-    Occurrences that passed meanwhile are handled together, as one. Those that are more than ``longest_delay`` old
-    are left out. A clock that was set back names no occurrence again: the next one is later than ``planned``.
+    Occurrences that were missed are handled as one. Occurrences older than ``longest_delay`` are skipped. If the
+    clock was set back, no occurrence is returned twice, because the next one is later than ``planned``.
     """
     following = schedule.next_after(max(now, planned))
     if planned >= now - longest_delay:

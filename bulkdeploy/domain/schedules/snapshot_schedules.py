@@ -20,7 +20,7 @@ class Interval(StrEnum):
 
     @property
     def number(self) -> int:
-        """The number that CloudStack answers for it."""
+        """The number of the interval in CloudStack's responses."""
         return list(Interval).index(self)
 
 
@@ -48,7 +48,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, interval: Interval, written: str, zone: ZoneInfo) -> "Schedule | None":
-        """Return the schedule that is written in CloudStack's form, or None if it is not one of the interval."""
+        """Return the schedule in CloudStack's text form, or None if the text is not valid for this interval."""
         texts = written.split(":")
         bounds = BOUNDS[interval]
         if len(texts) != len(bounds) or not all(

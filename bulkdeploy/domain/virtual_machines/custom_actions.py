@@ -43,7 +43,7 @@ class ValueType(StrEnum):
 
 
 class ValueFormat(StrEnum):
-    """The format of a value beyond its type: DECIMAL is of NUMBER, the others are of STRING."""
+    """An additional format of a parameter's value. DECIMAL applies to type NUMBER, all others to type STRING."""
 
     NONE = "NONE"
     UUID = "UUID"

@@ -22,9 +22,9 @@ class BootMode(StrEnum):
 
 
 def boot_mode_of(details: Mapping[str, str]) -> BootMode | None:
-    """Return the UEFI mode of a VM that has these details, or None if BIOS boots it.
+    """Return the UEFI boot mode in the details of a VM, or None if the VM boots with BIOS.
 
-    VMs of earlier releases may have any text there, which meant nothing: what is no BootMode means BIOS.
+    VMs of earlier releases can have any text in this detail. An unknown text means BIOS.
     """
     try:
         return BootMode(details[UEFI])

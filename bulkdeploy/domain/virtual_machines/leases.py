@@ -51,7 +51,7 @@ def choose_lease(
 
 
 def check_lease(days: int, action: str | None) -> None:
-    """Raise InvalidParameter if the duration is zero, or if it needs an action that is not given."""
+    """Check the duration of a lease: it must not be zero, and a lease needs an action."""
     if days == 0:
         raise InvalidParameter("leaseduration", days, "it must be at least 1, or -1 for no lease")
     if days != NO_LEASE and action is None:

@@ -35,7 +35,7 @@ GUEST_INTERVAL_S, GUEST_INTERVALS_KEPT = 1800, timedelta(days=8)
 
 @dataclass(frozen=True, slots=True)
 class GuestUsage:
-    """The resource usage of a running guest since its start on its host.
+    """The resource usage of a running guest since it started on its host.
 
     Attributes:
         uuid: the guest.

@@ -41,5 +41,5 @@ MOVES: dict[VmState, frozenset[VmState]] = {
 
 
 def one_of(states: Collection[StrEnum]) -> str:
-    """States in words."""
+    """Return states as a text for error messages, such as "Running or Stopped"."""
     return " or ".join(sorted(state.value for state in states))

@@ -4,14 +4,14 @@ from enum import StrEnum
 
 
 class SnapshotType(StrEnum):
-    """The content of a VM snapshot: its volumes, or its memory as well."""
+    """The content of a VM snapshot: the volumes only, or the volumes and the memory."""
 
     DISK = "Disk"
     DISK_AND_MEMORY = "DiskAndMemory"
 
 
 class SnapshotState(StrEnum):
-    """A snapshot of a VM: a job makes, reverts to or removes it, it can be reverted to, or it could not be made."""
+    """The state of a VM snapshot."""
 
     CREATING = "Creating"
     READY = "Ready"
