@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-cloud-init test-ganeti test-incus test-console test-cloudstack-ui console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos release audit-packages clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ceph test-cloud-init test-ganeti test-incus test-console test-cloudstack-ui console-pictures browser check format generate lock bench bench-lists bench-peers bench-console bench-import bench-follow curves chaos release audit-packages clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -80,6 +80,9 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 
 test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
+
+test-ceph: setup ## Run real guests whose volumes are in a Ceph of its own: a monitor, a manager, one OSD; root gets the packages, on Debian
+	@tests/ceph/run.sh $(BIN)/python $(CEPH_TESTS)
 
 test-cloud-init: setup ## Render network configurations with the cloud-init of three Debian releases; downloads the packages, installs nothing
 	@tests/cloud_init/run.sh $(BIN)/python $(CLOUD_INIT_TESTS)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from benchmarks.ground import BenchmarkZone
 from bulkdeploy.security.signature import sign
 from bulkdeploy.store.database.bootstrap import admin_row
-from bulkdeploy.wiring.system import build_cipher
+from bulkdeploy.wiring.cipher import build_cipher
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 

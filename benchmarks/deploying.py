@@ -26,9 +26,10 @@ from bulkdeploy.store.accounts.callers import caller_by_api_key
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import build_configured_drivers, simulator_url
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_cipher, build_job_queue
+from bulkdeploy.wiring.system import build_job_queue
 
 DEADLINE_S = 300.0
 POLL_S = 0.05

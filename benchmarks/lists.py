@@ -30,7 +30,8 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.security.signature import sign
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.bootstrap import admin_row
-from bulkdeploy.wiring.system import build_cipher, build_job_queue
+from bulkdeploy.wiring.cipher import build_cipher
+from bulkdeploy.wiring.system import build_job_queue
 
 PAGE = 500
 REPEATS = {"page": 9, "all": 3}

@@ -34,8 +34,8 @@ from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.hosts import NO_PLACES
 from bulkdeploy.store.rows.visibility import Visibility
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
-from bulkdeploy.wiring.system import build_cipher
 
 COUNT = int(os.environ.get("VMS", "10000"))
 SINGLE_CALLS, MOVED = 300, 1000

@@ -14,8 +14,8 @@ from benchmarks.ground import BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import simulator_url
-from bulkdeploy.wiring.system import build_cipher
 from tests.support.api.api_client import ApiClient
 
 COUNTS = [int(count) for count in os.environ.get("VMS", "20 200 1000").split()]

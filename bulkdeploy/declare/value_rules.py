@@ -167,6 +167,12 @@ URL = ValueRule(
     lambda written: f"{written.partition('://')[0]}://..." if "@" in written else written,
 )
 
+STORAGE_URL = ValueRule(
+    "must be a url such as nfs://10.1.1.9/export/primary or rbd://USER:SECRET@10.1.1.9/pool",
+    _if(lambda written: written.lower().startswith("rbd://") or _is_url(written)),
+    URL.show,
+)
+
 TIME_ZONE = ValueRule("must be a time zone such as Europe/Berlin or UTC", _time_zone)
 PASSWORD = ValueRule("must be a password: not blank", _if(lambda written: bool(written.strip())), _hidden)
 PASSWORD_HASH = ValueRule(

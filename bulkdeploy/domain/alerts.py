@@ -7,6 +7,7 @@ from enum import Enum
 class AlertType(Enum):
     """``type`` and ``name`` of an alert, by CloudStack's numbers."""
 
+    STORAGE = (2, "ALERT.STORAGE")
     HOST = (7, "ALERT.COMPUTE.HOST")
     USER_VM = (8, "ALERT.USERVM")
     MANAGEMENT_NODE = (14, "ALERT.MANAGEMENT")

@@ -189,6 +189,11 @@ SETTINGS: tuple[Setting, ...] = (
         "Share of a pool's over-provisioned size above which it takes no new volumes",
         Scope.STORAGE_POOL,
     ),
+    _share(
+        "pool.storage.capacity.disablethreshold",
+        "Share of a pool's measured size in use above which it takes no new volumes",
+        Scope.STORAGE_POOL,
+    ),
     _notified_share("cpu", "a host's or a cluster's CPU"),
     _notified_share("memory", "a host's or a cluster's memory"),
     _notified_share("storage", "a storage pool's size"),

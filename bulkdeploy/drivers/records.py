@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Pool:
     """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks.
 
-    ``size_bytes``: as its row has it; 0: not known.
+    ``size_bytes``: as its row has it; 0: not known. ``user``, ``secret``: the credentials of a pool of Ceph.
     """
 
     uuid: UUID
@@ -34,6 +34,8 @@ class Pool:
     path: str | None
     host_uuid: UUID | None
     size_bytes: int = 0
+    user: str | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

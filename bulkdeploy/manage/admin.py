@@ -46,7 +46,8 @@ def reencrypt(ctx: click.Context) -> None:
     """
     from bulkdeploy.store.accounts.encrypted_secrets import encrypt_anew
     from bulkdeploy.store.database.engine import run_transaction
-    from bulkdeploy.wiring.system import build_cipher, build_engine
+    from bulkdeploy.wiring.cipher import build_cipher
+    from bulkdeploy.wiring.system import build_engine
 
     settings = service_settings(ctx, "database_url")
     cipher = build_cipher(settings)
@@ -67,7 +68,8 @@ def read_credentials(settings: Settings) -> dict[str, str]:
     """
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.store.database.bootstrap import admin_row
-    from bulkdeploy.wiring.system import build_cipher, build_engine
+    from bulkdeploy.wiring.cipher import build_cipher
+    from bulkdeploy.wiring.system import build_engine
 
     settings = with_running_services(settings)
     require(settings, "database_url")

@@ -115,7 +115,8 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
     from bulkdeploy.commands.registry import default_rights
     from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
     from bulkdeploy.store.migrations.upgrade import Half, upgrade
-    from bulkdeploy.wiring.system import build_cipher, build_engine, first_admin_password
+    from bulkdeploy.wiring.cipher import build_cipher
+    from bulkdeploy.wiring.system import build_engine, first_admin_password
 
     engine = build_engine(settings, application_name="bulkdeploy upgrade", of_any_release=True)
     try:

@@ -2,6 +2,9 @@
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
+from bulkdeploy.wiring import secret_files
+from bulkdeploy.wiring.settings import Settings
+
 
 class SecretKeyWrong(Exception):
     """A stored secret was encrypted with another ``secret_key``."""
@@ -41,3 +44,10 @@ class FernetCipher:
             return self._fernet.rotate(token)
         except InvalidToken as error:
             raise SecretKeyWrong from error
+
+
+def build_cipher(settings: Settings) -> FernetCipher:
+    """Return the cipher with the configured key, or with the one generated in data_dir."""
+    if settings.secret_key is not None:
+        return FernetCipher(settings.secret_key.get_secret_value())
+    return FernetCipher(secret_files.secret_key(settings.data_dir))

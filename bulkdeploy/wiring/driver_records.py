@@ -40,13 +40,18 @@ from bulkdeploy.store.hypervisors import (
 )
 
 
-def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher | None = None) -> Records:
+def records_in(
+    engine: Engine,
+    serves: Callable[[str], bool],
+    fetcher: Fetcher | None = None,
+    decrypt: Callable[[bytes], str] | None = None,
+) -> Records:
     """Return the records of a driver that serves these hypervisor types.
 
-    Without a ``fetcher`` its images are fetched by the default rules.
+    Without a ``fetcher`` its images are fetched by the default rules. Without ``decrypt`` pools have no secrets.
     """
     return Records(
-        _Directory(engine, serves),
+        _Directory(engine, serves, decrypt),
         _Fences(engine),
         _TemplateCopies(engine),
         _Orders(engine),
@@ -58,8 +63,10 @@ def records_in(engine: Engine, serves: Callable[[str], bool], fetcher: Fetcher |
 
 
 class _Directory:
-    def __init__(self, engine: Engine, serves: Callable[[str], bool]) -> None:
-        self._engine, self._serves = engine, serves
+    def __init__(
+        self, engine: Engine, serves: Callable[[str], bool], decrypt: Callable[[bytes], str] | None
+    ) -> None:
+        self._engine, self._serves, self._decrypt = engine, serves, decrypt
 
     def hosts(self) -> Sequence[HostAddress]:
         with read_only(self._engine) as connection:
@@ -103,11 +110,23 @@ class _Directory:
             return self._pools(directory.pools_of_volumes(connection, volume_uuids))
 
     def _pools(self, rows: Sequence[Row[Any]]) -> list[Pool]:
-        return [
-            Pool(row.uuid, row.name, row.pool_type, row.ip_address, row.path, row.host_uuid, row.capacity_bytes)
-            for row in rows
-            if row.hypervisor is not None and self._serves(row.hypervisor)
-        ]
+        return [self._pool(row) for row in rows if row.hypervisor is not None and self._serves(row.hypervisor)]
+
+    def _pool(self, row: Row[Any]) -> Pool:
+        secret = None
+        if row.secret_encrypted is not None and self._decrypt is not None:
+            secret = self._decrypt(row.secret_encrypted)
+        return Pool(
+            row.uuid,
+            row.name,
+            row.pool_type,
+            row.ip_address,
+            row.path,
+            row.host_uuid,
+            row.capacity_bytes,
+            row.user_name,
+            secret,
+        )
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
         with read_only(self._engine) as connection:

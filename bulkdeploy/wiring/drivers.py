@@ -10,6 +10,7 @@ from bulkdeploy.drivers.registry import Drivers, configure_drivers
 from bulkdeploy.drivers.simulator.database import derived_url
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.security.guarded_fetch import Fetcher
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 
@@ -27,7 +28,9 @@ def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
         SettingMissing: no database is configured beside which the simulator's would be.
     """
     fetcher = Fetcher(settings.fetch, settings.server_hosts)
-    make_records = partial(records_in, engine, fetcher=fetcher)
+    make_records = partial(
+        records_in, engine, fetcher=fetcher, decrypt=lambda token: build_cipher(settings).decrypt(token)
+    )
     return configure_drivers(settings.drivers, _driver_options(settings), make_records)
 
 

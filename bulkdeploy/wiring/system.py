@@ -12,17 +12,10 @@ from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS, Syste
 from bulkdeploy.store.database.engine import Plans, create_engine, create_reading_engine
 from bulkdeploy.store.migrations.revisions import refuse_other_releases
 from bulkdeploy.wiring import secret_files
-from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
 from bulkdeploy.wiring.host_files import read_host_files
 from bulkdeploy.wiring.settings import Settings
-
-
-def build_cipher(settings: Settings) -> FernetCipher:
-    """Return the cipher with the configured key, or with the one generated in data_dir."""
-    if settings.secret_key is not None:
-        return FernetCipher(settings.secret_key.get_secret_value())
-    return FernetCipher(secret_files.secret_key(settings.data_dir))
 
 
 def first_admin_password(settings: Settings) -> str:

@@ -16,10 +16,11 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import build_configured_drivers, build_power_drivers
 from bulkdeploy.wiring.scheduled_work import DUE_ROWS, ClusterDrs, DueRows, SnapshotRetention
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
+from bulkdeploy.wiring.system import arm_failpoints, build_engine, build_job_queue
 
 log = structlog.get_logger(__name__)
 

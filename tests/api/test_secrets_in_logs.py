@@ -57,6 +57,7 @@ def test_no_secret_is_logged(server: ApiClient, engine: Engine, log: Path) -> No
     shown.add(server.call("createSSHKeyPair", name="pair")["keypair"]["privatekey"].splitlines()[1])
     for name, value in (("password", SECRET * 100), ("password", f"{SECRET}\x00"), ("password", " ")):
         assert server.post("updateUser", id=user["id"], **{name: value}).status == 431
+    assert server.post("createStoragePool", name="ceph", url=f"rbd://u:{SECRET}A=@ceph/pool").status == 431
     for command in ("registerSSHKeyPair", "registerUserData", "addHost", "addCluster", "deployVirtualMachine"):
         requested = {"name": "x", "publickey": SECRET, "userdata": f"{SECRET}!", "password": SECRET, "keypair": "x"}
         assert server.post(command, **requested).status == 431

@@ -29,9 +29,9 @@ from bulkdeploy.manage.programs.programs import API, SWEEPER, WORKER, command_li
 from bulkdeploy.manage.zone_files.inventory import load
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.wiring.cipher import build_cipher
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_cipher
 from tests.chaos.proxy import Network, Proxy
 from tests.support.api.api_client import ApiClient
 

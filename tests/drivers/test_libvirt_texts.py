@@ -10,6 +10,7 @@ import pytest
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
+from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, FileSource, RbdSource
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
@@ -41,7 +42,7 @@ DOMAIN = Domain(
     cpu_mhz=2000,
     memory_mib=4096,
     shares=cpu_shares(4, 2000),
-    disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
+    disks=[Disk(volume, FileSource(f"/pool/{volume}.qcow2")) for volume in VOLUMES],
     interfaces=[
         Interface(
             NIC,
@@ -56,7 +57,7 @@ DOMAIN = Domain(
         )
     ],
     template_uuid=uuid4(),
-    seed_path="/pool/seed.iso",
+    seed=FileSource("/pool/seed.iso"),
     console_log="/log/i-2-3-VM",
 )
 
@@ -73,18 +74,23 @@ def test_what_is_written_is_read_again() -> None:
     assert seen.targets == {"vda", "vdb", "vdc", "sda", "sdb"}
 
 
+IMAGE = RbdSource("vms/an.iso", [("10.0.0.1", 3300), ("[2001:db8::1]", 6789)], "bulkdeploy", uuid4())
+
+
+@pytest.mark.parametrize("iso", [FileSource("/pool/an.iso"), IMAGE])
 @pytest.mark.parametrize(("machine", "bus"), [("pc", "ide"), ("q35", "sata")])
-def test_a_drive_has_what_was_put_into_it_last(machine: str, bus: str) -> None:
+def test_a_drive_has_what_was_put_into_it_last(machine: str, bus: str, iso: DiskSource) -> None:
     """On a bus that the machine has; the guest boots from there after its root volume."""
     empty = read_domain(write_domain(replace(DOMAIN, machine=machine)))
     assert empty is not None
-    assert (empty.iso_path, empty.drive is None) == (None, False)
-    loaded = read_domain(write_domain(replace(DOMAIN, machine=machine, iso_path="/pool/an.iso")))
+    assert (empty.iso_place, empty.drive is None) == (None, False)
+    loaded = read_domain(write_domain(replace(DOMAIN, machine=machine, iso=iso)))
     assert loaded is not None
-    assert loaded.iso_path == "/pool/an.iso"
+    assert loaded.iso_place == iso.place
     assert loaded.drive is not None
-    changed = Tree.fromstring(write_drive(loaded.drive, "/pool/other.iso"))  # noqa: S314
+    changed = Tree.fromstring(write_drive(loaded.drive, FileSource("/pool/other.iso")))  # noqa: S314
     assert [source.get("file") for source in changed.findall("source")] == ["/pool/other.iso"]
+    assert changed.get("type") == "file"
     assert Tree.fromstring(write_drive(loaded.drive, None)).find("source") is None  # noqa: S314
     assert [child.get("bus") for child in changed.findall("target")] == [bus]
     root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314

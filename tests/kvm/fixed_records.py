@@ -51,11 +51,12 @@ def driver_on(
     rules: FixedRules,
     *,
     hardware: frozenset[str | None] = frozenset({None}),
+    pool: Pool | None = None,
     **options: object,
 ) -> Iterator["LibvirtDriver"]:
     """The driver, with the template in the pool, and the product's own records of fences.
 
-    ``hardware``: what the hosts said of that of their guests.
+    ``hardware``: what the hosts said of that of their guests. ``pool``: the pool; None: the folder of the hosts.
     """
     from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
     from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -65,7 +66,7 @@ def driver_on(
     given = {**hosts.driver_options, "seed": False, "shutdown_seconds": 0.2, **options}
     driver = LibvirtDriver(LibvirtOptions.model_validate(given))
     addresses = [address_of(host) for host in hosts.hosts]
-    pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
+    pool = pool or Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
     template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
     disc = folder / "installer.iso"
     disc.write_bytes(

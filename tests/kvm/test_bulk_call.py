@@ -133,7 +133,7 @@ class Cloud:
         from bulkdeploy.drivers.libvirt.storage import template_of_copy
 
         seen = seen_of(self, vm)
-        return None if seen.iso_path is None else str(template_of_copy(seen.iso_path))
+        return None if seen.iso_place is None else str(template_of_copy(seen.iso_place))
 
     def counted(self, vm: str) -> list[int]:
         """The seconds that a guest has counted on its console."""

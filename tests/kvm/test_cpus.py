@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from signal import SIGTERM
+from typing import Any
 from xml.etree import ElementTree as Tree
 
 import pytest
@@ -35,7 +36,7 @@ class Cluster:
     engine: Engine
     folder: Path
 
-    def driver(self, *described: str | None, **options: object) -> AbstractContextManager[HypervisorDriver]:
+    def driver(self, *described: str | None, **options: Any) -> AbstractContextManager[HypervisorDriver]:
         """The driver, in a process of its own, where hosts of the cluster said this."""
         return driver_on(
             self.hosts, self.engine, self.folder, FixedRules(), hardware=frozenset(described), **options

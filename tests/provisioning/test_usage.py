@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.virtual_machines.usage_history import SAMPLE
+from bulkdeploy.domain.errors import InsufficientCapacity
+from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
 from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.hypervisors.usage import FULL_SHARE, write_usage
 from tests.api.test_metrics import figures_of
 from tests.support.api.api_client import ApiClient
 from tests.support.api.api_server import serving
@@ -225,3 +229,39 @@ def test_hosts_are_in_the_metrics(fleet: Fleet, watch: UsageWatch) -> None:
     figures = figures_of(fleet.system)
     assert 0 < figures["bulkdeploy_host_cpu_used_ratio", name] < 1
     assert figures["bulkdeploy_host_memory_used_bytes", name] > 0
+
+
+def test_a_pool_that_fills_up_takes_no_more_volumes(fleet: Fleet, watch: UsageWatch, client: ApiClient) -> None:
+    """Above the threshold nothing is planned into it, and an alert names it; below it takes volumes again."""
+    pools = client.call("listStoragePools")["storagepool"]
+    half = {UUID(pool["id"]): PoolUsage(pool["capacitybytes"] // 2, pool["capacitybytes"] // 2) for pool in pools}
+    zone = {"zoneid": pools[0]["zoneid"], "type": 2}
+    assert client.call("listCapacity", **zone).get("capacity", []) == []
+
+    def measured(share: float) -> None:
+        usage = {uuid: PoolUsage(int(share * one.total_bytes), one.total_bytes) for uuid, one in half.items()}
+        with fleet.engine.begin() as connection:
+            write_usage(connection, [HostUsage(UUID(int=1), 0, 0, 0, (), usage)])
+        measure(fleet, watch)
+
+    measured(0.86)
+    assert {pool["disksizetotal"] for pool in client.call("listStoragePools")["storagepool"]} == {
+        one.total_bytes for one in half.values()
+    }
+    (capacity,) = client.call("listCapacity", **zone)["capacity"]
+    shared = [half[UUID(pool["id"])] for pool in pools if pool["scope"] != "HOST"]
+    assert capacity["capacitytotal"] == sum(one.total_bytes for one in shared)
+    assert capacity["capacityused"] == sum(int(0.86 * one.total_bytes) for one in shared)
+    with pytest.raises(InsufficientCapacity, match="no pool that it can use has room"):
+        fleet.deploy(1)
+    measured(0.9)
+    alerts = [one for one in client.call("listAlerts")["alert"] if one["name"] == "ALERT.STORAGE"]
+    assert len(alerts) == len(pools)
+    assert "takes no new volumes: 86% of its" in alerts[0]["description"]
+    client.call("updateConfiguration", name=FULL_SHARE, value="0.95")
+    measure(fleet, watch)
+    fleet.deploy(1)
+    measured(0.96)
+    client.call("updateConfiguration", name=FULL_SHARE, value="0.95", storageid=pools[0]["id"])
+    measured(0.5)
+    fleet.deploy(1)

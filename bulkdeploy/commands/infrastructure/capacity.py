@@ -52,7 +52,11 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "only this zone"),
             uuid("podid", Entity.POD, "the pod whose capacity is listed, instead of zones"),
             uuid("clusterid", Entity.CLUSTER, "the cluster whose capacity is listed, instead of zones"),
-            integer("type", "only this type: 0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 cores"),
+            integer(
+                "type",
+                "only this type: 0 memory, 1 CPU, 2 used storage, 3 promised storage, 8 addresses, "
+                "9 local storage, 90 cores",
+            ),
             boolean("fetchlatest", "accepted and always so: what is answered is never older than the call"),
             string("sortby", "usage: the fullest first", choices=("usage",)),
             *PAGE_ONLY,

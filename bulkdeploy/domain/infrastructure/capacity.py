@@ -8,6 +8,7 @@ class CapacityType(IntEnum):
 
     MEMORY = 0
     CPU = 1
+    STORAGE = 2
     STORAGE_ALLOCATED = 3
     DIRECT_ATTACHED_PUBLIC_IP = 8
     LOCAL_STORAGE = 9

@@ -60,6 +60,14 @@ class GuestUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolUsage:
+    """The used bytes of a storage pool, whatever uses them, and its size, as its hypervisor measured them."""
+
+    used_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostUsage:
     """The resource usage of a host, with its guests.
 
@@ -68,7 +76,7 @@ class HostUsage:
         busy_ns, total_ns: nanoseconds that its cores worked, and that they could have worked, since it was booted.
         memory_used_kib: memory in use now, KiB; buffers and caches of files do not count.
         guests: its running guests.
-        pools: used bytes of the storage pools that it reaches, by uuid of the pool.
+        pools: the usage of storage pools that it reaches, by uuid of the pool.
     """
 
     uuid: UUID
@@ -76,4 +84,4 @@ class HostUsage:
     total_ns: int
     memory_used_kib: int
     guests: Sequence[GuestUsage]
-    pools: Mapping[UUID, int] = field(default_factory=dict)
+    pools: Mapping[UUID, PoolUsage] = field(default_factory=dict)

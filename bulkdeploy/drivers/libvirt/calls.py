@@ -9,10 +9,12 @@ from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFen
 from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
+from bulkdeploy.drivers.libvirt.disk_sources import DiskSource
 from bulkdeploy.drivers.libvirt.domain import Disk, SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, LibvirtPool, copy_name
+from bulkdeploy.drivers.libvirt.pools import StoragePool, open_pool
+from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, copy_name
 from bulkdeploy.drivers.records import FencedGuest, HostDeclaredOffError, Overtaken, Pool, Records
 
 T = TypeVar("T")
@@ -93,9 +95,9 @@ class GuestCalls:
             raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
         return self._pools[pool_uuid]
 
-    def pool(self, call: HostCall, pool_uuid: UUID) -> LibvirtPool:
-        """Return a pool as this host's daemon has it."""
-        return LibvirtPool(call, self.known_pool(pool_uuid), self.options)
+    def pool(self, call: HostCall, pool_uuid: UUID) -> StoragePool:
+        """Return a pool as the guests of this host use it."""
+        return open_pool(call, self.known_pool(pool_uuid), self.options)
 
     def at_any_host(
         self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T], *others: UUID
@@ -116,17 +118,23 @@ class GuestCalls:
             raise failed
         raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
 
-    def ensure_volume(self, call: HostCall, volume: VolumeSpec) -> Disk:
-        """Create a volume unless it exists, over its template's copy where it has one, and return it as a disk."""
+    def ensure_volume(self, call: HostCall, step: str, guest_uuid: UUID, volume: VolumeSpec, fence: int) -> Disk:
+        """Create a volume unless it exists, over its template's copy if it has one, and return it as a disk.
+
+        The guest has claimed the volume and does not run with it, so nobody else may have it open: clients of Ceph
+        that do are blocked.
+        """
         pool = self.pool(call, volume.pool_uuid)
-        return pool.ensure(volume, self._backing(call, pool, volume))
+        disk = pool.ensure(volume, self._backing(call, pool, volume))
+        pool.evict_clients(volume.uuid, lambda: self.require_highest(call, step, guest_uuid, fence))
+        return disk
 
     def require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
         """Go on only where no higher fence of the guest was seen."""
         if not self.records.fences.is_highest(guest_uuid, fence):
             raise StaleFence(step, call.host.name, f"fence {fence} was overtaken", transient=False)
 
-    def _backing(self, call: HostCall, pool: LibvirtPool, volume: VolumeSpec) -> Backing | None:
+    def _backing(self, call: HostCall, pool: StoragePool, volume: VolumeSpec) -> Backing | None:
         if volume.template_uuid is None:
             return None
         copy = self.find_copy(volume.template_uuid, volume.pool_uuid)
@@ -158,7 +166,7 @@ class GuestCalls:
             self._copies[key] = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
         return self._copies[key]
 
-    def iso_path(self, call: HostCall, guest: GuestSpec) -> str | None:
+    def iso(self, call: HostCall, guest: GuestSpec) -> DiskSource | None:
         """Return the ISO that is to be in a guest's drive, in the pool of its root volume."""
         if guest.iso_uuid is None:
             return None
@@ -167,7 +175,7 @@ class GuestCalls:
         if copy is None:
             reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
-        return f"{pool.path}/{copy.name}"
+        return pool.source(copy.name)
 
 
 def elsewhere(step: str, host: HostAddress) -> DriverError:

@@ -18,7 +18,7 @@ from bulkdeploy.drivers.libvirt.host_url import HostUrlError, read_host_url
 from bulkdeploy.drivers.libvirt.hosts import host_model
 from bulkdeploy.drivers.libvirt.options import HOST_MODEL, LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
-from bulkdeploy.drivers.libvirt.storage import LibvirtPool, pool_path
+from bulkdeploy.drivers.libvirt.storage import FilePool, pool_path
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.records import Pool
 
@@ -131,8 +131,8 @@ def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
     made = next((one for one in call.connection.listAllStoragePools() if pool_path(one) == path), None)
     pools = call.pools if made is None else {name: (made, path)}
     try:
-        storage = LibvirtPool(HostCall(call.host, call.connection, pools, call.deadline), pool, options)
-        storage.put(f"check-{name}", iter([image]), len(image))
+        storage = FilePool(HostCall(call.host, call.connection, pools, call.deadline), pool, options)
+        storage.put(f"check-{name}", "raw", iter([image]), len(image))
         try:
             _boot(call, options, f"{path}/check-{name}", name)
         finally:

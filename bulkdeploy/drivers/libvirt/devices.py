@@ -52,7 +52,7 @@ class Devices:
                 target = next(name for name in map(target_name, range(1000)) if name not in taken)
                 taken.add(target)
                 with call.failing("devices"):
-                    disk = self._calls.ensure_volume(call, volume)
+                    disk = self._calls.ensure_volume(call, "devices", guest.uuid, volume, fence)
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._networks.can_filter and find_filter(call, guest.uuid) is not None
         self._networks.ensure_leases(call, guest)
@@ -71,8 +71,8 @@ class Devices:
     def _change_iso(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
         self._calls.fenced_here(call, "devices", guest.uuid, fence)
         domain, seen = running_guest(call, "devices", guest.uuid)
-        path = self._calls.iso_path(call, guest)
-        if path == seen.iso_path:
+        iso = self._calls.iso(call, guest)
+        if (None if iso is None else iso.place) == seen.iso_place:
             return
         if seen.drive is None:
             reason = "the guest was started without a drive: stop and start it"
@@ -80,7 +80,7 @@ class Devices:
         while True:
             call.go_on("devices")
             try:
-                domain.updateDeviceFlags(write_drive(seen.drive, path), affected(domain))
+                domain.updateDeviceFlags(write_drive(seen.drive, iso), affected(domain))
             except libvirt.libvirtError as error:
                 if CLOSED_AGAIN not in str(error) or call.deadline.left_s() < LOOKS_S:
                     raise

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as Tree
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.driver import GuestNic
+from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, place_of
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
@@ -42,15 +43,17 @@ class BackingFile:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A volume in a file on the host.
+    """A volume as a disk of a guest.
 
+    ``image_format``: the format of the source, as QEMU names it.
     ``backing``: what it is an overlay of, empty for a volume that stands alone. QEMU opens these files in these
     formats and no other file, whatever their headers say. None: a domain that is not to be started.
     ``parameters``: the cache mode and the rates of the disk.
     """
 
     volume_uuid: UUID
-    path: str
+    source: DiskSource
+    image_format: str = "qcow2"
     backing: tuple[BackingFile, ...] | None = None
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -106,8 +109,8 @@ class Domain:
     shares: int | None
     disks: Sequence[Disk]
     interfaces: Sequence[Interface]
-    seed_path: str | None = None
-    iso_path: str | None = None
+    seed: DiskSource | None = None
+    iso: DiskSource | None = None
     screen: Screen | None = None
     console_log: str | None = None
     template_uuid: UUID | None = None
@@ -157,7 +160,9 @@ class SeenDomain:
     drive: str | None
     """Its drive's own XML; None: it was started without one."""
 
-    iso_path: str | None
+    iso_place: str | None
+    """The place of the ISO in its drive (``DiskSource.place``); None: the drive is empty."""
+
     targets: frozenset[str]
     most_cpus: int
     most_memory_mib: int
@@ -192,9 +197,9 @@ def write_domain(domain: Domain) -> str:
         if number == 0:
             Tree.SubElement(devices[0], "boot", order="1")
     bus = "sata" if "q35" in domain.machine_type else "ide"
-    if domain.seed_path is not None:
-        devices.append(_cdrom(domain.seed_path, "sda", bus))
-    devices.append(_drive(domain.iso_path, "sdb", bus))
+    if domain.seed is not None:
+        devices.append(_cdrom(domain.seed, "sda", bus))
+    devices.append(_drive(domain.iso, "sdb", bus))
     devices.extend(_interface(interface) for interface in domain.interfaces)
     _write_console(devices, domain.console_log)
     if domain.screen is not None:
@@ -249,14 +254,15 @@ def write_disk(disk: Disk, target: str) -> str:
     return Tree.tostring(_disk(disk, target), encoding="unicode")
 
 
-def write_drive(drive: str, iso_path: str | None) -> str:
+def write_drive(drive: str, iso: DiskSource | None) -> str:
     """Return a running guest's drive with another ISO, or none, to update it; ``drive``: its XML."""
     element = Tree.fromstring(drive)  # noqa: S314 - of the daemon that we drive
     for name in ("source", "backingStore"):
         for child in element.findall(name):
             element.remove(child)
-    if iso_path is not None:
-        Tree.SubElement(element, "source", file=iso_path)
+    if iso is not None:
+        element.set("type", iso.disk_type)
+        iso.write(element)
         _write_chain(element, ())
     return Tree.tostring(element, encoding="unicode")
 
@@ -318,7 +324,7 @@ def read_domain(xml: str) -> SeenDomain | None:
         devices=devices,
         nics=tuple(nics),
         drive=None if drive is None else Tree.tostring(drive, encoding="unicode"),
-        iso_path=None if medium is None else medium.get("file"),
+        iso_place=place_of(medium),
         targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
         most_cpus=most_cpus,
         most_memory_mib=int(root.findtext("maxMemory", memory)) // 1024,
@@ -364,11 +370,11 @@ def _write_cpu(root: Tree.Element, domain: Domain) -> None:
 
 
 def _disk(disk: Disk, target: str) -> Tree.Element:
-    element = Tree.Element("disk", type="file", device="disk")
-    driver = Tree.SubElement(element, "driver", name="qemu", type="qcow2", discard="unmap")
+    element = Tree.Element("disk", type=disk.source.disk_type, device="disk")
+    driver = Tree.SubElement(element, "driver", name="qemu", type=disk.image_format, discard="unmap")
     if CACHE in disk.parameters:
         driver.set("cache", disk.parameters[CACHE])
-    Tree.SubElement(element, "source", file=disk.path)
+    disk.source.write(element)
     if disk.backing is not None:
         _write_chain(element, disk.backing)
     Tree.SubElement(element, "target", dev=target, bus="virtio")
@@ -390,20 +396,20 @@ def _write_chain(parent: Tree.Element, files: Sequence[BackingFile]) -> None:
     Tree.SubElement(parent, "backingStore")
 
 
-def _cdrom(path: str | None, target: str, bus: str) -> Tree.Element:
-    element = Tree.Element("disk", type="file", device="cdrom")
+def _cdrom(source: DiskSource | None, target: str, bus: str) -> Tree.Element:
+    element = Tree.Element("disk", type="file" if source is None else source.disk_type, device="cdrom")
     Tree.SubElement(element, "driver", name="qemu", type="raw")
-    if path is not None:
-        Tree.SubElement(element, "source", file=path)
+    if source is not None:
+        source.write(element)
         _write_chain(element, ())
     Tree.SubElement(element, "target", dev=target, bus=bus)
     Tree.SubElement(element, "readonly")
     return element
 
 
-def _drive(iso_path: str | None, target: str, bus: str) -> Tree.Element:
+def _drive(iso: DiskSource | None, target: str, bus: str) -> Tree.Element:
     """Return the drive for ISOs, from which the guest boots if its root volume does not boot."""
-    element = _cdrom(iso_path, target, bus)
+    element = _cdrom(iso, target, bus)
     Tree.SubElement(element, "boot", order="2")
     Tree.SubElement(element, "alias", name=DRIVE_ALIAS)
     return element

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -17,6 +18,7 @@ from uuid import UUID
 
 from typing_extensions import override
 
+from bulkdeploy.domain.infrastructure.storage_urls import RBD, read_storage_url
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
@@ -48,9 +50,11 @@ from bulkdeploy.drivers.libvirt.calls import (
     suppress_gone,
     undefine,
 )
+from bulkdeploy.drivers.libvirt.ceph import CephPool, PoolSizes
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
 from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt.devices import Devices
+from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, FileSource
 from bulkdeploy.drivers.libvirt.domain import (
     NAMESPACE,
     Disk,
@@ -63,7 +67,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_memory,
     write_metadata,
 )
-from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.errors import failing_at, is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
 from bulkdeploy.drivers.libvirt.files import read_states, remove_rotated, write_file
 from bulkdeploy.drivers.libvirt.filters import (
@@ -75,13 +79,12 @@ from bulkdeploy.drivers.libvirt.hosts import host_model, require_uefi
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.pools import is_ceph, is_usable
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage import (
     nvram_name,
-    pool_xml,
     seed_name,
     template_of_copy,
-    volume_name,
 )
 from bulkdeploy.drivers.libvirt.storage_units import units_of
 from bulkdeploy.drivers.libvirt.usage import read_usage
@@ -91,6 +94,9 @@ from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
+
+CEPH_UNIT = "ceph"
+"""The type of the storage unit that a pool of Ceph is."""
 
 LISTING_S = 60.0
 """How long one host may take to list its guests, or a pool its volumes."""
@@ -154,6 +160,7 @@ class LibvirtDriver(HypervisorDriver):
         self._devices = Devices(self._calls, self._networks)
         self._volumes = Volumes(self._calls)
         self._snapshots = GuestSnapshots(self._calls)
+        self._ceph_sizes = PoolSizes()
 
     @classmethod
     @override
@@ -187,8 +194,12 @@ class LibvirtDriver(HypervisorDriver):
 
     @override
     def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
-        pools = [pool.uuid for pool in self._usable_pools()]
-        return self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=pools))
+        pools = self._usable_pools()
+        known = [pool.uuid for pool in pools if not is_ceph(pool)]
+        usage = self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=known))
+        ceph = {pool.uuid: self._ceph_sizes.of(pool) for pool in pools if is_ceph(pool)}
+        measured = {uuid: size for uuid, size in ceph.items() if size is not None}
+        return replace(usage, pools={**usage.pools, **measured})
 
     @override
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
@@ -225,8 +236,8 @@ class LibvirtDriver(HypervisorDriver):
                 require_uefi(call, self._options)
         self._keep_made(call, "boot", guest, fenced, fence)
         with call.failing("volume"):
-            disks = [self._calls.ensure_volume(call, volume) for volume in guest.volumes]
-            seed, iso = self._write_seed(call, guest), self._calls.iso_path(call, guest)
+            disks = [self._calls.ensure_volume(call, "boot", guest.uuid, volume, fence) for volume in guest.volumes]
+            seed, iso = self._write_seed(call, guest), self._calls.iso(call, guest)
         with call.failing("filter"):
             is_filtered = self._networks.ensure_filter(call, guest)
         self._networks.ensure_leases(call, guest)
@@ -352,14 +363,14 @@ class LibvirtDriver(HypervisorDriver):
                 "delete", one, deadline, lambda call: self._end(call, guest_uuid, fence, patience_s=0.0)
             )
         fences.release(guest_uuid, fence)
-        names = [seed_name(guest_uuid), *map(volume_name, volume_uuids)]
+        names = [seed_name(guest_uuid)]
         if NVRAM in fenced.details:
             names.append(nvram_name(guest_uuid))
         with fences.volumes_in_use(volume_uuids) as used:
             if used:  # by another guest, or by this one, which was started since
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
-                self._volumes.remove_files(pool, host, names, deadline)
+                self._volumes.remove_files(pool, host, names, volume_uuids, deadline)
         if volume_uuids:
             self._remove_console_logs(fenced, deadline)
         if fenced.details and volume_uuids:  # it went with the files
@@ -534,17 +545,36 @@ class LibvirtDriver(HypervisorDriver):
     # Pools
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """See HypervisorDriver. No host is named, so the size must be given."""
-        del timeout_s
+        """Return the size of a pool of Ceph, which the URL names with its credentials.
+
+        The size of other pools must be given, because no host is named that could see them.
+        """
+        found = read_storage_url(url)
+        if found.pool_type == RBD:
+            pool = Pool(
+                UUID(int=0), found.path, RBD, found.server, found.path, None, user=found.user, secret=found.secret
+            )
+            with failing_at("connect", ANY_HOST):
+                return CephPool(pool, lambda: timeout_s).size().total_bytes
         reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
         raise DriverError("connect", ANY_HOST, reason, transient=False)
 
     @override
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
         known = self._records.directory.pools_of_host(host.uuid)
-        pools = [pool for pool in known if _is_usable(pool, self._options)]
-        work = partial(units_of, pools=pools, options=self._options)
-        return self._links.run("look", host, Deadline(timeout_s), work)
+        pools = [pool for pool in known if is_usable(pool, self._options)]
+        files = [pool for pool in pools if not is_ceph(pool)]
+        units = self._links.run(
+            "look", host, Deadline(timeout_s), partial(units_of, pools=files, options=self._options)
+        )
+        return [*units, *(self._ceph_unit(pool) for pool in pools if is_ceph(pool))]
+
+    def _ceph_unit(self, pool: Pool) -> StorageUnit:
+        size, name = self._ceph_sizes.of(pool), f"{pool.server}{pool.path}"
+        if size is None:
+            return StorageUnit(CEPH_UNIT, name, 0, 0, 0, is_healthy=False, pool_uuid=pool.uuid)
+        free = size.total_bytes - size.used_bytes
+        return StorageUnit(CEPH_UNIT, name, size.total_bytes, size.used_bytes, free, pool_uuid=pool.uuid)
 
     # Files on hosts
 
@@ -604,7 +634,7 @@ class LibvirtDriver(HypervisorDriver):
                 yield from volumes
 
     def _usable_pools(self) -> list[Pool]:
-        return [pool for pool in self._records.directory.pools() if _is_usable(pool, self._options)]
+        return [pool for pool in self._records.directory.pools() if is_usable(pool, self._options)]
 
     def _volumes_of_pool(self, pool: Pool) -> list[tuple[UUID, UUID, int]]:
         def volumes(call: HostCall) -> list[tuple[UUID, UUID, int]]:
@@ -618,12 +648,22 @@ class LibvirtDriver(HypervisorDriver):
     # What these share
 
     def _nvram_path(self, call: HostCall, guest: GuestSpec) -> str | None:
-        """Beside its root volume, so that it is wherever that is."""
+        """Return the file of the variables of a guest's firmware, which is beside its root volume.
+
+        Raises:
+            DriverError: the root volume is not in a pool of files.
+        """
         if not guest.volumes:
             return None
-        return f"{self._calls.pool(call, guest.volumes[0].pool_uuid).path}/{nvram_name(guest.uuid)}"
+        source = self._calls.pool(call, guest.volumes[0].pool_uuid).source(nvram_name(guest.uuid))
+        if not isinstance(source, FileSource):
+            reason = (
+                "a guest with UEFI firmware needs its root volume in a pool of files, for variables of the firmware"
+            )
+            raise DriverError("boot", call.host.name, reason, transient=False)
+        return source.place
 
-    def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
+    def _write_seed(self, call: HostCall, guest: GuestSpec) -> DiskSource | None:
         if not self._options.seed or not guest.volumes:
             return None
         return self._calls.pool(call, guest.volumes[0].pool_uuid).write(seed_name(guest.uuid), make_seed(guest))
@@ -634,8 +674,8 @@ class LibvirtDriver(HypervisorDriver):
         guest: GuestSpec,
         fence: int,
         disks: Sequence[Disk],
-        seed_path: str | None,
-        iso_path: str | None,
+        seed: DiskSource | None,
+        iso: DiskSource | None,
         *,
         is_filtered: bool,
     ) -> Domain:
@@ -658,23 +698,14 @@ class LibvirtDriver(HypervisorDriver):
                 self._networks.interface(nic, filter_name(guest.uuid) if is_filtered else None)
                 for nic in guest.nics
             ],
-            seed_path=seed_path,
-            iso_path=iso_path,
+            seed=seed,
+            iso=iso,
             uefi=guest.uefi,
             nvram_path=None if guest.uefi is None else self._nvram_path(call, guest),
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=self._console_log(guest),
             template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
         )
-
-
-def _is_usable(pool: Pool, options: LibvirtOptions) -> bool:
-    """Return whether hosts can have such a pool: others hold nothing of ours."""
-    try:
-        pool_xml(pool, options, ANY_HOST)
-    except DriverError:
-        return False
-    return True
 
 
 def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
@@ -757,7 +788,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState, *, has_crashed: 
         seen.memory_mib,
         frozenset(seen.disks),
         frozenset(nic.uuid for nic in seen.nics),
-        None if seen.iso_path is None else template_of_copy(seen.iso_path),
+        None if seen.iso_place is None else template_of_copy(seen.iso_place),
         has_crashed,
     )
 

@@ -12,6 +12,7 @@ except ImportError as missing:
     ) from missing
 
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.libvirt.ceph import CephError
 
 __all__ = ["LOST", "PERMANENT", "failing_at", "is_code", "is_lost", "libvirt", "libvirt_qemu"]
 
@@ -44,9 +45,11 @@ def is_lost(error: "libvirt.libvirtError") -> bool:
 
 @contextmanager
 def failing_at(step: str, host: str) -> Iterator[None]:
-    """Let errors of libvirt be errors of this step at this host."""
+    """Turn errors of libvirt and of Ceph into errors of this step at this host."""
     try:
         yield
     except libvirt.libvirtError as error:
         transient = not is_code(error, *PERMANENT)
         raise DriverError(step, host, str(error), transient=transient, unanswered=is_lost(error)) from error
+    except CephError as error:
+        raise DriverError(step, host, str(error), transient=error.transient) from error

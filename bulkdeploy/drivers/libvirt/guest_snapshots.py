@@ -1,8 +1,13 @@
-"""Calls about snapshots of guests, running or not, and what is kept of them; they are made by ``snapshots``."""
+"""Calls about snapshots of guests, running or not, and what is kept of them; they are made by ``snapshots``.
+
+Snapshots of running guests are QEMU's, in files and in images of Ceph. Of a stopped guest, ``snapshots`` takes
+those in files, and the pool takes those of images.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from uuid import UUID
 
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, SnapshotSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
@@ -10,7 +15,8 @@ from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time
 from bulkdeploy.drivers.libvirt.domain import Disk
-from bulkdeploy.drivers.libvirt.storage import volume_name
+from bulkdeploy.drivers.libvirt.pools import is_ceph
+from bulkdeploy.drivers.libvirt.rbd_pools import RbdPool
 from bulkdeploy.drivers.records import FencedGuest
 
 SNAPSHOTS = "snapshots"
@@ -18,10 +24,38 @@ SNAPSHOTS = "snapshots"
 
 
 SnapshotChange = Callable[[Any, Mapping[str, str | None]], Mapping[str, str | None]]
-"""Changes snapshots of a domain; what is kept of them, by their uuids: before, and from now on.
+"""Changes the snapshots of a running domain, or of StoppedVolumes; what is kept of them before, and from now on.
 
-That is the definition that the guest ran with; None: it did not run.
+What is kept is the definition that the guest ran with, by the snapshot's uuid; None: it did not run.
 """
+
+
+class StoppedVolumes:
+    """The volumes of a guest that does not run: a domain with those in files, if there are any, and images."""
+
+    def __init__(self, domain: Any | None, images: Sequence[tuple[RbdPool, UUID]]) -> None:
+        self._domain, self._images = domain, images
+
+    def take(self, snapshot_uuid: UUID) -> None:
+        """Take a snapshot of all volumes, in place of the remains of an earlier call."""
+        if self._domain is not None:
+            snapshots.take(self._domain, snapshot_uuid)
+        for pool, volume_uuid in self._images:
+            pool.take_snapshot(volume_uuid, snapshot_uuid)
+
+    def revert(self, snapshot_uuid: UUID) -> None:
+        """Make all volumes what they were in a snapshot."""
+        if self._domain is not None:
+            snapshots.revert(self._domain, snapshot_uuid)
+        for pool, volume_uuid in self._images:
+            pool.revert_to_snapshot(volume_uuid, snapshot_uuid)
+
+    def remove(self, snapshot_uuid: UUID) -> None:
+        """Remove a snapshot of all volumes. Absent is fine."""
+        if self._domain is not None:
+            snapshots.remove(self._domain, snapshot_uuid, None)
+        for pool, volume_uuid in self._images:
+            pool.remove_snapshot(volume_uuid, snapshot_uuid)
 
 
 class GuestSnapshots:
@@ -33,14 +67,20 @@ class GuestSnapshots:
     def ensure(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. With memory, a guest that runs stands still until that is written."""
+        """Take a snapshot. A running guest stands still until its memory is written, if that is asked for.
+
+        Raises:
+            DriverError: the memory is asked for, and a volume is in a pool of Ceph; or as HypervisorDriver.
+        """
+        if snapshot.with_memory:
+            self._require_files(guest)
 
         def take(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
             definition = None
             if str(snapshot.uuid) in kept:
                 return kept
             if host is None:
-                snapshots.take(domain, snapshot.uuid)
+                domain.take(snapshot.uuid)
             elif snapshot.with_memory:
                 definition = snapshots.take_with_memory(domain, snapshot.uuid)
             else:
@@ -63,7 +103,7 @@ class GuestSnapshots:
                 reason = f"the guest has no snapshot {name} to go back to in its state"
                 raise DriverError("revert", named, reason, transient=False)
             if definition is None:
-                snapshots.revert(domain, snapshot.uuid)
+                domain.revert(snapshot.uuid)
             else:
                 snapshots.revert_with_memory(domain, definition)
             return kept
@@ -77,10 +117,12 @@ class GuestSnapshots:
         name = str(snapshot.uuid)
 
         def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
-            if host is not None and not snapshot.with_memory:
-                snapshots.remove_of_running(domain, snapshot.uuid)
+            if host is None:
+                domain.remove(snapshot.uuid)
+            elif snapshot.with_memory:
+                snapshots.remove(domain, snapshot.uuid, kept.get(name))
             else:
-                snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
+                snapshots.remove_of_running(domain, snapshot.uuid)
             return {other: definition for other, definition in kept.items() if other != name}
 
         self._of_snapshot("delete_snapshot", host, guest, snapshot, fence, timeout_s, remove)
@@ -123,16 +165,11 @@ class GuestSnapshots:
         deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in volumes}
 
         def work(call: HostCall) -> None:
-            disks = [
-                Disk(one.uuid, f"{self._calls.pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
-                for one in volumes
-            ]
-            with (
-                _settled_here(step, call.host),
-                call.failing(step),
-                snapshots.shut_off(call, guest.uuid, disks, self._calls.options) as domain,
-            ):
-                self._change_snapshots(call, step, guest, fence, fenced, domain, change)
+            with ExitStack() as stack:
+                stack.enter_context(_settled_here(step, call.host))
+                stack.enter_context(call.failing(step))
+                stopped = self._stopped_volumes(call, stack, guest, volumes)
+                self._change_snapshots(call, step, guest, fence, fenced, stopped, change)
 
         def alone() -> None:
             uuids = [volume.uuid for volume in volumes]
@@ -146,6 +183,32 @@ class GuestSnapshots:
                 self._calls.at_any_host(step, first, deadline, work, *others)
 
         in_time(step, ANY_HOST, deadline, alone)
+
+    def _stopped_volumes(
+        self, call: HostCall, stack: ExitStack, guest: GuestSpec, volumes: Sequence[VolumeSpec]
+    ) -> StoppedVolumes:
+        """Return the volumes of a stopped guest; the domain with those in files lasts as long as ``stack``."""
+        disks: list[Disk] = []
+        images: list[tuple[RbdPool, UUID]] = []
+        for one in volumes:
+            pool = self._calls.pool(call, one.pool_uuid)
+            if isinstance(pool, RbdPool):
+                images.append((pool, one.uuid))
+            else:
+                disks.append(Disk(one.uuid, pool.source(pool.volume_name(one.uuid))))
+        domain = None
+        if disks:
+            domain = stack.enter_context(snapshots.shut_off(call, guest.uuid, disks, self._calls.options))
+        return StoppedVolumes(domain, images)
+
+    def _require_files(self, guest: GuestSpec) -> None:
+        for volume in guest.volumes:
+            pool = self._calls.known_pool(volume.pool_uuid)
+            if is_ceph(pool):
+                reason = (
+                    f"pool {pool.name} is of Ceph, where snapshots have no memory: take one of the volumes alone"
+                )
+                raise DriverError("snapshot", ANY_HOST, reason, transient=False)
 
     def _change_snapshots(
         self,

@@ -12,9 +12,11 @@ import structlog
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.images.images import STEP, opened_image
+from bulkdeploy.drivers.libvirt.ceph import CephError
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.storage import FORMATS, LibvirtPool, copy_name
+from bulkdeploy.drivers.libvirt.pools import StoragePool
+from bulkdeploy.drivers.libvirt.storage import FORMATS, copy_name
 from bulkdeploy.drivers.records import CopyState, Records, TemplateCopy, TemplateImage
 
 log = structlog.get_logger(__name__)
@@ -22,7 +24,7 @@ log = structlog.get_logger(__name__)
 LOOKS_S = 0.5
 
 
-def ensure_copy(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Records) -> None:
+def ensure_copy(call: HostCall, pool: StoragePool, image: TemplateImage, records: Records) -> None:
     """Let the pool have the image; wait where another caller puts it there.
 
     Raises:
@@ -41,7 +43,7 @@ def ensure_copy(call: HostCall, pool: LibvirtPool, image: TemplateImage, records
         time.sleep(LOOKS_S)
 
 
-def _make(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Records, copy: TemplateCopy) -> None:
+def _make(call: HostCall, pool: StoragePool, image: TemplateImage, records: Records, copy: TemplateCopy) -> None:
     """Put the image into the pool; an image that turns out to be wrong leaves no file there."""
     copies, key = records.copies, (image.uuid, pool.pool.uuid, copy.attempt)
     name, made = copy_name(image.uuid, copy.attempt), False
@@ -53,9 +55,12 @@ def _make(call: HostCall, pool: LibvirtPool, image: TemplateImage, records: Reco
             if refusal is not None:
                 raise DriverError(STEP, call.host.name, f"template {image.name}: {refusal}", transient=False)
             try:
-                pool.put(name, opened.chunks(partial(copies.report, *key)), opened.file_bytes)
+                image_format = FORMATS[image.image_format.upper()]
+                pool.put(name, image_format, opened.chunks(partial(copies.report, *key)), opened.file_bytes)
             except BaseException:
-                with suppress(DriverError, libvirt.libvirtError):  # a part that stays goes with the next attempt
+                with suppress(
+                    DriverError, CephError, libvirt.libvirtError
+                ):  # a part that stays goes with the next attempt
                     pool.remove(name)
                 raise
         made = True

@@ -1,4 +1,4 @@
-"""Pools, volumes and templates by libvirt's storage API (one file: all that asks for storage is one class).
+"""Pools of files, their volumes and templates, by libvirt's storage API (one file: all of it is one class).
 
 A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
 where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and
@@ -7,7 +7,7 @@ refresh only.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,6 +16,7 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError, VolumeSpec, lost_volume
 from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.disk_sources import FileSource
 from bulkdeploy.drivers.libvirt.domain import BackingFile, Disk
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -36,11 +37,6 @@ class Backing:
 
     name: str
     image_format: str
-
-
-def volume_name(volume_uuid: UUID) -> str:
-    """Return the file of a volume."""
-    return f"{volume_uuid}{SUFFIX}"
 
 
 def seed_name(guest_uuid: UUID) -> str:
@@ -64,8 +60,8 @@ def template_of_copy(path: str) -> UUID | None:
     return None if found is None else UUID(found[1])
 
 
-class LibvirtPool:
-    """A pool as one host's daemon has it.
+class FilePool:
+    """A pool of files as one host's daemon has it.
 
     Args:
         call: where.
@@ -109,6 +105,15 @@ class LibvirtPool:
         made.setAutostart(True)
         return made
 
+    @staticmethod
+    def volume_name(volume_uuid: UUID) -> str:
+        """Return the file of a volume."""
+        return f"{volume_uuid}{SUFFIX}"
+
+    def source(self, name: str) -> FileSource:
+        """Return a file as a source of a disk."""
+        return FileSource(f"{self.path}/{name}")
+
     def find(self, name: str) -> Any | None:
         """Return a volume by its file's name; the pool is read anew, once, where it is not known."""
         for again in (True, False):
@@ -124,7 +129,7 @@ class LibvirtPool:
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
         """Create a volume unless it was made before, and return it as a disk that is at least as large as asked."""
-        name = volume_name(spec.uuid)
+        name = self.volume_name(spec.uuid)
         made = (
             None
             if spec.was_made
@@ -141,7 +146,10 @@ class LibvirtPool:
             if made.info()[1] < spec.size_bytes:
                 self._call.go_on("volume")
                 made.resize(spec.size_bytes)
-        return Disk(spec.uuid, f"{self.path}/{name}", self._chain(made), spec.parameters)
+        return Disk(spec.uuid, self.source(name), "qcow2", self._chain(made), spec.parameters)
+
+    def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
+        """Do nothing: QEMU locks files, and nobody can take a file from a host that was cut off."""
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.
@@ -198,7 +206,7 @@ class LibvirtPool:
 
     def last_write(self, volume_uuid: UUID) -> str:
         """Return when the file of a volume was written to last, in seconds; empty: there is no such file."""
-        found = self.find(volume_name(volume_uuid))
+        found = self.find(self.volume_name(volume_uuid))
         if found is None:
             return ""
         # The daemon looks at the file anew for each description.
@@ -207,14 +215,14 @@ class LibvirtPool:
 
     def resize(self, spec: VolumeSpec) -> None:
         """Let a volume that no guest runs with have this size; one that is not there stays so."""
-        volume = self.find(volume_name(spec.uuid))
+        volume = self.find(self.volume_name(spec.uuid))
         if volume is None or (size := volume.info()[1]) == spec.size_bytes:
             return
         volume.resize(spec.size_bytes, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if spec.size_bytes < size else 0)
 
     def size_of(self, volume_uuid: UUID) -> int | None:
         """Return a volume's size in bytes; None: it is not there."""
-        volume = self.find(volume_name(volume_uuid))
+        volume = self.find(self.volume_name(volume_uuid))
         return None if volume is None else int(volume.info()[1])
 
     def remove(self, name: str) -> None:
@@ -229,18 +237,19 @@ class LibvirtPool:
             if not is_code(error, libvirt.VIR_ERR_NO_STORAGE_VOL):
                 raise
 
-    def write(self, name: str, content: bytes) -> str:
-        """Let a small file have this content; its path."""
+    def write(self, name: str, content: bytes) -> FileSource:
+        """Write a small file, in place of one of the same name, and return it as a source of a disk."""
         volume = self._make(name, len(content), "raw", None)
         if volume is None:
             volume = self.find(name)
             if volume is not None and volume.info()[1] < len(content):
                 volume.resize(len(content))
         self._upload(volume, iter([content]), len(content))
-        return f"{self.path}/{name}"
+        return self.source(name)
 
-    def put(self, name: str, chunks: Iterator[bytes], size_bytes: int) -> None:
-        """Write a new file of this size, chunk by chunk; what had its name goes."""
+    def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
+        """Write a new file of this size, chunk by chunk. A file of the same name is replaced."""
+        del image_format
         self.remove(name)
         self._upload(self._make(name, size_bytes, "raw", None), chunks, size_bytes)
 
@@ -269,11 +278,6 @@ class LibvirtPool:
             uuid = _volume_uuid(volume.name())
             if uuid is not None:
                 yield uuid, int(volume.info()[1])
-
-    def capacity_bytes(self) -> int:
-        """Return the size of the file system below the pool in bytes."""
-        self._pool.refresh()
-        return int(self._pool.info()[1])
 
 
 def pool_path(pool: Any) -> str:
@@ -305,7 +309,7 @@ def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
             target = options.local_path
         case _:
             reason = (
-                f"pool {pool.name} is of type {pool.pool_type}; NFS, shared mount points and local folders work"
+                f"pool {pool.name} is of type {pool.pool_type}; NFS, shared folders, local folders and Ceph work"
             )
             raise DriverError("volume", host_name, reason, transient=False)
     if target is None:

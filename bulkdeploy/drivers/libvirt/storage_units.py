@@ -18,7 +18,8 @@ UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
 def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> list[StorageUnit]:
     """Return every pool of the daemon's; which of them are ours is known by the folder, as where they are defined.
 
-    A pool of ours that the daemon has not met yet is made with its first volume, and not told of before.
+    A pool of ours that the daemon has not met yet is made with its first volume, and not told of before. Pools of
+    Ceph are not the daemon's and are left out.
     """
     ours = {
         Tree.fromstring(pool_xml(pool, options, call.host.name)).findtext("target/path"): pool.uuid  # noqa: S314 - ours

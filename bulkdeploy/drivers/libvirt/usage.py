@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
+from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage, PoolUsage
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 
@@ -36,7 +36,7 @@ def read_usage(call: HostCall, pools: Iterable[UUID]) -> HostUsage:
         total,
         max(memory.get("total", 0) - free, 0),
         [_guest_usage(UUID(domain.UUIDString()), statistics) for domain, statistics in records],
-        {pool: used for pool in pools if (used := _used_bytes(connection, pool)) is not None},
+        {pool: usage for pool in pools if (usage := _pool_usage(connection, pool)) is not None},
     )
 
 
@@ -61,10 +61,10 @@ def _sum(statistics: Mapping[str, Any], group: str, name: str) -> int:
     return sum(int(statistics.get(f"{group}.{device}.{name}", 0)) for device in range(count))
 
 
-def _used_bytes(connection: Any, pool: UUID) -> int | None:
-    """Return the used bytes of a pool, or None if the pool is not active on the host."""
+def _pool_usage(connection: Any, pool: UUID) -> PoolUsage | None:
+    """Return the usage of a pool, or None if the pool is not active on the host."""
     try:
-        state, _, allocation, _ = connection.storagePoolLookupByUUID(pool.bytes).info()
+        state, capacity, allocation, _ = connection.storagePoolLookupByUUID(pool.bytes).info()
     except libvirt.libvirtError:
         return None
-    return int(allocation) if state == libvirt.VIR_STORAGE_POOL_RUNNING else None
+    return PoolUsage(int(allocation), int(capacity)) if state == libvirt.VIR_STORAGE_POOL_RUNNING else None

@@ -8,7 +8,6 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.storage import volume_name
 from bulkdeploy.drivers.records import Pool
 
 
@@ -27,16 +26,23 @@ class Volumes:
                 if used:
                     reason = f"guest {used[volume_uuid]} uses volume {volume_uuid}"
                     raise DriverError("delete", ANY_HOST, reason, transient=True)
-                self.remove_files(self._calls.known_pool(pool_uuid), None, [volume_name(volume_uuid)], deadline)
+                self.remove_files(self._calls.known_pool(pool_uuid), None, (), [volume_uuid], deadline)
 
         in_time("delete", ANY_HOST, deadline, remove)
 
-    def remove_files(self, pool: Pool, host: HostAddress | None, names: Sequence[str], deadline: Deadline) -> None:
-        """Remove files from a pool, through ``host`` or, where that does not reach it, through any that does."""
+    def remove_files(
+        self,
+        pool: Pool,
+        host: HostAddress | None,
+        names: Sequence[str],
+        volume_uuids: Sequence[UUID],
+        deadline: Deadline,
+    ) -> None:
+        """Remove files and volumes from a pool, through ``host`` or, if that does not reach it, any that does."""
 
         def remove(call: HostCall) -> None:
             found = self._calls.pool(call, pool.uuid)
-            for name in names:
+            for name in (*names, *map(found.volume_name, volume_uuids)):
                 found.remove(name)
 
         if host is not None and pool.host_uuid in (None, host.uuid):

@@ -48,7 +48,8 @@ def load_command(ctx: click.Context, file: Path) -> None:
 def export_command(ctx: click.Context, zone_name: str | None, output: Path | None, with_secrets: bool) -> None:
     """Write the file that describes a zone as it is now; loading it changes nothing."""
     from bulkdeploy.manage.zone_files.exporting import export_zone
-    from bulkdeploy.wiring.system import build_cipher, build_engine
+    from bulkdeploy.wiring.cipher import build_cipher
+    from bulkdeploy.wiring.system import build_engine
 
     settings = service_settings(ctx)
     engine = build_engine(settings, application_name="bulkdeploy inventory")

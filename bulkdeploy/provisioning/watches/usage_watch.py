@@ -18,6 +18,7 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import usage as store
 from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, watched_hosts
+from bulkdeploy.store.jobs.alerts import record_alerts
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +53,7 @@ class UsageWatch:
         for hypervisor in hypervisors:
             self._measure(hypervisor)
         if hypervisors:
+            run_transaction(self._engine, _mark_full_pools, Failpoint.SWEEP_USAGE)
             delete = partial(store.delete_old_usage, samples_minutes=self._samples_minutes)
             run_transaction(self._engine, delete, Failpoint.SWEEP_USAGE)
 
@@ -81,6 +83,10 @@ class UsageWatch:
                 partial(_write, measured=measured, keep_samples=self._samples_minutes > 0),
                 Failpoint.SWEEP_USAGE,
             )
+
+
+def _mark_full_pools(connection: Connection) -> None:
+    record_alerts(connection, store.mark_full_pools(connection))
 
 
 def _write(connection: Connection, *, measured: list[HostUsage], keep_samples: bool) -> None:

@@ -1,4 +1,4 @@
-"""Every secret that is stored encrypted: users' secret keys, passwords of VMs and of management controllers."""
+"""Every secret that is stored encrypted: secret keys of users, passwords, and secrets of storage pools."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,15 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from bulkdeploy.store.tables.accounts import api_keys
 from bulkdeploy.store.tables.availability import bmcs
+from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
-COLUMNS = (api_keys.c.secret_key_encrypted, virtual_machines.c.password_encrypted, bmcs.c.password_encrypted)
+COLUMNS = (
+    api_keys.c.secret_key_encrypted,
+    virtual_machines.c.password_encrypted,
+    bmcs.c.password_encrypted,
+    storage_pools.c.secret_encrypted,
+)
 
 
 def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:

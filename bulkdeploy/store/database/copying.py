@@ -47,6 +47,8 @@ def _text(value: object) -> str:
         return "t"
     if value is False:
         return "f"
+    if isinstance(value, bytes):
+        return f"\\\\x{value.hex()}"
     if isinstance(value, list):
         value = f"{{{','.join(map(_element, value))}}}"
     return str(value).translate(_ESCAPES)

@@ -37,14 +37,15 @@ def hosts(connection: Connection, pool_uuid: UUID | None = None) -> Sequence[Row
 
 
 _POOLS = text(
-    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes, h.uuid AS host_uuid,"
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.user_name, p.secret_encrypted, p.capacity_bytes,"
+    " h.uuid AS host_uuid,"
     " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM storage_pools p"
     " LEFT JOIN hosts h ON h.id = p.host_id LEFT JOIN clusters c ON c.id = p.cluster_id"
     " WHERE p.removed IS NULL ORDER BY p.id"
 )
 
 _POOLS_OF_HOST = text(
-    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes,"
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.user_name, p.secret_encrypted, p.capacity_bytes,"
     " CASE WHEN p.host_id IS NOT NULL THEN h.uuid END AS host_uuid, h.hypervisor"
     " FROM hosts h JOIN storage_pools p"
     " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
@@ -54,7 +55,8 @@ _POOLS_OF_HOST = text(
 
 
 _POOLS_OF_VOLUMES = text(
-    "SELECT DISTINCT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.capacity_bytes, h.uuid AS host_uuid,"
+    "SELECT DISTINCT p.uuid, p.name, p.pool_type, p.ip_address, p.path, p.user_name, p.secret_encrypted,"
+    " p.capacity_bytes, h.uuid AS host_uuid,"
     " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM volumes v"
     " JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN hosts h ON h.id = p.host_id"
     " LEFT JOIN clusters c ON c.id = p.cluster_id WHERE v.uuid = ANY(CAST(:volumes AS uuid[]))"
@@ -69,7 +71,8 @@ def pools_of_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> 
 def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row[Any]]:
     """Return all pools, or those that a host reaches.
 
-    Uuid, name, pool_type, ip_address, path, host_uuid, hypervisor.
+    The columns are uuid, name, pool_type, ip_address, path, user_name, secret_encrypted, capacity_bytes, host_uuid
+    and hypervisor.
     """
     if host_uuid is None:
         return connection.execute(_POOLS).all()

@@ -1,6 +1,7 @@
 """Writing what guests, hosts and storage pools use. Totals that hypervisors measure become differences here."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
+from bulkdeploy.domain.alerts import Alert, AlertType
+from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.units import KIB
 from bulkdeploy.domain.virtual_machines.usage import (
     GUEST_INTERVAL_S,
@@ -22,6 +25,7 @@ from bulkdeploy.domain.virtual_machines.usage import (
     GuestUsage,
     HostUsage,
 )
+from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.tables.usage import (
     guest_usage,
     guest_usage_intervals,
@@ -32,6 +36,7 @@ from bulkdeploy.store.tables.usage import (
 )
 
 TOTALS = ("cpu_ns", "received_bytes", "sent_bytes", "read_bytes", "written_bytes", "reads", "writes")
+FULL_SHARE = "pool.storage.capacity.disablethreshold"
 KEPT_MINUTES = 10
 """After so long without a measurement figures are deleted: the guest does not run, or its host is silent."""
 
@@ -50,6 +55,12 @@ _MEASURED = text(
     "SELECT h.name, u.cpu_share, u.memory_used_kib FROM host_usage u JOIN hosts h ON h.id = u.host_id"
     " WHERE h.removed IS NULL ORDER BY h.id"
 )
+_MEASURED_POOLS = text(
+    "SELECT p.id, p.name, p.is_full, u.used_bytes, coalesce(u.total_bytes, p.capacity_bytes) AS total_bytes"
+    " FROM storage_pools p JOIN pool_usage u ON u.pool_id = p.id WHERE p.removed IS NULL ORDER BY p.id"
+)
+_LOCK_POOLS = text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
+_MARK_POOLS = text("UPDATE storage_pools SET is_full = :full WHERE id = ANY(:ids)")
 _POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL")
 
 
@@ -75,9 +86,34 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
     _write(connection, host_usage, rows)
     _add_to_intervals(connection, host_usage_intervals, _host_intervals(rows, now))
     known = _known(connection, "pools", pools)
-    _write(
-        connection, pool_usage, [{"pool_id": row.id, "seen": now, "used_bytes": pools[row.uuid]} for row in known]
-    )
+    measured_pools = [{"pool_id": row.id, "seen": now, **asdict(pools[row.uuid])} for row in known]
+    _write(connection, pool_usage, measured_pools)
+
+
+def mark_full_pools(connection: Connection) -> list[Alert]:
+    """Mark storage pools whose measured use is above their threshold, so that they take no new volumes.
+
+    Pools whose use fell to the threshold are no longer marked. Returns an alert for each pool that became full.
+    """
+    rows = connection.execute(_MEASURED_POOLS).all()
+    configuration = read_configuration(connection)
+    changed: dict[int, bool] = {}
+    noticed = []
+    for row in rows:
+        threshold = configuration.decimal(FULL_SHARE, Scope.STORAGE_POOL, row.id)
+        is_full = row.used_bytes > threshold * row.total_bytes
+        if is_full is not row.is_full:
+            changed[row.id] = is_full
+        if is_full and not row.is_full:
+            share = f"{row.used_bytes / max(1, row.total_bytes):.0%} of its {row.total_bytes} bytes are used"
+            what = f"Storage pool {row.name} takes no new volumes: {share} ({FULL_SHARE} is {threshold:g})"
+            noticed.append(Alert(AlertType.STORAGE, what))
+    if changed:
+        connection.execute(_LOCK_POOLS, {"ids": list(changed)})
+        for is_full in (False, True):
+            ids = [pool for pool, marked in changed.items() if marked is is_full]
+            connection.execute(_MARK_POOLS, {"ids": ids, "full": is_full})
+    return noticed
 
 
 def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:

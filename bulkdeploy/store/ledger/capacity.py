@@ -22,6 +22,7 @@ from bulkdeploy.store.tables.jobs import configuration_values
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.networks import ip_ranges, networks, released_addresses
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+from bulkdeploy.store.tables.usage import pool_usage
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
 Row = dict[str, Any]
@@ -44,9 +45,11 @@ def read_capacity(connection: Connection, level: CapacityLevel, place_ids: Itera
         amounts[place].append((CapacityType.CPU, cpu, cpu_used))
         amounts[place].append((CapacityType.CPU_CORE, cores, 0))
     cores_used = {place: int(used) for place, used in connection.execute(_cores_used(level, ids))}
-    for place, local, total, used in connection.execute(_pool_sums(level, ids)):
+    for place, local, total, promised, measured, used in connection.execute(_pool_sums(level, ids)):
         kind = CapacityType.LOCAL_STORAGE if local else CapacityType.STORAGE_ALLOCATED
-        amounts[place].append((kind, int(total), int(used)))
+        amounts[place].append((kind, int(total), int(promised)))
+        if not local and used is not None:
+            amounts[place].append((CapacityType.STORAGE, int(measured), int(used)))
     if level is not CapacityLevel.CLUSTER:
         for place, total, used in connection.execute(_address_sums(level, ids)):
             amounts[place].append((CapacityType.DIRECT_ATTACHED_PUBLIC_IP, int(total), int(used)))
@@ -192,7 +195,8 @@ def _cores_used(level: CapacityLevel, ids: Sequence[int]) -> Select[Any]:
 
 
 def _pool_sums(level: CapacityLevel, ids: Sequence[int]) -> Select[Any]:
-    pool, place = storage_pools.c, _place(level, storage_pools)
+    """Return what pools may promise and did promise, and the size and the use of those that were measured."""
+    pool, usage, place = storage_pools.c, pool_usage.c, _place(level, storage_pools)
     own, everywhere = configuration_values.alias(), configuration_values.alias()
     local = pool.scope == PoolScope.HOST
     factor = cast(func.coalesce(own.c.value, everywhere.c.value, BY_NAME[FACTOR].default), Numeric)
@@ -203,8 +207,16 @@ def _pool_sums(level: CapacityLevel, ids: Sequence[int]) -> Select[Any]:
         everywhere,
         and_(everywhere.c.scope == Scope.GLOBAL, everywhere.c.scope_id == GLOBAL_ID, everywhere.c.name == FACTOR),
     )
+    tables = tables.outerjoin(pool_usage, usage.pool_id == pool.id)
     return (
-        select(place, local, func.floor(func.sum(total)), func.sum(pool.allocated_bytes))
+        select(
+            place,
+            local,
+            func.floor(func.sum(total)),
+            func.sum(pool.allocated_bytes),
+            func.sum(func.coalesce(usage.total_bytes, pool.capacity_bytes)).filter(usage.used_bytes.is_not(None)),
+            func.sum(usage.used_bytes),
+        )
         .select_from(tables)
         .where(id_in(place, ids), pool.removed.is_(None))
         .group_by(place, local)

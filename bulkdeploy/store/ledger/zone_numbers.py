@@ -40,7 +40,7 @@ POOLS = CachedTable(
         "id": "id",
         "cluster_id": "coalesce(cluster_id, -1)",
         "host_id": "CASE scope WHEN 'HOST' THEN coalesce(host_id, -1) ELSE -1 END",
-        "up": "(state = 'Up')::int::bigint",
+        "up": "(state = 'Up' AND NOT is_full)::int::bigint",
         "capacity": "capacity_bytes",
         "allocated": "allocated_bytes",
         "local": "(scope = 'HOST')::int::bigint",

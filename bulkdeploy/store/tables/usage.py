@@ -103,4 +103,5 @@ pool_usage = Table(
     Column("pool_id", BigInteger, primary_key=True, autoincrement=False),
     Column("seen", DateTime(timezone=True), nullable=False, server_default=text("now()"), comment=SEEN),
     Column("used_bytes", BigInteger, nullable=False),
+    Column("total_bytes", BigInteger, comment="NULL: an earlier release measured it"),
 )

@@ -154,6 +154,7 @@ class LibvirtHosts:
     def __init__(self, folder: Path, count: int, kind: type[LibvirtHost] = LibvirtHost) -> None:
         self.folder = folder
         self.pool, self.consoles = folder / "pool", folder / "consoles"
+        self.other_pool_url: str | None = None
         self.hosts = [kind(folder, number) for number in range(1, count + 1)]
         for made in (self.pool, self.consoles):
             made.mkdir()
@@ -176,8 +177,8 @@ class LibvirtHosts:
 
     @property
     def pool_url(self) -> str:
-        """The shared folder as createStoragePool names it."""
-        return f"sharedmountpoint://localhost{self.pool}"
+        """The shared folder, or another pool, as createStoragePool names it."""
+        return self.other_pool_url or f"sharedmountpoint://localhost{self.pool}"
 
     def console(self, guest_uuid: UUID) -> str:
         """What a guest has written to its serial console."""

@@ -275,7 +275,7 @@ INSERT INTO custom_actions (name, description, resource_type, role_types, parame
 INSERT INTO guest_usage SELECT id, now(), 9000000000, 4096, 2048, 8192, 1024, 20, 10, 262144, 131072, 350, 4, 2, 8,
         1, 20, 10 FROM virtual_machines WHERE name = 'rival-1';
 INSERT INTO host_usage SELECT id, now(), 1000, 9000, 1048576, 1250, 4, 2 FROM hosts;
-INSERT INTO pool_usage SELECT id, now(), 5000 FROM storage_pools;
+INSERT INTO pool_usage SELECT id, now(), 5000, capacity_bytes FROM storage_pools;
 INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g
     WHERE v.name = 'neighbour-1' AND g.name = 'of domain customers';
 UPDATE events SET level = 'WARN', state = 'Completed', archived = false, event_type = 'VM.START',

@@ -27,6 +27,7 @@ from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.infrastructure.capacity import CapacityType, percentage
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
+from bulkdeploy.store.hypervisors.usage import FULL_SHARE
 from bulkdeploy.store.infrastructure.metrics import metrics
 from bulkdeploy.store.infrastructure.metrics.metrics import PlaceFigures
 from bulkdeploy.store.rows.listing import Page, extended
@@ -204,7 +205,7 @@ def _of_pools(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
     configuration = read_configuration(call.connection)
     found = []
     for row in rows:
-        total, used = row["disksizetotal"], row["disksizeallocated"]
+        total, used = row["capacitybytes"], row["disksizeallocated"]
         promised = total * float(row["overprovisionfactor"])
         pool_id, cluster_id = ids[row["id"]]
         disable = configuration.decimal(POOL_THRESHOLD, Scope.STORAGE_POOL, pool_id)
@@ -217,9 +218,10 @@ def _of_pools(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
             "storageallocatedthreshold": _share(used, promised) > notify,
         }
         if row.get("disksizeused") is not None:
-            share = _share(row["disksizeused"], total)
+            share = _share(row["disksizeused"], row["disksizetotal"])
+            full = configuration.decimal(FULL_SHARE, Scope.STORAGE_POOL, pool_id)
             figures["disksizeusedgb"] = gigabytes(row["disksizeused"])
-            figures |= {"storageusagethreshold": share > notify, "storageusagedisablethreshold": share > disable}
+            figures |= {"storageusagethreshold": share > notify, "storageusagedisablethreshold": share > full}
         found.append({**row, **figures})
     return found
 

@@ -13,7 +13,7 @@ from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
 from bulkdeploy.declare.response_fields import flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.declare.value_rules import NAME, URL
+from bulkdeploy.declare.value_rules import NAME, STORAGE_URL
 from bulkdeploy.declare.value_rules import TAGS as TAGS_RULE
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -46,7 +46,7 @@ STORAGE_POOL = Response(
         flag("managed", "whether a storage system makes a volume of its own for each disk; always false"),
         flag("istagarule", "whether its tags are a rule; always false"),
         text("tags", "its tags, separated by commas"),
-        large_number("disksizetotal", "its size before over-provisioning, bytes"),
+        large_number("disksizetotal", "its size as its hypervisor measured it last, or else capacitybytes, bytes"),
         large_number("disksizeallocated", "what is promised of it, bytes"),
         large_number("disksizeused", "what is used of it, as its hypervisor measured it last, bytes"),
         large_number("capacitybytes", "its size before over-provisioning, bytes"),
@@ -122,10 +122,11 @@ CREATE = Command(
         string("name", "its name, unique in the zone", required=True, rule=NAME),
         string(
             "url",
-            "the address of the storage, such as nfs://10.1.1.9/export/primary",
+            "the address of the storage, such as nfs://10.1.1.9/export/primary, rbd://USER:SECRET@10.1.1.9/pool"
+            " or clvm://localhost/vg-guests",
             required=True,
             length=2048,
-            rule=URL,
+            rule=STORAGE_URL,
         ),
         string("scope", "CLUSTER or ZONE; default CLUSTER where a cluster is given", choices=("CLUSTER", "ZONE")),
         string(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import Connection
 
@@ -14,6 +13,12 @@ from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.infrastructure.storage_urls import (
+    StorageUrl,
+    StorageUrlError,
+    read_storage_url,
+    show_storage_url,
+)
 from bulkdeploy.domain.infrastructure.topology import PoolScope
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.services.infrastructure.host_admission import driver_of, refused_by_driver
@@ -75,10 +80,11 @@ def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any
         "name": given["name"],
         "tags": _tags(given),
         **storage_of(given["url"]),
+        **_login_of(system, given["url"]),
         **place,
         "capacity_bytes": given.get("capacitybytes") or _seen_size(system, hypervisor, given["url"]),
     }
-    return SeenPool(given["zoneid"], given.get("clusterid"), given["url"], values)
+    return SeenPool(given["zoneid"], given.get("clusterid"), show_storage_url(given["url"]), values)
 
 
 def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPool]) -> list[EntityRef]:
@@ -211,19 +217,28 @@ def _switched(connection: Connection, caller: Caller, pool: EntityRef, state: st
 
 
 def storage_of(url: str) -> dict[str, Any]:
-    """Type, server and path of the storage behind a url.
+    """Return type, server and path of the storage behind a URL, as columns. Credentials are left out.
 
     Raises:
         InvalidParameter: no pool can be made of it.
     """
-    parts = urlsplit(url)
-    if parts.scheme.lower() not in storage_pools.TYPES:
-        raise InvalidParameter("url", url, f"its scheme must be one of {', '.join(storage_pools.TYPES)}")
-    return {
-        "pool_type": storage_pools.TYPES[parts.scheme.lower()],
-        "ip_address": parts.hostname or "localhost",
-        "path": unquote(parts.path) or "/",
-    }
+    found = _read_url(url)
+    return {"pool_type": found.pool_type, "ip_address": found.server, "path": found.path}
+
+
+def _read_url(url: str) -> StorageUrl:
+    try:
+        return read_storage_url(url)
+    except StorageUrlError as error:
+        raise InvalidParameter("url", show_storage_url(url), str(error)) from error
+
+
+def _login_of(system: System, url: str) -> dict[str, Any]:
+    """Return the credentials of a URL as columns; the secret is encrypted."""
+    found = _read_url(url)
+    if found.secret is None:
+        return {}
+    return {"user_name": found.user, "secret_encrypted": system.cipher.encrypt(found.secret)}
 
 
 def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
@@ -250,7 +265,7 @@ def _seen_size(system: System, hypervisor: str, url: str) -> int:
     try:
         return driver_of(system, hypervisor).pool_size_bytes(url, timeout_s=system.driver_timeout_s)
     except DriverError as error:
-        raise refused_by_driver(error, url) from error
+        raise refused_by_driver(error, show_storage_url(url)) from error
 
 
 def _check_size(configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], size: int) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.infrastructure.storage_urls import POOL_TYPES
 from bulkdeploy.domain.infrastructure.topology import PoolScope
 from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
@@ -20,20 +21,8 @@ from bulkdeploy.store.tables.usage import pool_usage
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
 UP, DISABLED = "Up", "Disabled"
-TYPES = {
-    "nfs": "NetworkFilesystem",
-    "sharedmountpoint": "SharedMountPoint",
-    "rbd": "RBD",
-    "clvm": "CLVM",
-    "presetup": "PreSetup",
-    "vmfs": "VMFS",
-    "datastorecluster": "DatastoreCluster",
-    "fiberchannel": "FiberChannel",
-    "powerflex": "PowerFlex",
-}
-"""Pool types by the scheme of the url, as CloudStack has them."""
-
-SCHEMES = {kind: scheme for scheme, kind in TYPES.items()}
+SCHEMES = {kind: scheme for scheme, kind in POOL_TYPES.items()}
+"""The scheme of a pool's URL, by its type."""
 
 FACTOR = "storage.overprovisioning.factor"
 
@@ -73,6 +62,8 @@ _read_all = reader(Entity.STORAGE_POOL, FIELDS)
 
 def read_storage_pools(connection: Connection) -> list[dict[str, Any]]:
     """Return all pools, as zone files say it; those of hosts' own disks come with the hosts.
+
+    URLs have no credentials: a pool of Ceph that is created from a zone file needs them in its URL.
 
     Whether one in maintenance is enabled is not for them to say.
     """
@@ -177,7 +168,7 @@ def list_storage_pools(connection: Connection, arguments: Arguments, paging: Pag
             pool.ip_address.label("ipaddress"),
             pool.path,
             pool.tags,
-            pool.capacity_bytes.label("disksizetotal"),
+            func.coalesce(pool_usage.c.total_bytes, pool.capacity_bytes).label("disksizetotal"),
             pool.allocated_bytes.label("disksizeallocated"),
             pool_usage.c.used_bytes.label("disksizeused"),
             pool.capacity_bytes.label("capacitybytes"),

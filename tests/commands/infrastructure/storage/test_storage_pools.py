@@ -1,7 +1,9 @@
 """Storage pools: made, changed, put into maintenance and deleted by calls."""
 
 import pytest
+from sqlalchemy import text
 
+from bulkdeploy.wiring.driver_records import records_in
 from tests.support.zones.infrastructure_calls import Cloud
 
 GIB = 1024**3
@@ -71,8 +73,18 @@ def test_a_pool_with_volumes_stays(cloud: Cloud, place: dict[str, str]) -> None:
     [
         ({"url": "10.0.0.9:/a"}, "parameter url"),
         ({"url": "ftp://10.0.0.9/a"}, "its scheme must be one of nfs"),
-        ({"url": "nfs://u:secret@10.0.0.9/a"}, "a password in a parameter"),
+        ({"url": "nfs://u:s3cr3t@10.0.0.9/a"}, "must be a url such as"),
         ({"url": "nfs://10.0.0.9/a?size_gib=much"}, "size_gib must be"),
+        ({"url": "rbd://u:s3cr3t@10.0.0.9"}, "it must be rbd://USER:SECRET@"),
+        ({"url": "rbd://u:s3cr3t/@10.0.0.9/a"}, "the base64 text"),
+        ({"url": "rbd://s3cr3t@10.0.0.9/a"}, "it must be rbd://USER:SECRET@"),
+        ({"url": "rbd://u u:s3cr3t@10.0.0.9/a"}, "it must be rbd://USER:SECRET@"),
+        ({"url": "rbd://u:s3cr3t@10.0.0.9/a"}, "the base64 text"),
+        ({"url": "rbd://u:@10.0.0.9/a"}, "must not be empty"),
+        ({"url": "rbd://u:secrets8@10.0.0.9:0/a"}, "each monitor"),
+        ({"url": "rbd://u:secrets8@-m,10.0.0.9/a"}, "each monitor"),
+        ({"url": "rbd://u:secrets8@10.0.0.9/-a"}, "the pool of a rbd url"),
+        ({"url": "clvm://localhost/a/b"}, "it must name a volume group"),
         ({"url": "nfs://10.0.0.9/there"}, "it is the storage of pool there"),
         ({"name": "there"}, "another pool of the zone"),
         ({"scope": "HOST"}, "parameter scope"),
@@ -92,4 +104,27 @@ def test_pools_are_checked(cloud: Cloud, place: dict[str, str], parameters: dict
         "createStoragePool", **{"name": "new", "url": "nfs://10.0.0.9/new", **place, **parameters}
     )
     assert (failure.status, said in failure.errortext) == (431, True), failure.errortext
-    assert "secret" not in failure.errortext
+    assert "s3cr3t" not in failure.errortext
+
+
+def test_the_secret_of_ceph_is_shown_nowhere(cloud: Cloud, place: dict[str, str]) -> None:
+    """It is encrypted at rest, and drivers alone read it, in Ceph's alphabet; lists and events do not have it."""
+    secret, written = "AQ+/AQ==", "AQ-_AQ%3D%3D"
+    url = f"rbd://bulk:{written}@10.0.0.9:3300,[2001:db8::9]/vms"
+    pool = cloud.make("createStoragePool", name="ceph", url=url, capacitybytes=GIB, **place)
+    assert (pool["type"], pool["ipaddress"], pool["path"]) == ("RBD", "10.0.0.9:3300,[2001:db8::9]", "/vms")
+    shown = [pool, cloud.rows("listStoragePools"), cloud.rows("listEvents")]
+    assert "AQ" not in str(shown)
+    with cloud.engine.connect() as connection:
+        found = connection.execute(
+            text("SELECT user_name, secret_encrypted FROM storage_pools WHERE uuid = :id"), {"id": pool["id"]}
+        ).one()
+    assert (found.user_name, cloud.cipher.decrypt(found.secret_encrypted)) == ("bulk", secret)
+    directory = records_in(cloud.engine, "Simulator".__eq__, decrypt=cloud.cipher.decrypt).directory
+    (known,) = (one for one in directory.pools() if one.name == "ceph")
+    assert (known.user, known.secret) == ("bulk", secret)
+    assert secret not in repr(known)
+    refused = cloud.refused("createStoragePool", name="again", url=url, capacitybytes=GIB, **place)
+    assert "it is the storage of pool ceph" in refused.errortext
+    assert "AQ" not in refused.errortext
+    cloud.done("deleteStoragePool", id=pool["id"], forced="true")

@@ -1,0 +1,204 @@
+"""Images of a Ceph pool, through the programs ``rbd`` and ``ceph`` on this machine.
+
+libvirt cannot write into images and takes no snapshots of them, so the service reaches Ceph itself, as OpenStack's
+volume service does (docs/adr/0068-ceph.md). The key of the user is in the environment of the programs, never among
+their arguments, which every user of the machine can read.
+"""
+
+import errno
+import json
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from bulkdeploy.domain.virtual_machines.usage import PoolUsage
+from bulkdeploy.drivers.records import Pool
+from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
+
+log = structlog.get_logger(__name__)
+
+CONNECT_S = 15
+"""Seconds in which a monitor must answer."""
+
+BLOCKED_S = 7 * 24 * 3600
+"""Seconds for which a client stays blocked. A host that was cut off must be stopped or taken back before that."""
+
+SIZES_KEPT_S = 30.0
+LONGEST_COMPLAINT = 500
+DEFAULT_PORT = 6789
+FEATURES = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
+"""Features of images, whatever the cluster's defaults are. With exclusive locks one client at a time writes."""
+
+PERMANENT = frozenset({errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP})
+"""Exit codes of ``rbd`` after which a retry does not help. They are numbers of system errors."""
+
+
+class CephError(Exception):
+    """Raised when a program of Ceph fails. ``code`` is a number of system errors, or None if it did not run."""
+
+    def __init__(self, reason: str, code: int | None = None, *, transient: bool | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.transient = code not in PERMANENT if transient is None else transient
+
+
+class CephPool:
+    """A pool of Ceph.
+
+    Args:
+        pool: the pool with its monitors and credentials.
+        left_s: returns how many seconds are left for a program.
+    """
+
+    def __init__(self, pool: Pool, left_s: Callable[[], float]) -> None:
+        self.name = (pool.path or "").strip("/")
+        self.monitors = [_host_and_port(one) for one in (pool.server or "").split(",")]
+        self._pool, self._left_s = pool, left_s
+
+    def image(self, name: str) -> str:
+        """Return an image as programs and QEMU name it."""
+        return f"{self.name}/{name}"
+
+    def rbd(self, *arguments: str, given: bytes = b"") -> str:
+        """Run ``rbd`` and return its output.
+
+        Raises:
+            CephError: the program failed.
+        """
+        return self._run("rbd", *arguments, given=given)
+
+    def query(self, *arguments: str) -> Any:
+        """Run ``rbd`` and return its output, which is JSON.
+
+        Raises:
+            CephError: the program failed.
+        """
+        return json.loads(self._run("rbd", *arguments, "--format", "json"))
+
+    def is_done(self, *arguments: str, given: bytes = b"", unless: int) -> bool:
+        """Run ``rbd``; return False if it fails with the code ``unless``.
+
+        Raises:
+            CephError: the program failed otherwise.
+        """
+        try:
+            self.rbd(*arguments, given=given)
+        except CephError as error:
+            if error.code != unless:
+                raise
+            return False
+        return True
+
+    def info(self, name: str) -> dict[str, Any] | None:
+        """Return what ``rbd info`` reports of an image, or None if there is no such image."""
+        try:
+            found: dict[str, Any] = self.query("info", self.image(name))
+        except CephError as error:
+            if error.code != errno.ENOENT:
+                raise
+            return None
+        return found
+
+    def clients_of(self, name: str) -> list[str]:
+        """Return the addresses of clients that have an image open for writing; none if there is no such image."""
+        try:
+            status = self.query("status", self.image(name))
+        except CephError as error:
+            if error.code != errno.ENOENT:
+                raise
+            return []
+        return [str(watcher["address"]) for watcher in status["watchers"]]
+
+    def block(self, clients: Sequence[str]) -> None:
+        """Have the cluster reject all further requests of these clients."""
+        for client in clients:
+            log.warning("ceph_client_blocked", pool=self._pool.name, client=client)
+            self._run("ceph", "osd", "blocklist", "add", client, str(BLOCKED_S))
+
+    def size(self) -> PoolUsage:
+        """Return the size and the use of the pool, without replicas.
+
+        Raises:
+            CephError: the cluster has no such pool, or does not answer.
+        """
+        reported = json.loads(self._run("ceph", "df", "--format", "json"))
+        for one in reported["pools"]:
+            if one["name"] == self.name:
+                used = int(one["stats"]["stored"])
+                return PoolUsage(used, used + int(one["stats"]["max_avail"]))
+        raise CephError(f"the Ceph cluster has no pool {self.name}", transient=False)
+
+    def _run(self, program: str, *arguments: str, given: bytes = b"") -> str:
+        left_s = self._left_s()
+        if not left_s:
+            raise CephError("time is up")
+        try:
+            end = run_program(
+                [program, *arguments],
+                timeout_s=left_s,
+                most_bytes=1 << 26,
+                environment=self._environment,
+                given=given,
+            )
+        except ProgramNotRun as error:
+            reason = f"{error}: install ceph-common on every machine with workers, sweepers or the API"
+            raise CephError(reason, transient=False) from error
+        except ProgramKilled as error:
+            raise CephError(f"{program} {arguments[0]}: {error}") from error
+        if end.code:
+            raise CephError(self._complaint(program, arguments[0], end.complained or end.how), end.code)
+        return end.printed
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        """The environment that reaches the cluster without any file of this machine."""
+        monitors = ",".join(f"{host}:{port}" for host, port in self.monitors)
+        arguments = ["-m", monitors, "--client-mount-timeout", str(CONNECT_S)]
+        arguments += ["--log-to-stderr=false", "--err-to-stderr=false"]
+        if self._pool.user is not None:
+            arguments += ["--id", self._pool.user, "--key", self._pool.secret or ""]
+        return {"CEPH_ARGS": " ".join(arguments), "CEPH_CONF": "/dev/null"}
+
+    def _complaint(self, program: str, verb: str, complained: str) -> str:
+        lines = [line for line in complained.replace("\r", "\n").splitlines() if line.strip() and "%" not in line]
+        complaint = f"{program} {verb}: {'; '.join(lines)}"
+        if self._pool.secret:
+            complaint = complaint.replace(self._pool.secret, "***")
+        return complaint[:LONGEST_COMPLAINT]
+
+
+class PoolSizes:
+    """Sizes of pools of Ceph, measured once for all hosts that reach them. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: dict[UUID, tuple[float, PoolUsage | None]] = {}
+
+    def of(self, pool: Pool) -> PoolUsage | None:
+        """Return the size of a pool, or None if the cluster does not answer."""
+        with self._lock:
+            found = self._found.get(pool.uuid)
+            if found is None or found[0] < time.monotonic():
+                found = (time.monotonic() + SIZES_KEPT_S, self._measure(pool))
+                self._found[pool.uuid] = found
+            return found[1]
+
+    @staticmethod
+    def _measure(pool: Pool) -> PoolUsage | None:
+        try:
+            return CephPool(pool, lambda: CONNECT_S).size()
+        except CephError as error:
+            log.warning("ceph_not_measured", pool=pool.name, reason=str(error))
+            return None
+
+
+def _host_and_port(monitor: str) -> tuple[str, int]:
+    """Return host and port of a monitor; an IPv6 address keeps its brackets."""
+    host, colon, port = monitor.rpartition(":")
+    if colon and port.isdecimal() and (not host.startswith("[") or host.endswith("]")):
+        return host, int(port)
+    return monitor, DEFAULT_PORT

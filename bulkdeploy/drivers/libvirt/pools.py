@@ -1,0 +1,84 @@
+"""The kinds of storage pools that hosts of libvirt can have, and their common protocol."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+from uuid import UUID
+
+from bulkdeploy.domain.infrastructure.storage_urls import RBD
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, VolumeSpec
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.disk_sources import DiskSource
+from bulkdeploy.drivers.libvirt.domain import Disk
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.rbd_pools import RbdPool
+from bulkdeploy.drivers.libvirt.storage import Backing, FilePool, pool_xml
+from bulkdeploy.drivers.records import Pool
+
+
+class StoragePool(Protocol):
+    """A storage pool as the guests of one host use it."""
+
+    pool: Pool
+
+    def volume_name(self, volume_uuid: UUID) -> str:
+        """Return the name of a volume in the pool."""
+
+    def source(self, name: str) -> DiskSource:
+        """Return what has this name in the pool as a source of a disk."""
+
+    def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
+        """Create a volume unless it exists, and return it as a disk that is at least as large as asked."""
+
+    def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
+        """Keep all others from writing to a volume, if ``check`` raises no error."""
+
+    def size_of_copy(self, backing: Backing) -> int:
+        """Return the size in bytes of a template's disk."""
+
+    def last_write(self, volume_uuid: UUID) -> str:
+        """Return when a volume was written to last; empty if there is no such volume."""
+
+    def resize(self, spec: VolumeSpec) -> None:
+        """Resize a volume that no guest has open. A volume that does not exist stays absent."""
+
+    def size_of(self, volume_uuid: UUID) -> int | None:
+        """Return a volume's size in bytes, or None if there is no such volume."""
+
+    def remove(self, name: str) -> None:
+        """Remove what has this name. Absent is fine."""
+
+    def write(self, name: str, content: bytes) -> DiskSource:
+        """Write something small under a name, in place of what has it, and return it as a source of a disk."""
+
+    def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
+        """Write a template's copy, which volumes can be made from."""
+
+    def volumes(self) -> Iterator[tuple[UUID, int]]:
+        """Yield the uuid and the size in bytes of every volume of the service."""
+
+
+def open_pool(call: HostCall, pool: Pool, options: LibvirtOptions) -> StoragePool:
+    """Return a pool as the guests of a host use it; its daemon gets the pool if it does not have the pool yet.
+
+    Raises:
+        DriverError: hosts cannot have pools of this type.
+    """
+    if is_ceph(pool):
+        return RbdPool(call, pool)
+    return FilePool(call, pool, options)
+
+
+def is_ceph(pool: Pool) -> bool:
+    """Return whether a pool is one of Ceph."""
+    return pool.pool_type == RBD
+
+
+def is_usable(pool: Pool, options: LibvirtOptions) -> bool:
+    """Return whether hosts can have such a pool. Other pools have no volumes of the service."""
+    if is_ceph(pool):
+        return True
+    try:
+        pool_xml(pool, options, ANY_HOST)
+    except DriverError:
+        return False
+    return True
