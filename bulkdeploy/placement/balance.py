@@ -35,7 +35,10 @@ DESTINATIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class BalanceHosts:
-    """The hosts that take part, one entry each: those that are up and enabled. MHz, MiB; ``cluster``: numbered."""
+    """The hosts of a balance, one entry per host: all hosts that are up and enabled.
+
+    CPU is in MHz and memory in MiB. ``cluster`` is the number of a host's cluster.
+    """
 
     id: Ints
     cluster: Ints
@@ -79,7 +82,7 @@ class Score(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All together: what moves lower."""
+        """The sum of all terms. Every move lowers it."""
         return sum(self)
 
 
@@ -88,7 +91,7 @@ NO_VMS = Score(0.0, 0.0, 0.0, 0.0)
 
 
 class BalanceMove(NamedTuple):
-    """A move of one VM from one host to another, all by id, and the amount by which it lowers the score."""
+    """A move of one VM from one host to another, by their ids, and the gain: how much it lowers the score."""
 
     vm_id: int
     from_host_id: int
@@ -98,7 +101,7 @@ class BalanceMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BalancePlan:
-    """Sets of moves, to be made one set after the other, and the score before and after."""
+    """The sets of moves of a balance, made one set after the other, and the score before and after."""
 
     before: Score
     after: Score
@@ -106,7 +109,7 @@ class BalancePlan:
 
     @property
     def moves(self) -> int:
-        """The number of moves."""
+        """The number of moves in all sets."""
         return sum(map(len, self.sets))
 
 
@@ -119,9 +122,12 @@ def plan_balance(
     least_gain: float,
     most_sets: int = 10_000,
 ) -> BalancePlan:
-    """Return moves that lower the score, each by at least ``least_gain``; no host ever has more than its limits.
+    """Return moves that lower the score by at least ``least_gain`` each.
 
-    ``reach`` has a line per kind of VM and a column per host. A host that is over its limits already only gives.
+    No move exceeds the limits of its destination.
+
+    ``reach`` has a row per kind of VM and a column per host: whether VMs of that kind may run there. A host that
+    exceeds its limits already gets no VM.
 
     Raises:
         ValueError: ``least_gain`` is not positive: there would be no end.
@@ -158,7 +164,7 @@ def score_of(hosts: BalanceHosts, vms: BalanceVms) -> Score:
 
 
 class _Zone:
-    """The hosts as moves change them."""
+    """The state of the hosts while moves are planned."""
 
     def __init__(self, hosts: BalanceHosts, vms: BalanceVms, reach: Flags) -> None:
         self.hosts = replace(
@@ -198,7 +204,7 @@ class _Zone:
         self.counts[0] = 0
 
     def _find_classes(self) -> None:
-        """VMs that are alike in all that matters for where they may go and what they weigh there."""
+        """Group the VMs that have the same owner, size and possible hosts."""
         vms = self.vms
         kinds = np.column_stack((self.owner, vms.reach, vms.cpu, vms.memory))
         alike, self.class_of = np.unique(kinds, axis=0, return_inverse=True)
@@ -217,7 +223,10 @@ class _Zone:
         return Score(float((cpu**2).sum()), float((memory**2).sum()), OWNER_WEIGHT * float(pairs), float(n1))
 
     def next_set(self, most: int, least_gain: float) -> list[BalanceMove]:
-        """Return moves without a common host, those from the hosts that gain most first; they are made."""
+        """Apply and return the next set of moves. The moves of a set have no host in common.
+
+        Hosts with the most valuable moves come first.
+        """
         movable = np.flatnonzero(self.vms.movable)
         if not len(movable) or len(self.hosts.id) < 2:
             return []
@@ -253,7 +262,10 @@ class _Zone:
         taken: set[int],
         least_gain: float,
     ) -> tuple[float, int, int] | None:
-        """Return the VM of a host, and where it goes, that gain most."""
+        """Return the most valuable move of a VM from one host: its gain, the VM and the destination.
+
+        None if no move suffices.
+        """
         best: tuple[float, int, int] | None = None
         for hope, leaving, vm in candidates:
             if hope < (least_gain if best is None else best[0]):
@@ -304,7 +316,7 @@ class _Zone:
         return result
 
     def _destinations(self, classes: Ints) -> tuple[Ints, Floats]:
-        """Return for each of these classes its best destinations, and the amount by which the score rises there."""
+        """Return the best destinations for each of these classes, and the amount by which the score rises there."""
         hosts = len(self.hosts.id)
         kept = min(DESTINATIONS, hosts)
         order = np.zeros((len(self.class_cpu), kept), dtype=np.int64)
@@ -322,9 +334,9 @@ class _Zone:
         return order, cost
 
     def _prices(self, classes: Ints) -> Floats:
-        """Return the amount by which the score rises when a VM of each class comes to each host.
+        """Return the amount by which the score rises when a VM of each class (row) arrives on each host (column).
 
-        Infinite where it may not.
+        The amount is infinite if the VM may not run there.
         """
         hosts = self.hosts
         cpu, memory = self._deviations()

@@ -25,9 +25,10 @@ RESOURCES = 3
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """``plans`` in the order of the requests, and ``turns``, the order in which they were made.
+    """The plans of a batch in the order of its requests.
 
-    ``left``: the zone once all of them are claimed, where some VMs were refused.
+    ``turns`` is the order in which the plans were made. If some VMs were refused, ``left`` is the zone after all
+    plans are claimed.
     """
 
     plans: tuple[Plan, ...]
@@ -48,9 +49,7 @@ class BatchPlan:
 def plan_batch(
     snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest], catalog: PlacementCatalog
 ) -> BatchPlan:
-    """Return the places of the VMs of all requests, which are one owner's in one zone.
-
-    Of all VMs, or of as many as fit.
+    """Return plans for all requests of one owner in one zone. The plans place all VMs, or as many as fit.
 
     Raises:
         PlannerNotInstalled: a request names a planner that is not there.
@@ -97,9 +96,9 @@ def _attempts(
 
 
 def batch_orders(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> Iterator[tuple[int, ...]]:
-    """Return the orders in which requests are planned until one order places all of them, as positions.
+    """Return the orders in which to plan the requests, as positions. Try them until one order places all VMs.
 
-    Requests of equal size keep the order in which they are given.
+    Requests of equal size keep their given order.
     """
     shares = _shares(snapshot, requests)
     orders: list[Callable[[int], tuple[float, ...]]] = [
@@ -117,7 +116,7 @@ def batch_orders(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -
 
 
 def _shares(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> list[tuple[float, ...]]:
-    """Return the shares of the zone's CPU, memory and storage that one VM of each request takes."""
+    """Return, for each request, the shares of the zone's CPU, memory and storage that one of its VMs uses."""
     use = snapshot.cluster_use
     cpu, memory = max(int(use.cpu_limit.sum()), 1), max(int(use.memory_limit.sum()), 1)
     storage = max(int(snapshot.pools.limit.sum()), 1)

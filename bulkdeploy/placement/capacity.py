@@ -41,11 +41,11 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The capacity of the candidate hosts. All clusters are numbered in order of their ids.
+    """The number of VMs of a request that hosts and clusters can take. Clusters are numbered in order of their ids.
 
-    ``order``: their positions in the columns. ``clusters``: how many VMs each takes, with zone-wide storage
-    taken as endless; ``alone``: with zone-wide storage as it is, were no other cluster to use it. Each VM in a
-    cluster leaves exactly one less.
+    ``order`` has the positions of the clusters in the columns. ``clusters`` has the number of VMs per cluster if
+    zone-wide storage were unlimited. ``alone`` has the number with the actual zone-wide storage, if no other
+    cluster used it. Each VM in a cluster lowers its number by exactly one.
     """
 
     hosts: HostFilter
@@ -57,7 +57,7 @@ class Capacity:
     shared: SharedStorage | None
 
     def of_candidates(self) -> Ints:
-        """Return how many VMs each candidate host takes, were it the only one to take any."""
+        """Return the number of VMs that each candidate host can take if no other host takes any."""
         return np.minimum(self.candidates.capacity, self.alone[self.candidates.cluster])
 
 
@@ -97,7 +97,7 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
 
 
 class HostAnswers:
-    """The answers of the rules for every host of a zone: how many of a request's VMs it takes, or why none.
+    """The answer of the rules for every host of a zone: the number of a request's VMs, or why it takes none.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -110,7 +110,7 @@ class HostAnswers:
         self._capacity[found.candidates.at] = found.of_candidates()
 
     def of(self, host_ids: Sequence[int]) -> list[HostAnswer]:
-        """Return one answer for each of these hosts. Hosts of other zones are out of scope."""
+        """Return one answer per given host. Hosts of other zones are excluded as out of scope."""
         found = {
             int(self._ids[at]): HostAnswer(int(self._ids[at]), int(self._capacity[at]), self._filter.reason(at))
             for at in np.flatnonzero(np.isin(self._ids, np.array(host_ids, dtype=np.int64))).tolist()
@@ -121,7 +121,10 @@ class HostAnswers:
 def _apply_host_rules(
     snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule], hosts: HostFilter
 ) -> Ints:
-    """Exclude hosts; the answer is how many VMs each host holds, none where it is excluded."""
+    """Exclude hosts by all rules, and return the number of VMs that each host can take.
+
+    It is 0 for an excluded host.
+    """
     kept, remaining = _lasting_exclusions(snapshot, request, rules)
     capacity = kept.copy()
     for rule, lasting in remaining:
@@ -140,9 +143,10 @@ def _apply_host_rules(
 def _lasting_exclusions(
     snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule]
 ) -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
-    """ENDLESS for each host that no lasting rule excludes, else 0; and the rules in order, with what these exclude.
+    """Return the hosts that lasting rules keep, and all rules in order with the hosts that lasting rules exclude.
 
-    Lasting rules that exclude no host are left out, all others are applied to each request.
+    The first result is ENDLESS for a host that is not excluded, otherwise 0. Lasting rules that exclude no host are
+    left out. Rules without a set of hosts must be applied to each request.
     """
 
     def find() -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
@@ -190,12 +194,11 @@ def _store_locally(
 
 
 def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
-    """Return the capacity of the host with most capacity alone, within its cluster's.
+    """Return the capacity reduced to one host: the host with the most capacity, limited by its cluster.
 
-    A last resort only if no other has any.
-
-    Ties: the cluster with fewest of the owner's VMs, then the lower ids. The choice does not look at the
-    number of VMs asked for, so that a batch in two calls ends on the same host as in one.
+    A host of a last-resort cluster is chosen only if no other host has capacity. Ties are decided by the smallest
+    number of the owner's VMs in the cluster, then by ids. The number of requested VMs has no influence, so a batch
+    that is split into two calls ends on the same host.
     """
     candidates = found.candidates
     capacity = found.of_candidates()

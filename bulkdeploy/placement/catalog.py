@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class DuplicateName(Exception):
-    """Two strategies have one planner, or two rules one reason."""
+    """Raised when two strategies have the same planner, or two rules the same reason."""
 
 
 class PlannerNotInstalled(ResourceUnavailable):
@@ -40,7 +40,7 @@ class PlacementCatalog:
 
     @property
     def planners(self) -> tuple[str, ...]:
-        """The planners' names, in order."""
+        """The names of the planners, in order."""
         return tuple(self._strategies)
 
     @property

@@ -29,14 +29,14 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
 
 
 def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
-    """Return the request with its affinity groups as they are once a plan of its is claimed."""
+    """Return the request with the affinity groups as they are after one of its plans is claimed."""
     members: dict[int, Mapping[int, int]] = {}
     add_members(request, made, members)
     return with_members(request, members)
 
 
 def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, int]]) -> PlacementRequest:
-    """Return the request with its affinity groups as those before it leave them."""
+    """Return the request with the affinity groups as earlier requests of the same batch leave them."""
     if not any(affinity.group_id in members for affinity in request.affinities):
         return request
     affinities = tuple(
@@ -78,7 +78,7 @@ def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> 
 
 
 def _counted(snapshot: ZoneSnapshot, name: str, ids: Ints, wanted: Ints) -> Ints:
-    """Return how often each of ``ids`` occurs in ``wanted``, all of whose members are in ``ids``."""
+    """Return the number of occurrences of each id in ``wanted``. All entries of ``wanted`` must be in ``ids``."""
     order = snapshot.once(name, lambda: ids.argsort(kind="stable"))
     at = order[ids.searchsorted(wanted, sorter=order)]
     return np.bincount(at, minlength=len(ids))

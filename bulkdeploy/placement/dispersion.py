@@ -15,12 +15,11 @@ FRACTION_BITS = 24
 
 
 def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
-    """Return how many VMs each member gets when each VM goes to the lowest member that has room.
+    """Return the number of VMs per member if each VM goes to the member with the lowest level that has capacity.
 
-    ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members
-    stand sorted by ``segment`` (0, 1, ... without gaps), and inside a segment in the order that decides
-    equal levels.
-    ``wanted`` has an entry per segment and must not exceed the segment's room in all.
+    ``start`` is the level of a member (below 2**53), and ``step`` (at least 1) the amount by which one VM raises
+    it. Members are sorted by ``segment`` (0, 1, ... without gaps) and, inside a segment, in the order that decides
+    between equal levels. ``wanted`` has one entry per segment and must not exceed the capacity of the segment.
     """
     if len(start) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -50,7 +49,7 @@ def _lowest(start: Ints, capacity: Ints) -> Ints:
 
 
 def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
-    """Return how many VMs a member takes while it stands below ``level``."""
+    """Return the number of VMs that a member takes while its level is below ``level``."""
     rise: Ints = level - start
     if not (isinstance(step, int) and step == 1):
         rise = np.ceil(rise / step).astype(np.int64)  # exact while levels are below 2**53
@@ -58,10 +57,10 @@ def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
 
 
 def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
-    """Return how many VMs each member gets when a segment's members are filled one after the other.
+    """Return the number of VMs per member if the members of a segment are filled one after the other.
 
-    Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
-    not given out.
+    Members are sorted by ``segment``, which may have gaps. VMs that exceed the capacity of a segment are not
+    placed.
     """
     if len(capacity) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -84,11 +83,11 @@ def within(counts: Ints) -> Ints:
 
 
 def interleave(segment: Ints, counts: Ints) -> Ints:
-    """Return the order in which a segment's VMs alternate between its members, each at its own even pace.
+    """Return an order in which the VMs of a segment alternate between its members, each at its own even rate.
 
-    VMs are numbered member after member (``counts`` of each); the answer lists these numbers segment
-    after segment, so that a member with twice the VMs of another comes up twice as often. Where two
-    members are due at once, the earlier one goes first.
+    VMs are numbered member after member (``counts`` VMs per member). The result lists these numbers segment after
+    segment, so a member with twice as many VMs appears twice as often. If two members are due at the same time, the
+    earlier member comes first.
     """
     total = int(counts.sum())
     if total < 2:

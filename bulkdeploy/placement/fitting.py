@@ -9,5 +9,5 @@ ENDLESS = 1 << 31
 
 
 def fit(free: Ints, size: int) -> Ints:
-    """Return how many things of ``size`` go into each free room; none where it is less than 1."""
+    """Return the number of items of ``size`` that fit into each free capacity. Negative capacity fits none."""
     return free // size if size else np.where(free >= 0, ENDLESS, 0).astype(np.int64)

@@ -22,9 +22,9 @@ from bulkdeploy.placement.model import COUNT_DISPERSING, HostColumns, Ints, Plac
 
 @dataclass(frozen=True, slots=True)
 class HeldVms:
-    """The VMs that hosts hold: ``count`` VMs of a kind on a host (by id), an entry each.
+    """The VMs on hosts: each entry is ``count`` VMs of one kind on one host (by id).
 
-    ``kinds``: one VM of each kind.
+    ``kinds`` has a request for one VM of each kind.
     """
 
     kinds: tuple[PlacementRequest, ...]
@@ -44,7 +44,10 @@ class HeldVms:
 
 
 def host_not_to_lose(snapshot: ZoneSnapshot, held: HeldVms, catalog: PlacementCatalog) -> int | None:
-    """Return a host (by id) whose VMs would not all find room, were it lost; None: any one host may be."""
+    """Return the id of a host whose VMs would not all fit elsewhere if it failed.
+
+    Returns None if any single host may fail.
+    """
     hosts = snapshot.hosts
     vms = np.zeros((len(hosts.id), len(held.kinds)), dtype=np.int64)
     order = np.argsort(hosts.id, kind="stable")
@@ -70,7 +73,7 @@ def _by_cluster(cluster: Ints) -> Iterator[Ints]:
 
 
 def _unlike(hosts: HostColumns, vms: Ints, at: Ints) -> Iterator[int]:
-    """Yield these hosts, those with most VMs first; only one of several equal hosts."""
+    """Yield the positions of hosts, those with most VMs first. Of several equal hosts only one is yielded."""
     seen = set()
     columns = [getattr(hosts, field.name)[at].tolist() for field in fields(hosts) if field.name != "id"]
     alike = list(zip(*columns, map(tuple, vms[at].tolist()), strict=True))
@@ -81,7 +84,7 @@ def _unlike(hosts: HostColumns, vms: Ints, at: Ints) -> Iterator[int]:
 
 
 def _cluster_alone(snapshot: ZoneSnapshot, at: Ints) -> ZoneSnapshot:
-    """Return a zone of the one cluster that these hosts are in; nothing is stored or dedicated there."""
+    """Return a zone that consists of the cluster of these hosts, without storage and dedications."""
     clusters, hosts, pools = snapshot.clusters, snapshot.hosts, snapshot.pools
     cluster = int(hosts.cluster[at[0]])
     nowhere = np.zeros(len(at), dtype=bool)
@@ -116,16 +119,16 @@ def _without_host(snapshot: ZoneSnapshot, at: int) -> ZoneSnapshot:
 
 
 def without_host(snapshot: ZoneSnapshot, host_id: int) -> ZoneSnapshot:
-    """Return the zone with this host down. Its VMs still count as their owners' VMs in the cluster."""
+    """Return the zone with one host down. The host's VMs still count as their owners' VMs in the cluster."""
     return _without_host(snapshot, int(np.flatnonzero(snapshot.hosts.id == host_id)[0]))
 
 
 def restart_orders(
     snapshot: ZoneSnapshot, host_id: int, vms: Sequence[PlacementRequest]
 ) -> Iterator[tuple[int, ...]]:
-    """Return the orders in which the VMs of a lost host are planned, as positions in ``vms``.
+    """Return the orders in which to plan the VMs of a lost host, as positions in ``vms``.
 
-    The orders are those in which ``host_not_to_lose`` plans the VMs. VMs of one size follow each other.
+    These are the orders that ``host_not_to_lose`` tries. VMs of one size follow each other.
 
     Args:
         snapshot: the zone; whether the host is up there does not matter.
@@ -142,7 +145,7 @@ def restart_orders(
 
 
 def packed_restart(request: PlacementRequest, cluster_id: int) -> PlacementRequest:
-    """Return the request of a VM of a lost host as ``host_not_to_lose`` plans it: packed, in its own cluster."""
+    """Return the request of a VM of a lost host as ``host_not_to_lose`` plans it: packed into its own cluster."""
     return replace(request, cluster_id=cluster_id, planner=COUNT_DISPERSING, host_algorithm=PACKED)
 
 

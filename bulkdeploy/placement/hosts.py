@@ -42,9 +42,9 @@ class CandidateHosts:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The input of an algorithm; ``wanted``.
+    """The input of a host algorithm.
 
-    VMs per cluster, at most as many as the cluster's candidates can hold.
+    ``wanted`` is the number of VMs per cluster, at most the number that the candidates of the cluster can take.
     """
 
     hosts: HostColumns
@@ -54,7 +54,7 @@ class _Task:
 
     @property
     def rng(self) -> "np.random.Generator":
-        """Chance, by the request's seed, from its beginning; loaded only by what draws."""
+        """A random generator with the seed of the request. Only algorithms that use it import numpy's module."""
         return np.random.Generator(np.random.PCG64(self.request.seed))  # as default_rng makes it, but sooner
 
     def cpu_shares(self) -> Ints:
@@ -68,7 +68,10 @@ class _Task:
         return self.hosts.memory_used[at] * SHARES // np.maximum(self.hosts.memory_limit[at], 1)
 
     def levelled(self, start: Ints, step: Ints | int) -> Ints:
-        """Return the shares if each VM goes to the candidate of the lowest level, which it raises by ``step``."""
+        """Return the shares if each VM goes to the candidate with the lowest level.
+
+        Each VM raises the level of its candidate by ``step``.
+        """
         return fill_levels(start, step, self.candidates.capacity, self.candidates.cluster, self.wanted)
 
 
@@ -91,7 +94,9 @@ class HostAlgorithm:
 
 
 def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: CandidateHosts, wanted: Ints) -> Ints:
-    """Return how many VMs each candidate gets; ``wanted`` per cluster, at most what its candidates hold.
+    """Return the number of VMs per candidate host.
+
+    ``wanted`` is the number of VMs per cluster, at most the number that the candidates of the cluster can take.
 
     Raises:
         KeyError: the host algorithm is not one of HOST_ALGORITHMS.
@@ -110,9 +115,9 @@ def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: Candi
 
 
 def _by_preference(candidates: CandidateHosts, wanted: Ints, preference: Ints, growth: int, order: Ints) -> Ints:
-    """Return the share of each candidate.
+    """Return the number of VMs per candidate if each VM goes to the most preferred candidate with capacity.
 
-    The most preferred one with capacity takes each VM, which changes its preference by ``growth``.
+    Each VM changes the preference of its candidate by ``growth``.
     """
     added = np.zeros(len(candidates.capacity), dtype=np.int64)
     if growth < 0:
@@ -143,7 +148,7 @@ def _least_used(task: _Task) -> Ints:
 
 
 def _random(task: _Task) -> Ints:
-    """Draw a host with room for every VM; what overfills a host is drawn again."""
+    """Draw a random host with capacity for each VM. VMs that exceed a host's capacity are drawn again."""
     candidates, wanted, rng = task.candidates, task.wanted, task.rng
     added = np.zeros(len(candidates.capacity), dtype=np.int64)
     if len(wanted) == 1 and wanted[0] == 1:  # a list of unlike VMs is many of these

@@ -25,13 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterColumns:
-    """The clusters of the zone that are not removed, an entry each, ordered by id.
+    """The clusters of a zone that are not removed, one entry per cluster, ordered by id.
 
-    ``enabled``/``pod_enabled``: allocation states (the zone's is checked before). ``policy``:
-    rank of the less ready one of the cluster's and its pod's ``AllocationPolicy``. ``cpu_threshold``,
-    ``memory_threshold``: share of the limit above which no new VM may push the cluster; infinite when
-    thresholds are off. ``owner_vms``: the owner's VMs that have, or are about to have, a host here;
-    ``all_vms``: everybody's.
+    ``enabled`` and ``pod_enabled`` are allocation states; the zone's state is checked before. ``policy`` is the
+    higher rank of the cluster's and its pod's ``AllocationPolicy``. ``cpu_threshold`` and ``memory_threshold`` are
+    the shares of the limit that a new VM must not exceed; infinite if thresholds are off. ``owner_vms`` is the
+    number of the owner's VMs that have or will have a host in the cluster, ``all_vms`` that of all owners.
     """
 
     id: Ints
@@ -96,9 +95,7 @@ class PoolColumns:
 class ClusterUse:
     """The limit and the use of CPU (MHz) and memory (MiB) of each cluster.
 
-    Only hosts that are up and enabled count.
-
-    Other hosts do not count on either side: what cannot run a VM is no headroom.
+    Only hosts that are up and enabled count on both sides, because other hosts cannot run a VM.
     """
 
     cpu_limit: Ints
@@ -109,7 +106,7 @@ class ClusterUse:
 
 @dataclass(frozen=True, slots=True)
 class NewVms:
-    """Alike VMs by the positions of hosts and clusters, one's size, and what all take of each pool."""
+    """Alike VMs: the positions of their hosts and clusters, the size of one VM, and the storage used per pool."""
 
     on_host: Ints
     in_cluster: Ints
@@ -120,9 +117,10 @@ class NewVms:
 
 @dataclass(frozen=True)
 class ZoneSnapshot:
-    """A zone at one moment, as one owner's request sees it.
+    """A zone at one moment, as seen by the request of one owner.
 
-    ``lasting``: what was worked out of it and no VM changes; snapshots that follow from placing VMs have it, too.
+    ``lasting`` has derived values that placing VMs does not change. Snapshots that follow from placing VMs share
+    them.
     """
 
     clusters: ClusterColumns
@@ -168,7 +166,7 @@ class ZoneSnapshot:
 
     @property
     def seed(self) -> int:
-        """A number that follows from what the hosts hold: the same zone in the same state has the same seed."""
+        """A number that depends only on the use of the hosts: the same zone in the same state has the same seed."""
         return crc32(self.hosts.memory_used.tobytes(), crc32(self.hosts.vms_used.tobytes()))
 
     @property
@@ -245,14 +243,13 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """``count`` alike VMs to place.
+    """A request to place ``count`` alike VMs.
 
-    ``cpu_mhz`` is the speed of one core: a VM claims ``cpu_number * cpu_mhz`` MHz. Pins hold
-    together. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
-    uses, hosts dedicated to the owner. ``planner`` names the strategy; the rules that
-    ``offering_planner`` brings along hold too, if it is given. ``seed`` makes the random host
-    algorithm repeatable. ``most_by_host``: how many of them each host (by id) may get at most, where somebody else
-    chose the hosts; those that are not in it get none. None: any number.
+    ``cpu_mhz`` is the speed of one core: a VM claims ``cpu_number * cpu_mhz`` MHz. All pins apply together. If
+    ``dedicated`` is set, the VMs are in an ExplicitDedication group and may use only hosts that are dedicated to
+    the owner. ``planner`` names the strategy. Rules of ``offering_planner`` apply, too, if it is given. ``seed``
+    makes the random host algorithm repeatable. ``most_by_host`` is the maximum number of VMs per host (by id) if an
+    allocator program chose the hosts; other hosts get none. None means no maximum.
     """
 
     count: int
@@ -278,7 +275,7 @@ class PlacementRequest:
 
 
 class ClusterSpread(NamedTuple):
-    """The effect of a plan on one eligible cluster: the owner's VMs before, how many more fit, how many it gets."""
+    """The effect of a plan on one cluster: the owner's VMs before, how many more fit, and how many it gets."""
 
     cluster_id: int
     pod_id: int
@@ -303,7 +300,7 @@ class Spread:
 
 
 class HostAnswer(NamedTuple):
-    """The number of a request's VMs that a host takes (0: none), and the reason of the rule that excludes it."""
+    """The number of a request's VMs that a host takes, and the reason of the rule that excludes the host."""
 
     host_id: int
     capacity: int
@@ -312,14 +309,14 @@ class HostAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The places of VMs in job order. Clusters are interleaved, so that load arrives evenly.
+    """The places of VMs in the order of their jobs. Clusters alternate, so that their load grows evenly.
 
-    ``host_ids``, ``cluster_ids``, ``pod_ids`` have one entry per placed VM; ``pool_ids`` has a row per
-    placed VM and a column per disk. ``capacity`` is how many such VMs the candidate hosts hold in all.
-    ``excluded`` counts hosts by the reason of the first rule that excluded them, when it is asked for
-    (``count_excluded``). ``limiting`` is the same if no VM or every VM was placed; if only some VMs were placed, it
-    counts hosts in the zone as it is once these are claimed, and so says why no more fit. placed + refused = asked,
-    always.
+    ``host_ids``, ``cluster_ids`` and ``pod_ids`` have one entry per placed VM. ``pool_ids`` has a row per placed VM
+    and a column per disk. ``capacity`` is the number of such VMs that all candidate hosts can take. ``excluded``
+    counts hosts by the reason of the first rule that excluded them; ``count_excluded`` computes it on demand.
+    ``limiting`` equals ``excluded`` if no VM or every VM was placed. If only some VMs were placed, it counts the
+    hosts of the zone after these are claimed, and so states why no more VMs fit. Placed and refused VMs always add
+    up to the requested ones.
     """
 
     requested: int
@@ -334,16 +331,16 @@ class Plan:
 
     @property
     def limiting(self) -> Mapping[str, int]:
-        """Hosts by the reason for which they take no more VMs."""
+        """The number of hosts per reason why they take no more VMs."""
         return self.excluded if self.count_limiting is None else self.count_limiting()
 
     @property
     def excluded(self) -> Mapping[str, int]:
-        """Hosts by reason."""
+        """The number of excluded hosts per reason."""
         return self.count_excluded()
 
     def of(self, vms: Ints) -> "Plan":
-        """Return the places of some of its VMs, by their numbers."""
+        """Return the places of some of the VMs, by their numbers."""
         return replace(
             self,
             host_ids=self.host_ids[vms],
@@ -353,12 +350,11 @@ class Plan:
         )
 
     def split(self, counts: Sequence[int]) -> list["Plan"]:
-        """Return plans for the first so many of its VMs, the next, and so on, as if made one after the other.
+        """Split the plan into plans for the first ``counts[0]`` VMs, the next ``counts[1]`` VMs and so on.
 
-        One count that is all that was requested gives the plan itself.
-
-        Of a cluster's VMs the first goes where the owner has fewest at its turn, so it is taken before a second one
-        elsewhere: each part is dispersed as it would be alone. Who comes last goes without where some were refused.
+        Each part is dispersed as if it had been planned alone after the parts before it: the first VM of a cluster
+        goes where the owner has the fewest at its turn. If VMs were refused, the last parts lack them. A single
+        count that equals the requested number returns the plan itself.
         """
         if list(counts) == [self.requested]:
             return [self]

@@ -24,11 +24,11 @@ from bulkdeploy.placement.strategy import Filling, OpenClusters, preferred_first
 
 
 def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Plan:
-    """Return the places of the request's VMs: as many as fit, placed + refused = asked.
+    """Return the places of the request's VMs. All of them are placed, or as many as fit.
 
-    The same snapshot, request and seed give the same plan. With the count-dispersing and the pod-
-    concentrating strategy, planning a + b VMs gives each cluster what planning a, and then b on what that
-    leaves, gives it; first fit orders clusters anew for each plan.
+    The same snapshot, request and seed give the same plan. With the count-dispersing and the pod-concentrating
+    strategy, planning a + b VMs gives each cluster the same number as planning a VMs, claiming them, and planning b
+    VMs. First fit orders the clusters again for each plan.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -68,9 +68,9 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
 def _excluded_after(
     snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan, catalog: PlacementCatalog
 ) -> Mapping[str, int]:
-    """Count the hosts that each rule excludes once a plan is claimed that placed only some of its VMs.
+    """Count the hosts that each rule excludes after a partial plan is claimed.
 
-    Rules that exclude hosts before the plan do not tell why no more VMs fit.
+    Exclusions before the plan do not explain why no more VMs fit.
     """
     return measure_capacity(
         after(snapshot, request, made), with_members_of(request, made), catalog

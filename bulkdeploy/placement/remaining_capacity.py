@@ -27,11 +27,12 @@ MEMORY_STEP_MIB = 64
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """As many VMs of a request as fit.
+    """A plan of as many VMs of a request as fit.
 
-    ``left``, ``following``, ``held``: the zone, the request's affinity groups and what hosts hold once they are
-    claimed. ``ended_by``: reasons for which hosts that had room before take no more, with how many hosts; empty
-    where no more were asked for. ``lost_host_id``: the host that could not be lost, were there one VM more.
+    ``left``, ``following`` and ``held`` are the zone, the request's affinity groups and the VMs on hosts after the
+    plan is claimed. ``ended_by`` counts the hosts that had capacity before by the reason why they take no more; it
+    is empty if no more VMs were requested. ``lost_host_id`` is the host that could not fail if there were one VM
+    more.
     """
 
     request: PlacementRequest
@@ -51,10 +52,10 @@ def fill_up(
     most: int | None = None,
     held: HeldVms | None = None,
 ) -> Filled:
-    """Place as many VMs of the request as fit, whatever its count is, but no more than ``most``.
+    """Place as many VMs of the request as fit, whatever its count is, but at most ``most``.
 
-    With ``held``, what hosts hold by now, only as many as leave room for the loss of any one host. Fewer than fit
-    without it are found by halves: fewer VMs leave room, too.
+    ``held`` has the VMs on hosts. If it is given, only as many VMs are placed as leave capacity for the loss of any
+    single host. Their number is found by bisection, because fewer VMs leave more capacity.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.
@@ -88,10 +89,11 @@ def fill_up(
 def smaller(
     filled: Filled, catalog: PlacementCatalog, *, least_cores: int, least_memory_mib: int
 ) -> PlacementRequest | None:
-    """Return the next size to fill up with: cores and memory (MiB) shrink, not below these; None: there is none.
+    """Return a request for the next smaller size that fits, or None if no size above the given minimum fits.
 
-    The largest that fits on the host that comes closest; where it is the loss of a host that leaves no room, the
-    most memory with which one VM more still leaves it. Speed and disks stay.
+    The size is the largest that fits on the host that lacks least. Cores and memory (MiB) shrink; speed and disks
+    stay. If the loss of a host is the limit, the size has the most memory with which one more VM leaves enough
+    capacity.
     """
     request = filled.following
     if filled.lost_host_id is not None:
@@ -108,7 +110,7 @@ def smaller(
 
 
 def _most_memory(filled: Filled, catalog: PlacementCatalog, least_mib: int) -> int | None:
-    """Return the most memory below the request's with which one VM more keeps N+1."""
+    """Return the largest memory below the request's with which one more VM survives the loss of any host."""
     request, held = filled.following, filled.held
     sizes = range(least_mib, request.memory_mib, MEMORY_STEP_MIB)
 

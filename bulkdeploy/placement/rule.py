@@ -21,9 +21,7 @@ PLACING = frozenset({Purpose.START, Purpose.MOVE})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """A placement rule, with those of the four functions that it needs.
-
-    Without any, the planner itself applies it.
+    """A placement rule with up to four functions. A rule without a function is applied by the planner itself.
 
     Attributes:
         reason: its code, in plans and answers.

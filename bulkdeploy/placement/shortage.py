@@ -13,9 +13,10 @@ from bulkdeploy.placement.rules import cpu, memory, storage
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The host (by id) that lacks least of what a VM needs, and what it lacks: MHz, MiB, bytes (0: enough).
+    """The host (by id) that lacks least for a VM, and the missing CPU (MHz), memory (MiB) and storage (bytes).
 
-    ``storage_bytes``: of the largest shared disk, in the emptiest pool that the host reaches.
+    A value of 0 means that there is enough. ``storage_bytes`` is for the largest shared disk in the pool with the
+    most free space that the host can access.
     """
 
     host_id: int
@@ -27,7 +28,7 @@ class Shortage:
 def shortage(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Shortage | None:
     """Return the smallest shortage among hosts that only lack capacity, or None if there are no such hosts.
 
-    Hosts compare by the share of the VM's CPU and memory that they lack; of equals the lowest id is named.
+    Hosts are compared by the share of the VM's CPU and memory that they lack, then by id.
     """
     found = measure_capacity(snapshot, request, catalog).hosts
     hosts = snapshot.hosts

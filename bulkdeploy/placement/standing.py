@@ -20,9 +20,9 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """A host, cluster or pool (``noun``), by id, that takes fewer of a plan's VMs or disks than it is to get.
+    """A host, cluster or pool (``noun``), by id, that takes fewer VMs or disks than the plan needs.
 
-    ``reason``: of the rule by which a host takes none any more.
+    ``reason`` is that of the rule that excludes a host completely.
     """
 
     noun: str
@@ -35,7 +35,7 @@ class Lacking:
 def stands(
     snapshot: ZoneSnapshot, request: PlacementRequest, places: Places, catalog: PlacementCatalog
 ) -> Plan | list[Lacking]:
-    """Return the plan at those places, or everything that keeps it from being claimed now.
+    """Return the plan with the given places, or the list of all obstacles that prevent its claim now.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.

@@ -19,9 +19,9 @@ from bulkdeploy.placement.rule import Rule
 class OpenClusters:
     """The clusters with capacity for at least one VM, in order of their ids, and their pods.
 
-    ``at``: their positions in the zone's columns. ``capacity``: how many VMs each takes (see
-    ``capacity.Capacity``). ``pod`` is the position of a cluster's pod in the ``pod_*`` columns, which count all
-    clusters of the pod, open or not, in order of pod ids. ``cpu_share``: share of the CPU in use.
+    ``at`` has their positions in the zone's columns. ``capacity`` is the number of VMs per cluster (see
+    ``capacity.Capacity``). ``pod`` is the position of the cluster's pod in the ``pod_*`` columns, which include all
+    clusters of the pod in order of pod ids. ``cpu_share`` is the share of the CPU in use.
     """
 
     zone: ZoneSnapshot
@@ -30,12 +30,12 @@ class OpenClusters:
 
     @cached_property
     def id(self) -> Ints:
-        """Their ids."""
+        """The ids of the clusters."""
         return self.zone.clusters.id[self.at]
 
     @cached_property
     def owner_vms(self) -> Ints:
-        """The owner's VMs in each."""
+        """The number of the owner's VMs in each cluster."""
         return self.zone.clusters.owner_vms[self.at]
 
     @cached_property
@@ -51,7 +51,7 @@ class OpenClusters:
 
     @cached_property
     def pod(self) -> Ints:
-        """The position of each one's pod."""
+        """The position of each cluster's pod."""
         return self._pods[1][self.at]
 
     @cached_property
@@ -84,10 +84,10 @@ class Filling(Protocol):
     """The continuation of a strategy from any point of a batch."""
 
     def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
-        """Return how many of the next ``count`` VMs each open cluster gets: as many as fit, within its room.
+        """Return the number of VMs per open cluster out of the next ``count`` VMs: as many as fit.
 
-        ``taken`` VMs were given to each cluster already, and ``room`` more fit in each. Asking for a
-        and then for b more gives what asking for a + b gives.
+        ``taken`` is the number of VMs that each cluster got already, and ``capacity`` the number that it can still
+        take. Two calls for a and then b VMs give the same result as one call for a + b VMs.
         """
 
 
@@ -95,9 +95,9 @@ class MakesFilling(Protocol):
     """Begins a batch."""
 
     def __call__(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
-        """Return the function that shares VMs out over these clusters.
+        """Return the function that distributes VMs over these clusters.
 
-        ``pods_first``: it chooses pods first, and then clusters inside them.
+        If ``pods_first`` is set, the function chooses a pod first and then a cluster inside it.
         """
 
 
@@ -123,9 +123,9 @@ class Strategy:
 
 
 def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
-    """Return the same, but that the clusters marked get only what the others have no room for.
+    """Return a filling that uses the marked clusters only for VMs that do not fit into the other clusters.
 
-    Asking for more goes on where the earlier asking ended, as the others are full before any of these gets a VM.
+    Repeated calls stay consistent, because all other clusters are full before a marked cluster gets a VM.
     """
     if not last_resort.any():
         return filling
@@ -141,7 +141,7 @@ def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
 
 
 def one_after_the_other(order: Ints) -> Filling:
-    """Fill each cluster to its room before the next, in the given order of positions."""
+    """Return a filling that fills each cluster before the next one, in the given order of positions."""
     one_segment = np.zeros(len(order), dtype=np.int64)
 
     def fill(taken: Ints, capacity: Ints, count: int) -> Ints:

@@ -10,9 +10,11 @@ from bulkdeploy.placement.rule import Rule
 
 
 def allowed(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
-    """Return VMs of the batch that all its strict groups let each host take.
+    """Return the number of VMs of the batch that all its strict groups allow per host.
 
-    Where a group's VMs are to be together and it has none yet, the planner keeps to one host.
+    None: the groups set no limit.
+
+    If a group keeps its VMs together and has no VM yet, the planner chooses one host.
     """
     host_ids = snapshot.hosts.id
     limits: list[Ints] = []

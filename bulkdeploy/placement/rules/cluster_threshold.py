@@ -29,7 +29,7 @@ def _highest_use_of(snapshot: ZoneSnapshot) -> tuple[Ints, Ints]:
 
 
 def _highest_use(limit: Ints, threshold: Floats) -> Ints:
-    """Return the greatest whole use with use / limit <= threshold. The ledger divides in the same way."""
+    """Return the greatest integer use with use / limit <= threshold. The ledger divides in the same way."""
     bounded = np.isfinite(threshold)
     threshold = np.where(bounded, threshold, 0.0)
     top = np.floor(limit * threshold).astype(np.int64)

@@ -18,10 +18,10 @@ from bulkdeploy.placement.storage.pools import PoolTable
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Runs of VMs that lie alike, by row and in the order in which the row is filled.
+    """Runs of VMs whose disks are in the same pools, by row, in the order in which the row is filled.
 
-    ``column`` has a row per run and a column per disk: the pool's column in the table, or -1 for a disk
-    that found no room in the row and goes to the zone's pools.
+    ``column`` has a row per run and a column per disk. It contains the pool's column in the table, or -1 for a disk
+    that did not fit and goes to the zone's pools.
     """
 
     rows: int
@@ -30,7 +30,7 @@ class Packing:
     column: Ints
 
     def held(self) -> Ints:
-        """Return how many VMs each row takes."""
+        """Return the number of VMs per row."""
         return self._per_row(self.count)
 
     def kept(self) -> Ints:
@@ -52,9 +52,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class OneDiskPacking:
-    """The packing of VMs with one disk: each pool has one run, and disks that ``spills`` have the last.
+    """The packing of VMs with one disk: one run per pool, and a last run for disks that go to the zone's pools.
 
-    ``fitting``: how many disks each pool of each row takes. ``most``: as many VMs as a row is given at most.
+    ``fitting`` is the number of disks that each pool of each row can take. ``most`` is the maximum number of VMs
+    per row. ``spills`` allows the zone's pools.
     """
 
     fitting: Ints
@@ -62,7 +63,7 @@ class OneDiskPacking:
     spills: bool
 
     def held(self) -> Ints:
-        """Return how many VMs each row takes."""
+        """Return the number of VMs per row."""
         return self.most if self.spills else self._in_own_pools()
 
     def kept(self) -> Ints:
@@ -87,8 +88,8 @@ class OneDiskPacking:
 def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> Packing | OneDiskPacking:
     """Fill every row with up to ``most`` VMs.
 
-    ``spills`` marks disks that may go to the zone's pools, taken as endless here, once the row's own are
-    full; a row ends at the first VM with another disk that finds no room.
+    ``spills`` marks disks that may go to the zone's pools when the row's own pools are full. The zone's pools are
+    treated as unlimited here. A row ends at the first VM with another disk that does not fit.
     """
     if len(sizes) == 1:
         fitting = np.where(table.fits[0], table.free // sizes[0] if sizes[0] else ENDLESS, 0)
@@ -130,7 +131,7 @@ def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tup
 
 
 def _runs(free: Ints, load: Ints) -> Ints:
-    """Return the number of VMs with this load that fit per row; a very large number if they load nothing."""
+    """Return the number of VMs with this load that fit per row. It is the greatest integer if the load is zero."""
     endless = np.iinfo(np.int64).max
     if free.shape[1] == 0:
         return np.full(len(free), endless, dtype=np.int64)

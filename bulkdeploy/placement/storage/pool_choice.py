@@ -53,11 +53,10 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
 
 
 def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: str) -> int | None:
-    """Return the id of the pool with most free space that a host reaches and that fits the disk.
+    """Return the id of the pool with the most free space that a host can access and that fits the disk.
 
-    None: there is none.
-
-    For a volume by itself, which another VM may get later: no pool of the cluster comes before one of the zone.
+    Returns None if there is no such pool. The function is for a single volume that another VM can get later, so
+    pools of the cluster have no precedence over pools of the zone.
     """
     volumes = Volumes.of((disk,), disk.storage_type)
     (host,) = (snapshot.hosts.id == host_id).nonzero()[0]
@@ -103,7 +102,7 @@ def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> 
 
 
 def _evenly(whole: Ints, vms: Ints) -> Ints:
-    """Return the column for each VM, row after row: always the pool that holds most of them whole."""
+    """Return the column of the pool for each VM, row after row. Each VM uses the pool that fits most whole VMs."""
     segment, column = whole.nonzero()
     capacity = whole[segment, column]
     share = fill_levels(-capacity, 1, capacity, segment, vms)

@@ -17,11 +17,11 @@ from bulkdeploy.placement.tags import carriers
 
 @dataclass(frozen=True, slots=True)
 class PoolTable:
-    """The pools of every row (each host, each cluster, or the zone as the only row), side by side.
+    """The pools of each row. A row is a host, a cluster, or the zone.
 
-    ``pool`` holds positions in the snapshot's columns, -1 where a row has fewer pools than the widest.
-    ``fits`` says for each disk (first axis) which of them may take it. Columns stand in the order in
-    which pools are tried: those that fewest of the VM's disks can use first, then by id.
+    ``pool`` has positions in the snapshot's columns, or -1 if a row has fewer pools than the widest row. ``fits``
+    states for each disk (first axis) whether a pool can take it. Columns are in the order in which pools are tried:
+    pools that the fewest of the VM's disks can use first, then by id.
     """
 
     pool: Ints
@@ -41,7 +41,7 @@ class PoolTable:
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """The disks that share a storage type, and where they stand among the request's disks."""
+    """The disks of one storage type, and their positions among the disks of the request."""
 
     positions: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -93,7 +93,10 @@ def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> Poo
 def _table(
     snapshot: ZoneSnapshot, volumes: Volumes, name: tuple[str, ...], rows: Callable[[], tuple[Ints, int]]
 ) -> PoolTable:
-    """Return the pools by their row (-1: in none) as they are laid out once, and what is free now."""
+    """Return the pools by their row (-1: no row) with their present free space.
+
+    The layout is computed once per snapshot.
+    """
     pool, fits = snapshot.once((*name, volumes.tags), lambda: _laid_out(snapshot, volumes, *rows()))
     if not pool.shape[1]:
         return PoolTable(pool, pool, fits)
@@ -104,7 +107,7 @@ def _table(
 
 
 def _laid_out(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> tuple[Ints, Flags]:
-    """``PoolTable.pool`` and ``PoolTable.fits``."""
+    """Return the layout of a table: its ``pool`` and ``fits`` arrays."""
     pools, disks = snapshot.pools, len(volumes.sizes)
     fits = np.zeros((disks, len(pools.id)), dtype=bool)
     for disk, tags in enumerate(volumes.tags):
@@ -123,12 +126,15 @@ def _laid_out(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) ->
 
 
 def rows_of(table: PoolTable, rows: Ints) -> PoolTable:
-    """Return the table of some rows only."""
+    """Return the table of the given rows only."""
     return PoolTable(table.pool[rows], table.free[rows], table.fits[:, rows])
 
 
 def beside(table: PoolTable, zone: PoolTable) -> PoolTable:
-    """Return every row's own pools and then the zone's, as if the row had those for itself."""
+    """Return a table with the pools of each row, followed by the zone's pools.
+
+    Each row gets the zone's pools as if no other row used them.
+    """
     rows = len(table.pool)
     return PoolTable(
         np.concatenate((table.pool, np.repeat(zone.pool, rows, axis=0)), axis=1),

@@ -12,10 +12,10 @@ from bulkdeploy.placement.storage.zone_storage import ZoneStorage
 
 @dataclass(frozen=True, slots=True)
 class SharedStorage:
-    """The clusters' own pools (a row per cluster, in order of ids), how they fill, and the zone's pools.
+    """The pools of the clusters (one row per cluster, in order of ids), their packing, and the zone's pools.
 
-    ``room``: VMs that each cluster can store, with the zone's pools taken as endless; ``alone``: with
-    the zone's pools as they are, were the cluster the only one to use them.
+    ``room`` is the number of VMs that each cluster can store if the zone's pools were unlimited. ``alone`` is the
+    number with the actual zone's pools, if no other cluster used them.
     """
 
     volumes: Volumes

@@ -47,7 +47,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ZoneStorage:
-    """The zone's pools (a table of one row), the disks' sizes, and who spills what."""
+    """The zone's pools (a table of one row), the sizes of disks, and the disks that clusters move there."""
 
     table: PoolTable
     sizes: Sequence[int]
@@ -69,7 +69,7 @@ class ZoneStorage:
         return cls(table, sizes, tuple(spills))
 
     def columns(self, disks: Sequence[int], free: Ints) -> tuple[int, ...] | None:
-        """Return the pools of one VM that spills these disks, first fit, or None if some disk does not fit."""
+        """Return the pools for these disks of one VM, first fit, or None if some disk does not fit."""
         after = free.copy()
         chosen = []
         for disk in disks:
@@ -81,7 +81,10 @@ class ZoneStorage:
         return tuple(chosen)
 
     def capacity(self, filling: Filling, capacity: Ints) -> int:
-        """Return how many VMs the open clusters hold in all, given what they share."""
+        """Return the number of VMs that all open clusters can take together.
+
+        They share the zone's pools.
+        """
         if not self.spills:
             return int(capacity.sum())
         if len(self.spills) > 1:
@@ -115,7 +118,7 @@ def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) 
 
 
 class _Stretch:
-    """The VMs from one state of the zone's pools on for which each spill keeps to the same pools."""
+    """Consecutive VMs during which each cluster uses the same pools of the zone."""
 
     def __init__(self, filling: Filling, zone: ZoneStorage, taken: Ints, capacity: Ints, free: Ints) -> None:
         self._filling = filling
