@@ -44,7 +44,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Plans, and the allocator that chose their hosts (empty: none). ``said``: why earlier ones did not."""
+    """Plans, and the name of the allocator that chose their hosts (empty if none did).
+
+    ``said`` has the reasons why earlier allocators gave no answer.
+    """
 
     made: BatchPlan
     allocator: str
@@ -52,9 +55,9 @@ class Allocation:
 
 
 def use_allocators_of(engine: Engine, directory: Path | None) -> None:
-    """Let programs of a directory be run for transactions of this engine; None: there are none.
+    """Set the directory of allocator programs for transactions of this engine, or None for no programs.
 
-    Programs are run in another directory than this process: a relative path is of where this process is.
+    Programs run in another working directory, so a relative path is resolved here.
     """
     engine.update_execution_options(**{DIRECTORY: None if directory is None else directory.absolute()})
 
@@ -72,8 +75,8 @@ def allocate(
 ) -> Allocation:
     """Return the places of an account's VMs by the first allocator of the zone's setting that places them.
 
-    ``vm_uuid``: the one VM's, where it exists already. Programs are not asked about VMs that are pinned to a host,
-    nor about none.
+    ``vm_uuid`` is given if the request is for one existing VM. Programs are not asked about VMs that are pinned to
+    a host, nor about an empty request.
 
     Raises:
         PlannerNotInstalled: a request names a planner that is not there.
@@ -110,10 +113,11 @@ def allocate(
 def evacuate(
     connection: Connection, zone_id: int, host_id: int, vms: Mapping[int, str]
 ) -> Iterator[Mapping[int, int] | str | None]:
-    """Yield hosts for VMs that leave a host, by VM, as the zone's allocators choose them, one by one.
+    """Yield answers of the zone's allocators for VMs that leave a host: a mapping from VM to host.
 
-    None: it is the planner's turn. A text: why an allocator did not answer. Who takes an answer that does not stand
-    goes on to the next: a program is asked once more, then it is another's turn. ``vms``: uuids by id.
+    None means that the planner is next in the setting. A text states why an allocator did not answer. The caller
+    continues the iteration if an answer cannot be used: a program is asked once more, then the next allocator.
+    ``vms`` maps ids to uuids.
     """
     configuration = read_configuration(connection)
     for name in allocators(configuration, "evacuate", zone_id):
@@ -170,7 +174,10 @@ def program_of(connection: Connection, name: str) -> Path | None:
 
 
 def named_zone(connection: Connection, zone_id: int) -> NamedZone:
-    """Return names of a zone's places, none of which has the same as another, and who has claims there."""
+    """Return the names of a zone's hosts and clusters and the claims on its hosts, for an allocator program.
+
+    Names that are used twice are made unique.
+    """
     hosts, clusters = read_places(connection, zone_id)
     return NamedZone(
         read_zone_name(connection, zone_id),
@@ -211,9 +218,9 @@ def answered(program: Path | None, name: str, document: Mapping[str, Any], timeo
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The data for a question to a program. The program is asked while no transaction is open.
+    """The data for one question to a program. The program is asked while no transaction is open.
 
-    ``moving``: the VM that moves, where the one request is for a move.
+    ``moving`` is the VM that moves if the request is for a move.
     """
 
     name: str
@@ -226,7 +233,7 @@ class _Question:
     moving: str | None
 
     def answer(self) -> list[Mapping[int, int]] | str:
-        """Return for each request how many of its VMs each host gets, or why the program did not place them."""
+        """Return the number of VMs per host for each request, or why the program did not place them."""
         try:
             chosen = list(self._of_each_request())
         except NoAnswer as error:
@@ -236,7 +243,7 @@ class _Question:
         return chosen
 
     def _of_each_request(self) -> Iterator[Mapping[int, int]]:
-        """Yield the places of each request, one after the other, each on what those before it leave."""
+        """Yield the places of each request. A request is asked for after the requests before it are placed."""
         snapshot, placed = self.snapshot, list(self.zone.instances)
         members: dict[int, Mapping[int, int]] = {}
         for number, given in enumerate(self.requests):

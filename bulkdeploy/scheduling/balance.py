@@ -53,11 +53,11 @@ def plan_zone_balance(
     most_sets: int = 10_000,
     without_vms: Collection[int] = (),
 ) -> BalancePlan:
-    """Return moves that put a zone, or a part of it, into balance as it is now; see ``placement.balance``.
+    """Return moves that balance a zone, or a part of it, in its present state (see ``placement.balance``).
 
-    Hosts that are not up and enabled take no part, nor do VMs move that something is under way with, that affinity
-    groups keep together, that local volumes bind to their host, whose planner looks at who else is on a host, or
-    that are among ``without_vms``.
+    Only hosts that are up and enabled take part. A VM does not move if it has a job, is kept together with others
+    by an affinity group, has local volumes, has a planner that depends on the other VMs of a host, or is in
+    ``without_vms``.
     """
     configuration = read_configuration(connection)
     rows = read_vms_on_hosts(connection, scope.zone_id)
@@ -81,7 +81,7 @@ def plan_zone_balance(
 
 
 class _Snapshots:
-    """The zone as each owner sees it, which differs only where something is dedicated."""
+    """The zone as each owner sees it. Snapshots differ only where something is dedicated."""
 
     def __init__(
         self, connection: Connection, zone_id: int, configuration: Configuration, rows: Sequence[Row[Any]]
@@ -175,7 +175,7 @@ def _reach(
 
 
 def _looks_at_neighbours(request: PlacementRequest) -> bool:
-    """Return whether where the VM may be depends on who else is there, which moves of others change."""
+    """Return whether the possible hosts of the VM depend on the owners of other VMs, which moves change."""
     planners = {request.planner, request.offering_planner or request.planner}
     try:
         return any(placement_catalog().strategy(name).needs_owner_vms for name in planners)

@@ -30,7 +30,7 @@ from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 @dataclass(frozen=True, slots=True)
 class AlikeVms:
-    """VMs with one need and the same hosts that they must not get."""
+    """VMs with the same need and the same forbidden hosts."""
 
     need: PlacementNeed
     avoided: frozenset[int]
@@ -39,7 +39,7 @@ class AlikeVms:
 
 @dataclass(frozen=True, slots=True)
 class PlacedVms:
-    """VMs with one need, and the plan that places them."""
+    """VMs with the same need, and the plan that places them."""
 
     need: PlacementNeed
     vms: Sequence[VmToPlace]
@@ -61,9 +61,11 @@ class BatchPlan:
     def claim(
         self, connection: Connection, consumers: Mapping[int, UUID], kind: ConsumerKind = ConsumerKind.VM
     ) -> None:
-        """Claim the hosts and pools of all placed VMs. ``consumers``: who claims each VM's host, by VM id.
+        """Claim the hosts and pools of all placed VMs.
 
-        The rows of VMs must not be locked yet: they come after hosts and pools in the order of locks.
+        ``consumers`` maps each VM's id to the consumer of its claim.
+
+        The rows of the VMs must not be locked yet, because they come after hosts and pools in the order of locks.
 
         Raises:
             TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
@@ -94,7 +96,7 @@ class BatchPlan:
             )
 
     def require_unchanged(self, connection: Connection) -> None:
-        """Compare the placed VMs, whose rows are locked by now, with those that were planned.
+        """Compare the placed VMs, whose rows are locked now, with the planned ones.
 
         Raises:
             TransactionConflict: a VM has another need by now; repeat the whole transaction.
@@ -186,7 +188,7 @@ def _lock(connection: Connection, zone_ids: Sequence[int], groups: Mapping[int, 
 
 
 def _merge(kinds: Sequence[AlikeVms], forbidden: frozenset[int]) -> list[AlikeVms]:
-    """Return the kinds with one for all VMs of a need, which may then get the hosts that others of them leave."""
+    """Merge kinds with the same need. A VM of a merged kind can get the host that another VM of the kind leaves."""
     by_need: dict[PlacementNeed, list[AlikeVms]] = {}
     for kind in kinds:
         by_need.setdefault(kind.need, []).append(kind)
@@ -197,10 +199,10 @@ def _merge(kinds: Sequence[AlikeVms], forbidden: frozenset[int]) -> list[AlikeVm
 
 
 def _leave_hosts(plan: BatchPlan, left: Mapping[int, int | None]) -> BatchPlan | None:
-    """Return the plan with VMs of one need swapped so that none of them gets the host that it leaves.
+    """Swap the hosts of VMs with the same need so that no VM gets the host that it leaves.
 
-    Returns None if a VM got no host, or no swap was found. For each host the VMs are searched once, so that a plan
-    with very many VMs on few hosts takes no quadratic time.
+    Returns None if a VM got no host, or if there is no such swap. The VMs are searched once per host, so the time
+    does not grow quadratically with the number of VMs.
     """
     if any(isinstance(host, NoPlace) for host in plan.hosts.values()):
         return None
@@ -228,7 +230,7 @@ def _plan_zone(
     kinds: Sequence[AlikeVms],
     members: AffinityMembers,
 ) -> BatchPlan:
-    """Plan the VMs of a zone owner by owner, each owner's on what those before leave."""
+    """Plan the VMs of a zone owner by owner. Each owner's plan includes the claims of the plans before it."""
     made = BatchPlan()
     left: ZoneSnapshot | None = None
     placed: dict[int, Mapping[int, int]] = {}

@@ -47,7 +47,10 @@ def planners() -> tuple[str, ...]:
 
 @cache
 def settings_by_name() -> Mapping[str, Setting]:
-    """Return all settings by name, those that choose something of placement with what there is to choose."""
+    """Return all settings by name.
+
+    Settings that select a planner or algorithm have the installed ones as choices.
+    """
     choices = {"vm.deployment.planner": planners(), "vm.allocation.algorithm": tuple(HOST_ALGORITHMS)}
     return {one.name: replace(one, choices=choices.get(one.name, one.choices)) for one in all_settings().values()}
 

@@ -16,7 +16,7 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 
 
 def explain_deployment(connection: Connection, deployment_id: int, host_ids: Sequence[int]) -> list[HostAnswer]:
-    """Return the rules' answer for each of these hosts, were the deployment to make one more VM now.
+    """Return the answer of the rules for each of these hosts if the deployment created one more VM now.
 
     Raises:
         PlannerNotInstalled: its planner is not there any more.

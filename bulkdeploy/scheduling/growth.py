@@ -18,9 +18,9 @@ from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 
 
 def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -> str | None:
-    """Return the reason why a running VM cannot have these sizes on its host, or None if it can.
+    """Return the reason why a running VM cannot get these sizes on its host, or None if it can.
 
-    ``sizes``: the VM's new columns. Its claim is that of its row; room is checked again where it is changed.
+    ``sizes`` has the new columns of the VM. Capacity is checked again when the claim is changed.
     """
     row = read_vm(connection, vm_id)
     configuration = read_configuration(connection)
@@ -41,7 +41,7 @@ def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -
 
 
 def _without_claim(snapshot: ZoneSnapshot, vm: Row[Any]) -> ZoneSnapshot:
-    """Return the zone as it were if the VM claimed nothing."""
+    """Return the zone without the claim of the VM."""
     hosts = snapshot.hosts
     here = hosts.id == vm.host_id
     return replace(

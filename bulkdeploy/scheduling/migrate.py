@@ -18,9 +18,9 @@ from bulkdeploy.store.virtual_machines.virtual_machine_migration import take_ove
 def find_destination(
     connection: Connection, vm_id: int, *, host_id: int | None, avoid_host_ids: frozenset[int]
 ) -> Place | NoPlace:
-    """Return another host for a running VM, or the reason why there is none; nothing is claimed.
+    """Return another host for a running VM, or the reason why there is none. Claims nothing.
 
-    ``avoid_host_ids`` has the host it runs on. All rules of placement hold but the clusters' thresholds.
+    ``avoid_host_ids`` includes the present host. All placement rules apply except for cluster thresholds.
     """
     configuration = read_configuration(connection)
     vm = movable(connection, configuration, vm_id, host_id=host_id)
@@ -30,7 +30,7 @@ def find_destination(
 
 
 def claim_destination(connection: Connection, place: Place, migration: UUID) -> None:
-    """Claim a running VM's destination; what it holds passes to the migration.
+    """Claim the destination of a running VM. The migration takes over the VM's claim on the source.
 
     Raises:
         TransactionConflict: repeat the whole transaction.
@@ -42,9 +42,9 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
 def movable(
     connection: Connection, configuration: Configuration, vm_id: int, *, host_id: int | None = None
 ) -> VmToPlace | None:
-    """Return the VM as something to move.
+    """Return the VM with the need of a move.
 
-    None where what it has keeps it from ``host_id``, or from any other host.
+    Returns None if its devices prevent a move to ``host_id``, or to any other host if ``host_id`` is None.
     """
     vm = read_vm_to_place(connection, configuration, vm_id, host_id=host_id)
     return None if vm is None else replace(vm, need=replace(vm.need, purpose=Purpose.MOVE))
@@ -52,16 +52,19 @@ def movable(
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Hosts a VM could move to: ``need`` says which it could reach at all, ``hosts`` what the rules say of each."""
+    """The hosts to which a VM could move.
+
+    ``need`` determines which hosts the VM could access at all. ``hosts`` has the answer of the rules for each host.
+    """
 
     need: PlacementNeed
     hosts: HostAnswers
 
 
 def find_destinations(connection: Connection, vm_id: int, avoid_host_id: int) -> Destinations | None:
-    """Return the hosts to which a running VM may move now, or None if its devices bind it to its host.
+    """Return the hosts to which a running VM can move now, or None if its devices bind it to its host.
 
-    Only reads.
+    The function only reads.
     """
     configuration = read_configuration(connection)
     vm = movable(connection, configuration, vm_id)

@@ -48,10 +48,10 @@ class VmMove:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way in which VMs get to their hosts, as the params of their jobs record it.
+    """The kind of move of VMs, as recorded in the parameters of their jobs.
 
-    Running VMs that move hold what they leave until their turn is over. VMs that start and hold a host have lost
-    it: all of them give it back first.
+    Running VMs keep their claim on the source until their own move. VMs that start after the loss of their host
+    release their claims first, all together.
     """
 
     purpose: Purpose
@@ -80,10 +80,11 @@ def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list
 
 
 def _restart(rows: "_Rows", moves: Sequence[VmMove], way: Way) -> list[VmMove]:
-    """Return the moves of VMs that have lost their host, with the hosts that they get together.
+    """Return the moves of VMs that have lost their host, with the new hosts, planned together.
 
     VMs are planned by their own rules first, the largest first. If some of them find no host, they are packed into
-    the lost host's cluster in each order that remaining capacity tries, and only what is left goes elsewhere.
+    the cluster of the lost host in each order that remaining capacity tries. Only VMs that still do not fit are
+    placed elsewhere.
     """
     best: list[VmMove] | None = None
     for order, packed in _restart_attempts(rows, moves):
@@ -109,7 +110,10 @@ def _count_failed(moves: Sequence[VmMove]) -> int:
 
 
 def _restart_attempts(rows: "_Rows", moves: Sequence[VmMove]) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """Yield the orders, and whether VMs are packed; VMs whose host is chosen come first, then those of priority."""
+    """Yield the orders to try, each with whether VMs are packed.
+
+    VMs whose host is chosen already come first, then VMs by priority.
+    """
     vms = [rows.vm(move) for move in moves]
     bound = tuple(at for at, vm in enumerate(vms) if vm is None or moves[at].to_host_id is not None)
     free = [(at, vm) for at, vm in enumerate(vms) if vm is not None and at not in bound]
@@ -160,7 +164,7 @@ class _Rows:
         return self._vms[key]
 
     def request(self, need: PlacementNeed, move: VmMove, seed: int) -> PlacementRequest:
-        """Return the request for one VM, which avoids the host that it leaves."""
+        """Return the request for one VM. It avoids the host that the VM leaves."""
         key = (need, move.from_host_id, seed)
         if key not in self._requests:
             here = frozenset[int]() if move.from_host_id is None else frozenset({move.from_host_id})
@@ -186,7 +190,7 @@ class _Rows:
 
 
 class _Zone:
-    """A zone as the moves tried so far leave it, the way each owner sees it."""
+    """A zone after the moves tried so far, as each owner sees it."""
 
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows
@@ -196,7 +200,10 @@ class _Zone:
         self._members: dict[int, Mapping[int, int]] = {}
 
     def try_move(self, move: VmMove, way: Way, *, packed: bool = False) -> VmMove:
-        """Return the move with its host, or why there is none; ``packed``: see ``packed_restart``."""
+        """Return the move with its host, or with the reason why there is none.
+
+        ``packed`` uses ``packed_restart``.
+        """
         place = self._place(move, way, packed=packed)
         if isinstance(place, NoPlace):
             return replace(move, why=place.why, planner="")
@@ -208,7 +215,7 @@ class _Zone:
         self._changes.append((None, partial(without_host, host_id=host_id)))
 
     def give_back(self, moves: Iterable[VmMove]) -> None:
-        """VMs leave the hosts that they hold."""
+        """Release the claims of VMs on the hosts that they leave."""
         for move in moves:
             if move.from_host_id is not None and (vm := self._rows.vm(move)) is not None:
                 request = self._rows.request(vm.need, move, vm.id)
@@ -257,7 +264,7 @@ class _Zone:
         self._changes.append((vm.need.owner.account_id, change))
 
     def _as_seen_by(self, vm: VmToPlace) -> ZoneSnapshot:
-        """Return the zone, as the VM's owner sees it; of others' VMs only what they take counts."""
+        """Return the zone as the VM's owner sees it. Moves of other owners change only its free capacity."""
         account_id = vm.need.owner.account_id
         seen, changes = self._seen.get(account_id) or (self._rows.zone(vm), 0)
         for changed_by, change in self._changes[changes:]:

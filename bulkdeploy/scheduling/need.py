@@ -22,11 +22,11 @@ APART = frozenset({AffinityType.HOST_ANTI_AFFINITY, AffinityType.NON_STRICT_HOST
 
 @dataclass(frozen=True, slots=True)
 class PlacementNeed:
-    """The need of each VM of a batch, and the places to which it may go. Units: MHz a core, MiB.
+    """The need of each VM of a batch, and the places where it may run. CPU speed is in MHz per core, memory in MiB.
 
-    Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name; what the one of the service offering,
-    ``offering_planner``, excludes is excluded anyway. Pins hold together. ``vm_id`` is the one VM where it exists
-    already: it is not counted among the members of its groups.
+    ``planner`` is the name of a CloudStack planner. Hosts that ``offering_planner`` (of the service offering)
+    excludes are always excluded. All pins apply together. ``vm_id`` is given if the need is that of one existing
+    VM, which does not count as a member of its groups.
     """
 
     owner: Owner
@@ -48,18 +48,18 @@ class PlacementNeed:
 
     @property
     def needs_local_storage(self) -> bool:
-        """True when some disk must lie on the host itself."""
+        """True if a disk must be on the host's own storage."""
         return any(disk.storage_type is StorageType.LOCAL for disk in self.disks)
 
 
 def choose_planners(
     configuration: Configuration, *, bulk: bool, named: str | None, offering: str | None
 ) -> tuple[str, str | None]:
-    """Return the planner that places a VM, and the one whose rules hold beside its own.
+    """Return the planner for a VM, and a second planner whose exclusions apply, too.
 
-    What the call named comes first. Else a bulk deployment disperses by count, and by nothing else (specification),
-    over the hosts that the offering's planner leaves; a single one goes by its offering, then by the setting
-    ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
+    A planner that the call names has precedence. Otherwise a bulk deployment disperses by count (specification)
+    over the hosts that the offering's planner allows. A single deployment uses the planner of its offering, or else
+    the setting ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
     """
     if named is not None:
         return named, None
@@ -81,12 +81,9 @@ def placement_request(
 ) -> PlacementRequest:
     """Return the request for ``count`` VMs with the current members of affinity groups.
 
-    With ``lock`` their rows stay locked.
-
-    ``members``: the groups, if they were read for many VMs together.
-
-    Locking a group's row before counting its members is what keeps two calls at once from both
-    finding the same host free (CloudStack issues 5527 and 7202: anti-affinity broken in batch starts).
+    If ``lock`` is set, the rows of the groups stay locked: otherwise two calls could count the same host as free
+    (CloudStack issues 5527 and 7202: anti-affinity violated by simultaneous starts). ``members`` has the groups if
+    they were read for many VMs together.
     """
     if members is not None:
         affinities, dedicated = members.of(need)
@@ -127,8 +124,8 @@ def read_affinities(
 ) -> tuple[tuple[Affinity, ...], bool]:
     """Return each group with its VMs per host, and whether one of them is an ExplicitDedication group.
 
-    A stopped VM still counts on its last host for ``capacity.skipcounting.hours`` seconds, one that migrates
-    on both hosts.
+    A stopped VM counts on its last host for ``capacity.skipcounting.hours`` seconds. A migrating VM counts on both
+    hosts.
     """
     if not group_ids:
         return (), False
@@ -173,10 +170,10 @@ class AffinityMembers:
         self._memberships = read_memberships(connection, vm_ids, stopped_counts_s=seconds) if ids else {}
 
     def of(self, need: PlacementNeed) -> tuple[tuple[Affinity, ...], bool]:
-        """Return what ``read_affinities`` returns for the need of one of the VMs.
+        """Return the result of ``read_affinities`` for the need of one VM.
 
-        A VM that moves also counts on the host that it leaves, which it does not get in any case: other VMs of the
-        batch must not get that host before it has left.
+        A VM that moves also counts on the host that it leaves: other VMs of the batch must not get that host before
+        it has left.
         """
         own = Counter(self._memberships.get(need.vm_id, ()) if need.vm_id is not None else ())
         counts = {}

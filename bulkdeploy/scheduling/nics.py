@@ -45,7 +45,7 @@ class AddedNic:
 def add_nic(
     connection: Connection, vm_id: int, network: NetworkFacts, ip_address: str | None, mac: str | None
 ) -> AddedNic:
-    """Give a VM a nic with the address and MAC address asked for, or free ones.
+    """Add a NIC to a VM with the requested IP and MAC address, or with free ones.
 
     Raises:
         InvalidParameter: the VM is in the network already, its name or the MAC address is in use there, or the
@@ -79,7 +79,7 @@ def add_nic(
 
 
 def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
-    """Take a nic from a VM whose guest does not have it, and give its address back; the VM's row, locked.
+    """Remove a NIC that the guest does not have, release its address, and return the locked row of the VM.
 
     Raises:
         InvalidParameter: the VM has no such nic, or it is the default one.
@@ -92,13 +92,13 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
 
 
 def take_back(connection: Connection, nic_id: int) -> None:
-    """Remove a nic that was added and that no guest has; its address is given back."""
+    """Remove a NIC that was added but that no guest has, and release its address."""
     store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)
 
 
 def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> None:
-    """Check that the nic is one of these of the VM, and may be removed from it.
+    """Check that the NIC belongs to the VM and may be removed.
 
     Raises:
         InvalidParameter: the VM has no such nic, or it is the default one.
@@ -145,7 +145,7 @@ def take_address(
     *,
     parameter: str = "ipaddress",
 ) -> Address | None:
-    """Return the address asked for, or a free one that serves the pod; None: the network has no addresses.
+    """Assign the requested address, or a free one for the pod. Returns None if the network has no addresses.
 
     Raises:
         InvalidParameter: the address is malformed or in use, or the network has none.

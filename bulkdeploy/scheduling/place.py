@@ -36,11 +36,11 @@ from bulkdeploy.telemetry.tracing import span
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, the request it answers, and the limits that the claim checks again.
+    """A plan with its request and the limits that the claim checks again.
 
-    ``pool_limits``: bytes that each pool may promise. ``thresholds``: of the clusters that the plan uses, where
-    they bind. ``hosts``: what there is to say of hosts that were asked about. ``shortage``: what a VM lacks that
-    was refused. ``allocator``: who chose the hosts; ``said``: why those who were asked before did not.
+    ``pool_limits`` is the claimable size of each pool in bytes. ``thresholds`` are those of the clusters in the
+    plan, where they apply. ``hosts`` has answers about the hosts that the call asked for. ``shortage`` is what a
+    refused VM lacks. ``allocator`` chose the hosts; ``said`` has the reasons of allocators that did not answer.
     """
 
     plan: Plan
@@ -57,7 +57,7 @@ class Planned:
 class NoPlace:
     """The reason why there is no place for a VM.
 
-    ``excluded``: hosts by the reason of the rule that excluded them.
+    ``excluded`` counts the hosts by the reason of the rule that excluded them.
     """
 
     why: str
@@ -69,7 +69,7 @@ BOUND = NoPlace("its volumes or its address bind it to where it is")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one VM by its need (the VM's own, or narrowed by the call)."""
+    """The place of one VM for its need, which the call may have narrowed."""
 
     vm: VmToPlace
     need: PlacementNeed
@@ -114,10 +114,10 @@ def plan_kinds_in_zone(
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> list[Planned]:
-    """Return where VMs of several kinds, all in one zone, would go together now; nothing is claimed.
+    """Return the plans for VMs of several kinds in one zone, planned together. Claims nothing.
 
-    Those of several owners are planned owner by owner, each on what those before it leave. If ``seed`` is None, the
-    state of the zone gives it: a call then places its VMs where remaining capacity planned them.
+    Several owners are planned one after the other, including the claims of the plans before. If ``seed`` is None,
+    it follows from the state of the zone, so a call places its VMs where remaining capacity planned them.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
@@ -162,7 +162,7 @@ def _planned(
     explain_host_ids: Sequence[int],
     vm_uuid: UUID | None,
 ) -> list[Planned]:
-    """Return the plans of one owner's requests; ``first``: the need of the first of them."""
+    """Return the plans of one owner's requests. ``first`` is the need of the first request."""
     limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
     catalog = placement_catalog()
     chosen = allocate(
