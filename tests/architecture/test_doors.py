@@ -26,6 +26,7 @@ CONNECTIONS: Mapping[str, str] = {
     "bulkdeploy.drivers.ganeti": "the cluster that the driver's options name",
     "bulkdeploy.drivers.cloudstack": "the cloud that the driver's options name",
     "bulkdeploy.cloudstack.client": "the cloud that the driver's options, or the operator, name",
+    "bulkdeploy.cloudstack.exchanges": "the same, and the API that the profile of a client names",
     "bulkdeploy.embedded": "the embedded servers, on loopback",
     "bulkdeploy.manage": "the product's own programs, on loopback",
     "bulkdeploy.cli": "the service that the user names, from the user's machine",
