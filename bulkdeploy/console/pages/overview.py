@@ -13,6 +13,7 @@ from bulkdeploy.console.pages.health import alarms_of, hosts_in_trouble
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.visit import Visit
 
+FEW_DETAILS = "min"
 RECENT = 5
 LOOKED_AT = 50
 """Bulk operations among which the page looks for others than deployments, which have a table of their own."""
@@ -84,13 +85,21 @@ def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str,
         if noun.lists not in visit.may or wanted is None:
             continue
         try:
-            rows, count = visit.calls.page(noun.lists, {**noun.given, **wanted, "page": 1, "pagesize": RECENT})
+            rows, count = visit.calls.page(
+                noun.lists, {**noun.given, **_few_details(noun, visit), **wanted, "page": 1, "pagesize": RECENT}
+            )
         except ApiRefused:  # an id that names nothing of this kind
             continue
         if rows:
             label = noun.shown[0]
             shown = [(str(row.get(label) or row["id"]), address(noun.one, id=row["id"]), row) for row in rows]
             yield noun, count, shown
+
+
+def _few_details(noun: Noun, visit: Visit) -> dict[str, object]:
+    """Return the parameter by which a list leaves out what is counted for each row, where the list has one."""
+    details = visit.may[noun.lists].parameter("details")
+    return {"details": FEW_DETAILS} if details is not None and FEW_DETAILS in details.choices else {}
 
 
 def _wanted(noun: Noun, text: str) -> dict[str, object] | None:
