@@ -19,7 +19,7 @@ def planned_host(params: Mapping[str, Any], vm_id: int, name: str) -> dict[str, 
 
 
 def make_child_jobs(connection: Connection, jobs: Sequence[NewJob]) -> list[JobMessage]:
-    """Make jobs, at most one per instance and all of one kind; their messages, to be sent after the commit."""
+    """Create jobs, at most one per instance and all of one kind; their messages, to be sent after the commit."""
     if not jobs:
         return []
     made = insert_jobs(connection, jobs, INTERACTIVE)

@@ -39,7 +39,7 @@ from bulkdeploy.store.rows.live_rows import columns_of, insert_rows
 
 
 def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make networks.
+    """Create networks.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
@@ -55,7 +55,7 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
 
 
 def create_default_network(connection: Connection, caller: Caller, owner: Owner, zone: EntityRef) -> bool:
-    """Make the network that an account's first VM in a zone gets if its deployment names none.
+    """Create the network that an account's first VM in a zone gets if its deployment names none.
 
     The network is made from the enabled offering of isolated networks whose availability is Required. If another
     transaction has just made one for the account, nothing is made.

@@ -140,7 +140,7 @@ class SnapshotRetention:
     system: System
 
     def delete_surplus(self) -> None:
-        """Make the jobs that delete snapshots beyond the number that their policies keep."""
+        """Create the jobs that delete snapshots beyond the number that their policies keep."""
         with read_only(self.system.engine) as connection:
             surplus = surplus_snapshots(connection, AT_ONCE)
         for snapshot in surplus:
@@ -158,7 +158,7 @@ class ClusterDrs:
     system: System
 
     def balance_clusters(self) -> None:
-        """Make the jobs of clusters that are due, one for each cluster however many sweepers there are."""
+        """Create the jobs of clusters that are due, one for each cluster however many sweepers there are."""
         with read_only(self.system.engine) as connection:
             due = cluster_drs.enabled_clusters(connection)
         for cluster, zone_id in due:

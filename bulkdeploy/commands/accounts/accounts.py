@@ -72,7 +72,7 @@ def list_accounts(call: Call) -> Page:
 
 
 def create_account(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Make an account with its first user, and called as that one where it is given no name."""
+    """Create an account with its first user, and called as that one where it is given no name."""
     named = {**call.arguments, "account": call.text("account") or user["username"]}
     (account,) = service.create_accounts(call.connection, call.caller, every_api(), [named])
     domain = call.ref("domainid")
@@ -250,7 +250,7 @@ COMMANDS = (
 
 
 def create_accounts(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
-    """Make the accounts of a file."""
+    """Create the accounts of a file."""
     return service.create_accounts(connection, caller, every_api(), batch)
 
 

@@ -85,7 +85,7 @@ def list_domain_children(call: Call) -> Page:
 
 
 def create_domain(call: Call) -> Mapping[str, Any]:
-    """Make a domain.
+    """Create a domain.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.

@@ -96,7 +96,7 @@ def list_project_accounts(call: Call) -> Page:
 
 
 def create_project(call: Call) -> JobTicket:
-    """Make a project."""
+    """Create a project."""
     texts = (call.arguments["name"], call.text("displaytext"), call.text("account"))
     requested = NewProject(*texts, call.ref("domainid"), call.ref("accountid"))
     return service.create_project(call.connection, call.caller, requested)

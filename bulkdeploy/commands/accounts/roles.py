@@ -55,7 +55,7 @@ def list_role_permissions(call: Call) -> Page:
 
 
 def create_role(call: Call) -> Mapping[str, Any]:
-    """Make a role."""
+    """Create a role."""
     (role,) = service.create_roles(call.connection, call.caller, every_api(), [call.arguments])
     return roles.read_role(call.connection, role.id)
 
@@ -94,7 +94,7 @@ def delete_role_permission(call: Call) -> None:
 
 
 def import_role(call: Call) -> Mapping[str, Any]:
-    """Make a role with rules, or give a role of this name these rules if that is forced.
+    """Create a role with rules, or give a role of this name these rules if that is forced.
 
     Raises:
         InvalidParameter: a rule is not valid, or a role has the name and ``forced`` is not given.
@@ -285,7 +285,7 @@ def with_rules(given: Values) -> Values:
 
 
 def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
-    """Make the roles of a file."""
+    """Create the roles of a file."""
     return service.create_roles(connection, caller, every_api(), [with_rules(given) for given in batch])
 
 

@@ -74,7 +74,7 @@ def list_disk_offerings(call: Call) -> Page:
 
 
 def create_disk_offering(call: Call) -> Mapping[str, Any]:
-    """Make a disk offering."""
+    """Create a disk offering."""
     (offering,) = offering_service.create_disk_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 

@@ -87,7 +87,7 @@ def list_network_offerings(call: Call) -> Page:
 
 
 def create_network_offering(call: Call) -> Mapping[str, Any]:
-    """Make a network offering."""
+    """Create a network offering."""
     (offering,) = offering_service.create_network_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 

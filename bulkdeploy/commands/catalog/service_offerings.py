@@ -100,7 +100,7 @@ def list_service_offerings(call: Call) -> Page:
 
 
 def create_service_offering(call: Call) -> Mapping[str, Any]:
-    """Make a service offering."""
+    """Create a service offering."""
     (offering,) = offering_service.create_service_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 

@@ -14,7 +14,7 @@ from bulkdeploy.services.catalog.volume_templates import create_template as serv
 
 
 def create_template(call: Call) -> JobTicket:
-    """Make a template of a volume; the job's result is the template."""
+    """Create a template of a volume; the job's result is the template."""
     return service(call.connection, call.system, call.caller, named_owner(call), call.arguments)
 
 

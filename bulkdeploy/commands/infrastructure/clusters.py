@@ -53,7 +53,7 @@ def list_clusters(call: Call) -> Page:
 
 
 def add_cluster(call: Call) -> Page:
-    """Make a cluster."""
+    """Create a cluster."""
     (cluster,) = cluster_service.add_clusters(call.connection, call.caller, [call.arguments])
     return _page(call, cluster)
 

@@ -40,7 +40,7 @@ def list_physical_networks(call: Call) -> Page:
 
 
 def create_physical_network(call: Call) -> JobTicket:
-    """Make a physical network."""
+    """Create a physical network."""
     (network,) = network_service.create_networks(call.connection, call.caller, [call.arguments])
     return network_service.done(call.connection, call.caller, network, created=True)
 

@@ -62,7 +62,7 @@ def list_pods(call: Call) -> Page:
 
 
 def create_pod(call: Call) -> Mapping[str, Any]:
-    """Make a pod."""
+    """Create a pod."""
     (pod,) = pod_service.create_pods(call.connection, call.caller, [call.arguments])
     return _row(call, pod)
 

@@ -58,7 +58,7 @@ def list_zones(call: Call) -> Page:
 
 
 def create_zone(call: Call) -> Mapping[str, Any]:
-    """Make a zone."""
+    """Create a zone."""
     (zone,) = zone_service.create_zones(call.connection, call.caller, [call.arguments])
     return _row(call, zone)
 

@@ -50,7 +50,7 @@ def list_networks(call: Call) -> Page:
 
 
 def create_network(call: Call) -> Mapping[str, Any]:
-    """Make a network."""
+    """Create a network."""
     (network,) = create_networks(call.connection, call.caller, [call.arguments])
     return service.network_row(call.connection, call.caller, network)
 

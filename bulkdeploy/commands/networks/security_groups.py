@@ -34,7 +34,7 @@ def list_security_groups(call: Call) -> Page:
 
 
 def create_security_group(call: Call) -> Mapping[str, Any]:
-    """Make a security group."""
+    """Create a security group."""
     (group,) = service.create_security_groups(call.connection, call.caller, [call.arguments])
     return service.security_group_row(call.connection, call.caller, group)
 

@@ -39,7 +39,7 @@ def list_instance_groups(call: Call) -> Page:
 
 
 def create_instance_group(call: Call) -> Mapping[str, Any]:
-    """Make an instance group."""
+    """Create an instance group."""
     return service.create_instance_group(call.connection, call.caller, named_owner(call), call.arguments["name"])
 
 

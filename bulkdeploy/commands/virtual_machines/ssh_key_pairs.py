@@ -51,7 +51,7 @@ def generate_keys(_: Call) -> service.KeyTexts:
 
 
 def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]:
-    """Make a key pair."""
+    """Create a key pair."""
     given = {**call.arguments, "publickey": keys.public}
     event_type = EventType.SSH_KEY_PAIR_CREATE
     (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [given], event_type)

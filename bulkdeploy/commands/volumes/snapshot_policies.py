@@ -41,7 +41,7 @@ POLICY = Response(
 
 
 def create_policy(call: Call) -> Mapping[str, Any]:
-    """Make a policy, with tags if any are given."""
+    """Create a policy, with tags if any are given."""
     arguments = call.arguments
     requested = NewPolicy(
         arguments["volumeid"],

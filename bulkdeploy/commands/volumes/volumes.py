@@ -95,7 +95,7 @@ def list_volumes(call: Call) -> Page:
 
 
 def create_volume(call: Call) -> JobTicket:
-    """Make a data volume."""
+    """Create a data volume."""
     arguments = call.arguments
     return service.create_volume(
         call.connection,

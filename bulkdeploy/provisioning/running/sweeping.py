@@ -111,7 +111,7 @@ class Sweeper:
         self._report("never_begun", self._fail_stuck(minutes))
 
     def expunge_destroyed(self) -> None:
-        """Make jobs that expunge VMs destroyed ``expunge.delay`` seconds ago, or not removed at the first try."""
+        """Create jobs that expunge VMs destroyed ``expunge.delay`` seconds ago, or not removed at the first try."""
         delay_s = self._setting("expunge.delay")
         expunge = partial(_insert_expunge_jobs, delay_s=delay_s)
         self._report("to_expunge", self._in_turns(expunge, Failpoint.SWEEP_EXPUNGE))

@@ -296,7 +296,7 @@ def _make(connection: Connection, *, moves: Sequence[tuple[Row[Any], Move]]) -> 
 
 
 def _fence(connection: Connection, row: Row[Any]) -> None:
-    """Make the job that fences a host and starts its VMs elsewhere, unless there is one; the host is Down now."""
+    """Create the job that fences a host and starts its VMs elsewhere, unless there is one; the host is Down now."""
     if row.simulated is not None and not row.simulated["fence"]:
         return
     host = lock_host_to_fence(connection, row.host_id)

@@ -59,7 +59,7 @@ def removal_job(
 
 
 def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]) -> None:
-    """Make jobs that stop all running VMs of these accounts."""
+    """Create jobs that stop all running VMs of these accounts."""
     jobs = [
         STOP.new_job(
             Instance(STOP.instance_type, vm.id, vm.uuid),

@@ -51,7 +51,7 @@ COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.account.{}"
 def create_accounts(
     connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Make accounts, each with its ``default`` security group; users are added to them on their own.
+    """Create accounts, each with its ``default`` security group; users are added to them on their own.
 
     Raises:
         InvalidCombination: neither a role nor an account type.

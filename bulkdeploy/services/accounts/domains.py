@@ -27,7 +27,7 @@ DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
 
 
 def create_domains(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make domains below others, without one below the caller's own.
+    """Create domains below others, without one below the caller's own.
 
     Raises:
         InvalidParameter: a name that is taken, or a parent that was deleted.

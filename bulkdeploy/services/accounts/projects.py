@@ -81,7 +81,7 @@ class Membership:
 
 
 def create_project(connection: Connection, caller: Caller, requested: NewProject) -> JobTicket:
-    """Make a project with its own account; the ticket names both job and project.
+    """Create a project with its own account; the ticket names both job and project.
 
     Raises:
         InvalidParameter: a name that is taken or not possible, no such account.

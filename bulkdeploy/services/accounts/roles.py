@@ -26,7 +26,7 @@ from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows
 
 
 def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make roles: of a type, or with type and rules of another; ``rules`` are theirs in place of that one's.
+    """Create roles: of a type, or with type and rules of another; ``rules`` are theirs in place of that one's.
 
     Raises:
         InvalidParameter: a name that is taken, a deleted role.

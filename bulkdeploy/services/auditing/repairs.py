@@ -64,7 +64,7 @@ def unknown(found: Comparison) -> list[str]:
 
 
 def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:
-    """Make the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
+    """Create the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
     wanted = found.guests.keys() | found.devices.keys()
     if healing.vm is not None:
         wanted &= {healing.vm}

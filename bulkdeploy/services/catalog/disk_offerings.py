@@ -22,7 +22,7 @@ TAGS = {"tags": "storage_tags"}
 
 
 def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make disk offerings.
+    """Create disk offerings.
 
     Raises:
         InvalidCombination: a size neither fixed nor chosen.

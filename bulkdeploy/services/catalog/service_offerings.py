@@ -22,7 +22,7 @@ from bulkdeploy.store.rows.live_rows import columns_of
 
 
 def create_service_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make service offerings; leases are left out while ``instance.lease.enabled`` is false.
+    """Create service offerings; leases are left out while ``instance.lease.enabled`` is false.
 
     Raises:
         InvalidParameter, InvalidCombination: sizes neither fixed nor chosen, no action of a lease; or as

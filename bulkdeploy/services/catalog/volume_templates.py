@@ -37,7 +37,7 @@ OF_VOLUME = "volumeid"
 def create_template(
     connection: Connection, system: System, caller: Caller, named: NamedOwner, given: Arguments
 ) -> JobTicket:
-    """Make a template of a volume; the job's result is the template.
+    """Create a template of a volume; the job's result is the template.
 
     Raises:
         PermissionDenied: the volume is not the caller's to touch, or the caller may not make such a template for

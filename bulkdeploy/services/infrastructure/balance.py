@@ -62,7 +62,7 @@ def submit_balancing(
     moves: Sequence[tuple[int, int, int]] | None = None,
     automatic: bool = False,
 ) -> JobTicket:
-    """Make the job that balances a place. With ``moves`` (VM, host and turn) it makes these and no others.
+    """Create the job that balances a place. With ``moves`` (VM, host and turn) it makes these and no others.
 
     Raises:
         InvalidParameter: the place was deleted.

@@ -90,7 +90,7 @@ def execute_plan(
 
 
 def balance_if_due(connection: Connection, *, system: System, cluster: EntityRef, zone_id: int) -> bool:
-    """Make the job that balances a cluster, unless one was made within ``drs.automatic.interval``.
+    """Create the job that balances a cluster, unless one was made within ``drs.automatic.interval``.
 
     Return whether the job was made.
     """

@@ -25,7 +25,7 @@ STATES = {"allocationstate", "allocpolicy", "managedstate"}
 
 
 def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make clusters, with the over-commit that the settings say for clusters that are added.
+    """Create clusters, with the over-commit that the settings say for clusters that are added.
 
     Raises:
         InvalidParameter: a pod of another zone, or a name that is taken.

@@ -44,7 +44,7 @@ LARGEST_VNI = 2**24 - 1
 
 
 def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make physical networks, disabled, with the providers that each starts with.
+    """Create physical networks, disabled, with the providers that each starts with.
 
     Raises:
         InvalidParameter: a value that breaks its rule, or a second one for a Basic zone.

@@ -28,7 +28,7 @@ NETWORK = ("gateway", "netmask", "start_ip", "end_ip")
 
 
 def create_pods(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make pods in zones.
+    """Create pods in zones.
 
     Raises:
         InvalidParameter, InvalidCombination: a name that is taken, a range outside of its network, or a

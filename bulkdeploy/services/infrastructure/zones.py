@@ -26,7 +26,7 @@ GUEST_CIDR = "10.1.1.0/24"
 
 
 def create_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make zones; they take VMs once they are enabled.
+    """Create zones; they take VMs once they are enabled.
 
     Raises:
         InvalidParameter, InvalidCombination: places that do not go together, or a name that is taken.

@@ -32,7 +32,7 @@ DEFAULT = "default"
 
 
 def create_security_groups(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Make groups without rules.
+    """Create groups without rules.
 
     Raises:
         InvalidParameter: an owner has a group of the name, or there is no such owner.

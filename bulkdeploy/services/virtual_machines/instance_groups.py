@@ -25,7 +25,7 @@ NOUN, KIND = "instance group", "InstanceGroup"
 def create_instance_group(
     connection: Connection, caller: Caller, named: NamedOwner, name: str
 ) -> Mapping[str, Any]:
-    """Make an empty group and answer it.
+    """Create an empty group and answer it.
 
     Raises:
         InvalidParameter: the owner has a group of this name, or there is no such owner.

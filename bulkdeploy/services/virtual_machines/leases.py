@@ -59,7 +59,7 @@ def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action
 
 
 def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:
-    """Make the job that stops or destroys a VM whose lease has expired, and end the lease.
+    """Create the job that stops or destroys a VM whose lease has expired, and end the lease.
 
     Raises:
         BulkDeployError: the VM can be neither stopped nor destroyed now; then ``postpone_expiry``.

@@ -177,7 +177,7 @@ def submit(
     parameter: str = "id",
     value: UUID | None = None,
 ) -> JobTicket:
-    """Make a job of this kind, its event and its outbox row; it is sent after the commit.
+    """Create a job of this kind, its event and its outbox row; it is sent after the commit.
 
     ``parameter``: the one of the call that names the VM, or, with this ``value``, something of the VM.
 

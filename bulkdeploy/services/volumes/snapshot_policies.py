@@ -56,7 +56,7 @@ class NewPolicy:
 
 
 def create_policy(connection: Connection, system: System, caller: Caller, requested: NewPolicy) -> EntityRef:
-    """Make a policy, or change the one that the volume has of this interval.
+    """Create a policy, or change the one that the volume has of this interval.
 
     Raises:
         PermissionDenied: the volume is not the caller's to touch.
@@ -118,7 +118,7 @@ def delete_policies(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 
 def take_snapshot(connection: Connection, *, system: System, policy_id: int, volume_id: int) -> None:
-    """Make the job of a policy's snapshot if the policy is due, and set the policy's next time.
+    """Create the job of a policy's snapshot if the policy is due, and set the policy's next time.
 
     Raises:
         BulkDeployError: the snapshot cannot be taken now; then ``postpone_snapshot``.
@@ -154,7 +154,7 @@ def postpone_snapshot(connection: Connection, *, system: System, policy_id: int,
 
 
 def delete_surplus_snapshot(connection: Connection, *, system: System, snapshot: EntityRef) -> None:
-    """Make the job that deletes a snapshot which its policy does not keep any more."""
+    """Create the job that deletes a snapshot which its policy does not keep any more."""
     delete_snapshot(connection, system, default_admin(connection), snapshot)
 
 

@@ -55,7 +55,7 @@ def create_volume(
     size_gib: int | None,
     uuid: str | None = None,
 ) -> JobTicket:
-    """Make a data volume without a place; the job's result is the volume. ``uuid``: the id that it is to have.
+    """Create a data volume without a place; the job's result is the volume. ``uuid``: the id that it is to have.
 
     Raises:
         InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.

@@ -216,7 +216,7 @@ def read_security_groups(
 
 
 def ensure_default_security_groups(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Make the groups named ``default`` of these accounts where they are missing (cloudstack-protocol.md 5.4)."""
+    """Create the groups named ``default`` of these accounts where they are missing (cloudstack-protocol.md 5.4)."""
     connection.execute(
         text(
             "INSERT INTO security_groups (name, description, account_id)"

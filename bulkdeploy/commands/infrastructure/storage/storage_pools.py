@@ -68,7 +68,7 @@ def look_at_storage_pool(call: Call) -> list[SeenPool]:
 
 
 def create_storage_pool(call: Call, seen: Sequence[SeenPool]) -> Mapping[str, Any]:
-    """Make a pool."""
+    """Create a pool."""
     (pool,) = pool_service.create_pools(call.connection, call.caller, seen)
     return _row(call, pool)
 

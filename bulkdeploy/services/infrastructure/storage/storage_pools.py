@@ -88,7 +88,7 @@ def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any
 
 
 def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPool]) -> list[EntityRef]:
-    """Make pools of clusters or of whole zones, of storage that was looked at.
+    """Create pools of clusters or of whole zones, of storage that was looked at.
 
     Raises:
         InvalidParameter: a name that is taken, or storage that another pool of the zone is.

@@ -7,5 +7,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make all tables."""
+    """Create all tables."""
     run_script_beside(__file__)
