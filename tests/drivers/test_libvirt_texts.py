@@ -21,7 +21,7 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_domain,
     write_drive,
 )
-from bulkdeploy.drivers.libvirt.filters import FIRST, is_guarded, write_filter
+from bulkdeploy.drivers.libvirt.networks.filters import FIRST, is_guarded, write_filter
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options

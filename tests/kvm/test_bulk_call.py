@@ -130,7 +130,7 @@ class Cloud:
 
     def drive(self, vm: str) -> str | None:
         """The ISO in the drive of a VM's guest, as its daemon has it."""
-        from bulkdeploy.drivers.libvirt.storage import template_of_copy
+        from bulkdeploy.drivers.libvirt.storage.storage import template_of_copy
 
         seen = seen_of(self, vm)
         return None if seen.iso_place is None else str(template_of_copy(seen.iso_place))

@@ -31,7 +31,7 @@ def entries(connection: Any) -> set[tuple[str, str]]:
 
 def test_a_nic_gets_its_own_address(connection: Any) -> None:
     """Asked once or often; another address takes the place of the one before, another nic that of the first."""
-    from bulkdeploy.drivers.libvirt.leases import ensure_lease
+    from bulkdeploy.drivers.libvirt.networks.leases import ensure_lease
 
     for _ in range(2):
         ensure_lease(connection, NIC)
@@ -53,7 +53,7 @@ def test_a_nic_gets_its_own_address(connection: Any) -> None:
 )
 def test_other_nics_are_none_of_its(connection: Any, nic: Interface) -> None:
     """Of another subnet, without an address, or on a bridge, where addresses come from elsewhere."""
-    from bulkdeploy.drivers.libvirt.leases import ensure_lease
+    from bulkdeploy.drivers.libvirt.networks.leases import ensure_lease
 
     ensure_lease(connection, nic)
     assert entries(connection) == set()

@@ -52,7 +52,7 @@ from bulkdeploy.drivers.contract import (
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpec
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
+from bulkdeploy.drivers.libvirt.networks.filters import ALLOWED, filter_name
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
 from tests.kvm.fixed_records import ISO, POOL, TEMPLATE, FixedRules, address_of, driver_on

@@ -13,8 +13,8 @@ from bulkdeploy.drivers.libvirt.disk_sources import DiskSource
 from bulkdeploy.drivers.libvirt.domain import Disk, SeenDomain, read_domain
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.pools import StoragePool, open_pool
-from bulkdeploy.drivers.libvirt.storage import FORMATS, Backing, copy_name
+from bulkdeploy.drivers.libvirt.storage.pools import StoragePool, open_pool
+from bulkdeploy.drivers.libvirt.storage.storage import FORMATS, Backing, copy_name
 from bulkdeploy.drivers.records import FencedGuest, HostDeclaredOffError, Overtaken, Pool, Records
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from bulkdeploy.drivers.libvirt.host_url import HostUrlError, read_host_url
 from bulkdeploy.drivers.libvirt.hosts import host_model
 from bulkdeploy.drivers.libvirt.options import HOST_MODEL, LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
-from bulkdeploy.drivers.libvirt.storage import FilePool, pool_path
+from bulkdeploy.drivers.libvirt.storage.storage import FilePool, pool_path
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.records import Pool
 

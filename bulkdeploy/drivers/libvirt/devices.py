@@ -16,9 +16,9 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_interface,
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt.filters import filter_name
-from bulkdeploy.drivers.libvirt.host_filters import find_filter
-from bulkdeploy.drivers.libvirt.networks import Networks
+from bulkdeploy.drivers.libvirt.networks.filters import filter_name
+from bulkdeploy.drivers.libvirt.networks.host_filters import find_filter
+from bulkdeploy.drivers.libvirt.networks.networks import Networks
 
 LOOKS_S = 0.1
 CLOSED_AGAIN = "Tray of the device is not open"

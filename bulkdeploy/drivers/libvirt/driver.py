@@ -69,24 +69,24 @@ from bulkdeploy.drivers.libvirt.domain import (
 )
 from bulkdeploy.drivers.libvirt.errors import failing_at, is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
-from bulkdeploy.drivers.libvirt.files import read_states, remove_rotated, write_file
-from bulkdeploy.drivers.libvirt.filters import (
-    filter_name,
-)
 from bulkdeploy.drivers.libvirt.guest_snapshots import GuestSnapshots
 from bulkdeploy.drivers.libvirt.hardware import Hardware, require_same_cpu
 from bulkdeploy.drivers.libvirt.hosts import host_model, require_uefi
-from bulkdeploy.drivers.libvirt.images import ensure_copy
-from bulkdeploy.drivers.libvirt.networks import Networks
+from bulkdeploy.drivers.libvirt.networks.filters import (
+    filter_name,
+)
+from bulkdeploy.drivers.libvirt.networks.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.pools import is_ceph, is_usable
 from bulkdeploy.drivers.libvirt.seed import make_seed
-from bulkdeploy.drivers.libvirt.storage import (
+from bulkdeploy.drivers.libvirt.storage.files import read_states, remove_rotated, write_file
+from bulkdeploy.drivers.libvirt.storage.images import ensure_copy
+from bulkdeploy.drivers.libvirt.storage.pools import is_ceph, is_usable
+from bulkdeploy.drivers.libvirt.storage.storage import (
     nvram_name,
     seed_name,
     template_of_copy,
 )
-from bulkdeploy.drivers.libvirt.storage_units import units_of
+from bulkdeploy.drivers.libvirt.storage.storage_units import units_of
 from bulkdeploy.drivers.libvirt.usage import read_usage
 from bulkdeploy.drivers.libvirt.volumes import Volumes
 from bulkdeploy.drivers.records import FencedGuest, Pool, Records

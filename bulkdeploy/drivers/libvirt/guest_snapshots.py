@@ -15,8 +15,8 @@ from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time
 from bulkdeploy.drivers.libvirt.domain import Disk
-from bulkdeploy.drivers.libvirt.pools import is_ceph
-from bulkdeploy.drivers.libvirt.rbd_pools import RbdPool
+from bulkdeploy.drivers.libvirt.storage.pools import is_ceph
+from bulkdeploy.drivers.libvirt.storage.rbd_pools import RbdPool
 from bulkdeploy.drivers.records import FencedGuest
 
 SNAPSHOTS = "snapshots"

@@ -11,7 +11,7 @@ from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.hardware import capabilities_of, describe, join_cluster, require_cpu
 from bulkdeploy.drivers.libvirt.host_url import is_of_host
 from bulkdeploy.drivers.libvirt.options import BASELINE, LibvirtOptions
-from bulkdeploy.drivers.libvirt.storage import pool_path, pool_xml
+from bulkdeploy.drivers.libvirt.storage.storage import pool_path, pool_xml
 from bulkdeploy.drivers.records import Pool
 
 LOCALHOST = "127.0.0.1"

@@ -10,8 +10,8 @@ from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource
 from bulkdeploy.drivers.libvirt.domain import Disk
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.rbd_pools import RbdPool
-from bulkdeploy.drivers.libvirt.storage import Backing, FilePool, pool_xml
+from bulkdeploy.drivers.libvirt.storage.rbd_pools import RbdPool
+from bulkdeploy.drivers.libvirt.storage.storage import Backing, FilePool, pool_xml
 from bulkdeploy.drivers.records import Pool
 
 

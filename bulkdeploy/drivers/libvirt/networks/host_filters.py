@@ -9,7 +9,7 @@ from uuid import UUID
 
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt.filters import filter_name
+from bulkdeploy.drivers.libvirt.networks.filters import filter_name
 
 
 def define_filter(call: HostCall, xml: str) -> None:

@@ -20,7 +20,7 @@ from bulkdeploy.drivers.libvirt.ceph import FEATURES, CephError, CephPool
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import RbdSource
 from bulkdeploy.drivers.libvirt.domain import Disk
-from bulkdeploy.drivers.libvirt.storage import COPY, Backing
+from bulkdeploy.drivers.libvirt.storage.storage import COPY, Backing
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
 

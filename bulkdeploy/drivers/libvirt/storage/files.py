@@ -14,7 +14,7 @@ from xml.etree import ElementTree as Tree
 from bulkdeploy.drivers.host_files import LARGEST, FileState, HostFile, state_of
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt.storage import pool_path
+from bulkdeploy.drivers.libvirt.storage.storage import pool_path
 
 CHUNK = 64 * 1024
 PERMISSIONS = 0o777

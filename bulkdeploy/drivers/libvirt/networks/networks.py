@@ -10,9 +10,9 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall
 from bulkdeploy.drivers.libvirt.domain import Interface
-from bulkdeploy.drivers.libvirt.filters import GUARD, is_guarded, write_filter
-from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
-from bulkdeploy.drivers.libvirt.leases import ensure_lease
+from bulkdeploy.drivers.libvirt.networks.filters import GUARD, is_guarded, write_filter
+from bulkdeploy.drivers.libvirt.networks.host_filters import define_filter, find_filter, remove_filter
+from bulkdeploy.drivers.libvirt.networks.leases import ensure_lease
 
 UNFILTERED = ("user", "openvswitch")
 

@@ -15,8 +15,8 @@ from bulkdeploy.drivers.images.images import STEP, opened_image
 from bulkdeploy.drivers.libvirt.ceph import CephError
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.pools import StoragePool
-from bulkdeploy.drivers.libvirt.storage import FORMATS, copy_name
+from bulkdeploy.drivers.libvirt.storage.pools import StoragePool
+from bulkdeploy.drivers.libvirt.storage.storage import FORMATS, copy_name
 from bulkdeploy.drivers.records import CopyState, Records, TemplateCopy, TemplateImage
 
 log = structlog.get_logger(__name__)

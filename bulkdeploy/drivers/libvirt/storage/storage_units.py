@@ -5,9 +5,9 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.files import PASSING
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.storage import pool_xml
+from bulkdeploy.drivers.libvirt.storage.files import PASSING
+from bulkdeploy.drivers.libvirt.storage.storage import pool_xml
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.storage_units import StorageUnit
 
