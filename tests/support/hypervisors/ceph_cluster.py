@@ -99,7 +99,9 @@ class CephCluster:
 
     def blocked_clients(self) -> set[str]:
         """Return the addresses of all blocked clients."""
-        return {one["addr"] for one in json.loads(self.ceph("osd", "blocklist", "ls", "--format", "json"))}
+        printed = self.ceph("osd", "blocklist", "ls", "--format", "json").strip()
+        blocked, _ = json.JSONDecoder().raw_decode(printed)  # a count follows
+        return {one["addr"] for one in blocked}
 
     def start(self) -> None:
         """Create the cluster, and wait until its pool can be written to."""
