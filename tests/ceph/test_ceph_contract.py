@@ -47,8 +47,8 @@ def writes(hosts: LibvirtHosts, number: int, guest_uuid: UUID) -> bool:
     import libvirt_qemu
 
     def request(command: str, **arguments: str) -> dict[str, Any]:
-        asked = json.dumps({"execute": command, "arguments": arguments})
-        return dict(json.loads(libvirt_qemu.qemuMonitorCommand(domain, asked, 0)))
+        requested = json.dumps({"execute": command, "arguments": arguments})
+        return dict(json.loads(libvirt_qemu.qemuMonitorCommand(domain, requested, 0)))
 
     connection = libvirt.open(hosts.hosts[number].url.split("#")[0])
     try:

@@ -181,7 +181,7 @@ class RbdPool:
         image = self._ceph.image(name)
         with tempfile.TemporaryDirectory(prefix="bulkdeploy-template-") as folder:
             file = Path(folder) / "image"
-            _require_room(file, size_bytes)
+            _require_free_bytes(file, size_bytes)
             with file.open("wb") as written:
                 for chunk in chunks:
                     self._call.go_on("template")
@@ -198,7 +198,7 @@ class RbdPool:
         """Return a raw copy of an image, beside it."""
         with file.open("rb") as head:
             head.seek(QCOW2_SIZE_AT)
-            _require_room(file, int.from_bytes(head.read(8), "big"))
+            _require_free_bytes(file, int.from_bytes(head.read(8), "big"))
         raw = file.with_suffix(".raw")
         command = ["qemu-img", "convert", "-f", image_format, "-O", "raw", str(file), str(raw)]
         try:
@@ -240,8 +240,8 @@ class RbdPool:
         return f"{self._ceph.image(self.volume_name(volume_uuid))}@{snapshot_uuid}"
 
 
-def _require_room(file: Path, needed_bytes: int) -> None:
-    """Check that the file system of a temporary file has room: an image must not fill the disk of a worker.
+def _require_free_bytes(file: Path, needed_bytes: int) -> None:
+    """Check that the file system of a temporary file has this space: an image must not fill the disk of a worker.
 
     Raises:
         CephError: it has not.
