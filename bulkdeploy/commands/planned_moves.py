@@ -18,7 +18,7 @@ from bulkdeploy.store.ledger.balance_rows import names_of
 PLAN_INDEX = long(
     "planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1
 )
-PLAN_PARAMETERS = (boolean("dryrun", "answer the plan and do nothing"), PLAN_INDEX)
+PLAN_PARAMETERS = (boolean("dryrun", "only return the plan"), PLAN_INDEX)
 
 MOVE_PLAN = Response(
     "plan",

@@ -117,7 +117,7 @@ def _account(call: Call) -> AccountParameters:
 
 WHICH = (
     uuid("id", Entity.ACCOUNT, "the account"),
-    string("account", "the account's name, where no id is given; domainid names its domain"),
+    string("account", "the account's name, with domainid, instead of id"),
     uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
 )
 

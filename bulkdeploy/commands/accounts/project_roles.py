@@ -148,7 +148,7 @@ COMMANDS = (
     ),
     Command(
         name="createProjectRole",
-        description="Creates a role of a project, whose rules restrict Regular members that have the role",
+        description="Creates a role of a project. Its rules restrict Regular members with this role.",
         handler=create_project_role,
         shape=Shape.OBJECT,
         response=PROJECT_ROLE,
@@ -205,7 +205,7 @@ COMMANDS = (
             THE_PROJECT,
             THE_ROLE,
             uuids("ruleorder", Entity.PROJECT_ROLE_PERMISSION, "all rules of the role, in the order of comparison"),
-            uuid("projectrolepermissionid", Entity.PROJECT_ROLE_PERMISSION, "one rule of the role"),
+            uuid("projectrolepermissionid", Entity.PROJECT_ROLE_PERMISSION, "the rule of the role"),
             string("permission", "whether that rule allows or denies", choices=PERMISSIONS),
         ),
         rules=(

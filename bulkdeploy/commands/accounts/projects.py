@@ -232,7 +232,7 @@ COMMANDS = (
                 "swapowner",
                 "true: former managers become Regular; default true",
             ),
-            string("roletype", "the role of that account; the others keep theirs", choices=ROLES),
+            string("roletype", "the role of that account", choices=ROLES),
         ),
         rules=(Needs("roletype", "account"),),
         unsupported={"userid": ACCOUNTS_ONLY},
@@ -249,7 +249,7 @@ COMMANDS = (
     ),
     Command(
         name="suspendProject",
-        description="Suspends a project: nothing is made for it, and its virtual machines are stopped",
+        description="Suspends a project: its virtual machines are stopped, and nothing can be created for it",
         handler=suspend_project,
         shape=Shape.JOB,
         response=PROJECT,
@@ -281,7 +281,7 @@ COMMANDS = (
             string("account", "the account's name", required=True),
             string("roletype", "its role; default Regular", choices=ROLES),
             string("email", "accepted without effect: the account is added at once, and no invitation is sent"),
-            uuid("projectroleid", Entity.PROJECT_ROLE, "the role of the project whose rules restrict it"),
+            uuid("projectroleid", Entity.PROJECT_ROLE, "the project role that restricts the account"),
         ),
     ),
     Command(

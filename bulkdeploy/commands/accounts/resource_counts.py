@@ -28,7 +28,9 @@ def update_resource_count(call: Call) -> Page:
 COMMANDS = (
     Command(
         name="updateResourceCount",
-        description="Counts anew what an account, a project or all accounts of a domain use, and keeps the result",
+        description=(
+            "Counts the resources of an account, a project or all accounts of a domain again and stores the result"
+        ),
         handler=update_resource_count,
         shape=Shape.LIST,
         response=Response(
@@ -47,7 +49,7 @@ COMMANDS = (
             uuid("domainid", Entity.DOMAIN, "the domain, or the account's domain", required=True),
             string("account", "the account; without it all accounts in and below the domain"),
             uuid("projectid", Entity.PROJECT, "the project"),
-            integer("resourcetype", "only this resource, by its number; default all that counts are kept of"),
+            integer("resourcetype", "the number of the resource type; default: all types"),
         ),
         unsupported={"tag": NO_TAGGED_LIMITS},
     ),

@@ -39,7 +39,7 @@ TYPES = tuple(kind.wire_name for kind in ResourceType)
 
 HOLDER = (
     string("account", "the account; domainid names its domain"),
-    uuid("domainid", Entity.DOMAIN, "the domain, where no account is given"),
+    uuid("domainid", Entity.DOMAIN, "the domain, if no account is given"),
     uuid("projectid", Entity.PROJECT, "the project"),
 )
 
@@ -97,7 +97,7 @@ UPDATE = Command(
 COMMANDS = (
     Command(
         name="listResourceLimits",
-        description="Lists the limits that hold for an account, a project or a domain",
+        description="Lists the effective limits of an account, a project or a domain",
         handler=list_resource_limits,
         shape=Shape.LIST,
         response=RESOURCE_LIMIT,
@@ -110,8 +110,12 @@ COMMANDS = (
                 choices=TYPES,
             ),
             *HOLDER,
-            boolean("listall", "accepted and without effect: limits are those of the one who is named"),
-            boolean("isrecursive", "accepted and without effect: limits are those of the one who is named"),
+            boolean(
+                "listall", "accepted without effect: the limits are always those of the named account or domain"
+            ),
+            boolean(
+                "isrecursive", "accepted without effect: the limits are always those of the named account or domain"
+            ),
             *PAGING,
         ),
         unsupported={"id": "limits have no ids; resourcetype says which", "tag": NO_TAGGED_LIMITS},

@@ -108,7 +108,9 @@ def import_role(call: Call) -> Mapping[str, Any]:
     return roles.read_role(call.connection, known.id)
 
 
-PUBLICITY = boolean("ispublic", "whether others than root admins see it and give it to accounts; default true")
+PUBLICITY = boolean(
+    "ispublic", "whether users other than root admins can see the role and assign it to accounts; default true"
+)
 
 CREATE = Command(
     name="createRole",
@@ -123,7 +125,7 @@ CREATE = Command(
     parameters=(
         string("name", "its name; no other role has it", required=True, rule=ROLE_NAME),
         string("type", "its type", choices=TYPES),
-        uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
+        uuid("roleid", Entity.ROLE, "the role whose type and rules are copied"),
         string("description", "its description"),
         PUBLICITY,
     ),
@@ -176,12 +178,12 @@ IMPORT = replace(
         replace(
             mapping(
                 "rules",
-                "its rules, the first to be asked first: rule, permission and description",
+                "the rules in the order of their evaluation: rule, permission and description",
                 tuple((one.name, None) for one in RULE_PARAMETERS),
             ),
             required=True,
         ),
-        boolean("forced", "change the role that has the name, if there is one; default false"),
+        boolean("forced", "replace an existing role with this name; default false"),
     ),
     rules=(),
 )
@@ -239,8 +241,8 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("roleid", Entity.ROLE, "the role", required=True),
-            uuids("ruleorder", Entity.ROLE_PERMISSION, "all rules of the role, the first to be asked first"),
-            uuid("ruleid", Entity.ROLE_PERMISSION, "one rule of the role"),
+            uuids("ruleorder", Entity.ROLE_PERMISSION, "all rules of the role in the order of their evaluation"),
+            uuid("ruleid", Entity.ROLE_PERMISSION, "the rule of the role"),
             string("permission", "the new permission of the rule, allow or deny", choices=PERMISSIONS),
         ),
         rules=(
@@ -309,7 +311,7 @@ NOUNS = (
         create_many=create_roles,
         update=UPDATE,
         update_many=update_roles,
-        more=(mapping("rules", "its rules, the first to be asked first: rule, permission and description"),),
+        more=(mapping("rules", "the rules in the order of their evaluation: rule, permission and description"),),
         read=roles.read_roles,
         key=by("name"),
         compare={"rules": _same_rules},

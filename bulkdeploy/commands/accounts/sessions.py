@@ -142,7 +142,7 @@ COMMANDS = (
             string("username", "the user's name", required=True),
             string("password", "the password, as it is", required=True),
             string("domain", "path of the user's domain, such as /ROOT/a/b or a/b; without it ROOT", length=4096),
-            uuid("domainid", Entity.DOMAIN, "the user's domain; goes before the path"),
+            uuid("domainid", Entity.DOMAIN, "the user's domain; overrides the path"),
         ),
         errors=(LoginFailed, LoginDelayed, LoginByGet),
         open=True,

@@ -121,7 +121,7 @@ STATES = tuple(state.value for state in AccountState)
 THE_USER = uuid("id", Entity.USER, "the user", required=True)
 
 KEYS = (
-    string("userapikey", "the new API key; all earlier ones are void", rule=KEY),
+    string("userapikey", "the new API key; earlier keys become invalid", rule=KEY),
     string("usersecretkey", "the secret key that belongs to it", rule=KEY),
 )
 KEYS_TOGETHER = (Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey"))
@@ -146,7 +146,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateUser",
-    description="Changes a user; who changes the own password gives the current one, too",
+    description="Changes a user. A user who changes their own password must send the current one.",
     handler=update_user,
     prepare=prepare_update,
     shape=Shape.OBJECT,
@@ -161,7 +161,7 @@ UPDATE = Command(
         string("email", "the e-mail address"),
         string("timezone", "the time zone, such as Europe/Berlin", rule=TIME_ZONE, clearable=True),
         string("password", "the new password; ends the user's sessions", rule=PASSWORD),
-        string("currentpassword", "the password so far, which who changes the own one must give"),
+        string("currentpassword", "the current password; required if users change their own password"),
         *KEYS,
     ),
     rules=KEYS_TOGETHER,
@@ -184,7 +184,7 @@ COMMANDS = (
             string("username", "only users of this name"),
             integer("accounttype", "only users of accounts of this type"),
             string("state", "only users in this state", choices=STATES),
-            string("usersource", "only users who come from there; all here are native"),
+            string("usersource", "only users from this source; all users are native"),
             SHOW_ICON,
             *OWNER,
             *PAGING,

@@ -56,7 +56,9 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             THE_HOST,
             string(
-                "driver", "the power driver: redfish, ipmitool or simulator, or an installed one", required=True
+                "driver",
+                "the power driver: redfish, ipmitool, simulator, or the name of an installed driver",
+                required=True,
             ),
             string(
                 "address",
@@ -98,7 +100,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             long(
                 "timeout",
-                "seconds that the controller may take, instead of outofbandmanagement.action.timeout",
+                "the timeout in seconds; default: outofbandmanagement.action.timeout",
                 minimum=1,
                 maximum=LONGEST_TIMEOUT_S,
             ),
@@ -116,7 +118,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             THE_HOST,
-            string("password", "the new password; a random one if none is given", length=20),
+            string("password", "the new password; default: a random password", length=20),
         ),
     ),
 )

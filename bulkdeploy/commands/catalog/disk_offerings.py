@@ -109,10 +109,10 @@ CREATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description; its name where not given", length=4096),
+        string("displaytext", "the description; default: the name", length=4096),
         long(
             "disksize",
-            "size of the disk, GiB; absent where the caller chooses it",
+            "the size of the disk in GiB; not for offerings with customized=true",
             minimum=1,
             maximum=MOST_DISK_GIB,
             unit=GIB,
@@ -133,7 +133,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateDiskOffering",
-    description="Changes a disk offering; volumes that have it stay as they are",
+    description="Changes a disk offering. Existing volumes do not change.",
     handler=update_disk_offering,
     shape=Shape.OBJECT,
     response=DISK_OFFERING,
@@ -179,14 +179,18 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.DISK_OFFERING, "only this offering"),
             string("name", "only the offering of this name"),
-            uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
+            uuid("zoneid", Entity.ZONE, "only offerings that are available in this zone"),
             *FOR_WHOM,
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only offerings whose volumes this VM could get"),
+            uuid(
+                "virtualmachineid",
+                Entity.VIRTUAL_MACHINE,
+                "only offerings that are suitable for volumes of this VM",
+            ),
             uuid("volumeid", Entity.VOLUME, "only other offerings with the tags and storage type of this volume's"),
             uuid(
                 "storageid",
                 Entity.STORAGE_POOL,
-                "only offerings whose volumes this pool could hold, by tags and storage type",
+                "only offerings that are suitable for this pool by tags and storage type",
                 roles=ROOT_ADMIN_ONLY,
             ),
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
@@ -195,7 +199,7 @@ COMMANDS = (
                 "only offerings in this state; default Active; all: in any state",
                 choices=("Active", "Inactive", ANY_STATE),
             ),
-            boolean("encrypt", "only offerings whose disks are encrypted, or are not"),
+            boolean("encrypt", "only offerings with encrypted disks (true) or without (false)"),
             *PAGING,
         ),
     ),

@@ -54,8 +54,9 @@ def _row(kind: HypervisorType, drivers: Drivers) -> dict[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listHypervisorCapabilities",
-        description="Lists what a host holds at most, where nothing else is said for the host, and what the driver "
-        "set for it can do, by hypervisor",
+        description=(
+            "Lists, for each hypervisor, the default maximum of VMs per host and the abilities of its driver"
+        ),
         handler=list_hypervisor_capabilities,
         shape=Shape.LIST,
         response=Response(

@@ -12,7 +12,7 @@ FOR_WHOM: tuple[Parameter, ...] = (
     uuid(
         "domainid",
         Entity.DOMAIN,
-        "only offerings that this domain has to itself; with account, the account's; -1: none",
+        "only offerings restricted to this domain; with account, the account's domain; -1: none",
         takes_all=True,
     ),
     boolean(

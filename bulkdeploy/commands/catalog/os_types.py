@@ -99,7 +99,7 @@ COMMANDS = (
     ),
     Command(
         name="removeGuestOs",
-        description="Removes a guest OS type that an operator added; templates that have it keep it",
+        description="Removes a guest OS type that an operator added. Templates with this type keep it.",
         handler=remove_guest_os,
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,

@@ -141,7 +141,7 @@ CREATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description; its name where not given", length=4096),
+        string("displaytext", "the description; default: the name", length=4096),
         integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
         integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
         integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB, unit=MIB),
@@ -190,7 +190,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateServiceOffering",
-    description="Changes a service offering; VMs that have it stay as they are",
+    description="Changes a service offering. Existing VMs do not change.",
     handler=update_service_offering,
     shape=Shape.OBJECT,
     response=SERVICE_OFFERING,
@@ -240,10 +240,10 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.SERVICE_OFFERING, "only this offering"),
             string("name", "only the offering of this name"),
-            uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
+            uuid("zoneid", Entity.ZONE, "only offerings that are available in this zone"),
             *FOR_WHOM,
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only what this VM could have instead of its present"),
-            uuid("templateid", Entity.TEMPLATE, "only offerings whose root disk this template fits in"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only offerings to which this VM can change"),
+            uuid("templateid", Entity.TEMPLATE, "only offerings whose root disk is large enough for this template"),
             integer("cpunumber", "only offerings with at least this many cores"),
             integer("cpuspeed", "only offerings with at least this speed of a core, MHz"),
             integer("memory", "only offerings with at least this memory, MiB"),
@@ -255,7 +255,7 @@ COMMANDS = (
             ),
             boolean("issystem", "whether to list offerings of system VMs instead", roles=ROOT_ADMIN_ONLY),
             string("systemvmtype", "only offerings for this kind of system VM", choices=SYSTEM_VM_TYPES),
-            boolean("encryptroot", "only offerings whose root disks are encrypted, or are not"),
+            boolean("encryptroot", "only offerings with encrypted root disks (true) or without (false)"),
             *PAGING,
         ),
         unsupported={

@@ -114,21 +114,25 @@ def update_permissions(kind: Kind, call: Call) -> None:
 def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
         string("name", "its name", required=True, rule=NAME),
-        string("displaytext", "its description; its name where not given", length=4096),
+        string("displaytext", "the description; default: the name", length=4096),
         string(
             "url",
-            "where its file is: http or https at a public address, or one that the setting fetch allows",
+            "the URL of the file: http or https at a public address, or at an address that the setting fetch "
+            "allows",
             required=True,
             length=2048,
         ),
-        string("checksum", "its checksum, such as {SHA-256}abc..., which drivers compare when they fetch the file"),
+        string(
+            "checksum",
+            "the checksum of the file, such as {SHA-256}abc...; drivers compare it when they download the file",
+        ),
         ARCHITECTURE,
         *ABOUT,
         *PUBLICITY,
         *FOR_OWNER,
     )
     if kind is ISO:
-        zone = uuid("zoneid", Entity.ZONE, "the zone that has it; all where not given or -1", takes_all=True)
+        zone = uuid("zoneid", Entity.ZONE, "the zone; default or -1: all zones", takes_all=True)
         return (*shared, zone, boolean("bootable", "whether a VM can boot from it; default true"))
     hypervisors = ("None", *(each.value for each in HypervisorType))
     return (
@@ -138,13 +142,13 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
         uuid(
             "zoneid",
             Entity.ZONE,
-            "the zone that has it; not with zoneids; all where neither is given, or -1",
+            "the zone; not with zoneids; default or -1: all zones",
             takes_all=True,
         ),
         uuids("zoneids", Entity.ZONE, "the zones that have it; -1: all", takes_all=True),
-        boolean("sshkeyenabled", "whether its guests take new SSH keys"),
+        boolean("sshkeyenabled", "whether SSH keys of its guests can be reset"),
         boolean("requireshvm", "whether it needs hardware virtualisation; default true"),
-        integer("bits", "32 or 64; accepted and without effect: arch says it", minimum=32, maximum=64),
+        integer("bits", "32 or 64; accepted without effect: arch determines it", minimum=32, maximum=64),
         *OF_TEMPLATES,
     )
 
@@ -171,7 +175,7 @@ def _changed(kind: Kind) -> tuple[Parameter, ...]:
         ARCHITECTURE,
         *ABOUT,
         boolean("bootable", "whether a VM can boot from it"),
-        boolean("sshkeyenabled", "whether its guests take new SSH keys"),
+        boolean("sshkeyenabled", "whether SSH keys of its guests can be reset"),
         boolean("requireshvm", "whether it needs hardware virtualisation"),
         integer("sortkey", "the position in lists: lower numbers first"),
         *((DETAILS,) if kind is ISO else OF_TEMPLATES),
@@ -213,7 +217,7 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
             parameters=(
                 this,
                 uuid("zoneid", Entity.ZONE, "delete it from this zone only"),
-                boolean("forced", "delete it even though VMs were made from it"),
+                boolean("forced", "delete it even if VMs were deployed from it"),
                 *(() if kind is ISO else (SYSTEM_TOO,)),
             ),
         ),

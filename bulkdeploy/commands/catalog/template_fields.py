@@ -46,10 +46,10 @@ FIELDS: tuple[Field, ...] = (
     flag("isfeatured", "whether it is featured"),
     flag("isextractable", "whether it can be downloaded"),
     flag("bootable", "whether a VM can boot from it"),
-    flag("passwordenabled", "whether its guests take new passwords"),
-    flag("sshkeyenabled", "whether its guests take new SSH keys"),
+    flag("passwordenabled", "whether passwords of its guests can be reset"),
+    flag("sshkeyenabled", "whether SSH keys of its guests can be reset"),
     flag("requireshvm", "whether it needs hardware virtualisation"),
-    flag("isdynamicallyscalable", "whether its guests can be scaled while they run"),
+    flag("isdynamicallyscalable", "whether running VMs can be scaled"),
     text("url", "where it came from", ROOT_ADMIN_ONLY),
     text("checksum", "its checksum"),
     text("arch", "its CPU architecture"),
@@ -77,8 +77,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     boolean("isready", "only those that are ready in their zone, or only those that are not"),
     string("arch", "only those for this CPU architecture"),
     uuid("oscategoryid", Entity.OS_CATEGORY, "only those of this category of guest OS"),
-    boolean("showremoved", "deleted ones, too"),
-    boolean("showunique", "one row per template, that of one zone, instead of one per zone"),
+    boolean("showremoved", "include deleted ones"),
+    boolean("showunique", "return one row per template instead of one row per zone"),
     mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
     SHOW_ICON,
     *OWNER,
@@ -88,8 +88,8 @@ PARAMETERS: tuple[Parameter, ...] = (
 
 ABOUT: tuple[Parameter, ...] = (
     uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
-    boolean("passwordenabled", "whether its guests take new passwords"),
-    boolean("isdynamicallyscalable", "whether its guests can be scaled while they run"),
+    boolean("passwordenabled", "whether passwords of its guests can be reset"),
+    boolean("isdynamicallyscalable", "whether running VMs can be scaled"),
 )
 ARCHITECTURE = string(
     "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")

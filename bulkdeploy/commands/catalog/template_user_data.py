@@ -33,7 +33,7 @@ COMMANDS = (
     Command(
         name="linkUserDataToTemplate",
         authorized=EVERY_ROLE,
-        description="Links registered user data to a template or ISO, whose new VMs get it",
+        description="Links registered user data to a template or ISO. New VMs get this user data.",
         handler=link_user_data,
         shape=Shape.OBJECT,
         response=Response("template", FIELDS),
@@ -45,7 +45,7 @@ COMMANDS = (
             uuid("userdataid", Entity.USER_DATA, "the registered user data; default: none from now on"),
             string(
                 "userdatapolicy",
-                "whether a deploy call may give other user data; default ALLOWOVERRIDE",
+                "whether a deploy call may override the user data; default ALLOWOVERRIDE",
                 choices=tuple(policy.value for policy in UserDataPolicy),
             ),
         ),

@@ -29,7 +29,7 @@ COMMANDS = (
         changes_state=True,
         parameters=(
             string("name", "its name", required=True, rule=NAME),
-            string("displaytext", "its description; its name where not given", length=4096),
+            string("displaytext", "the description; default: the name", length=4096),
             uuid("volumeid", Entity.VOLUME, "the volume", required=True),
             uuid("zoneid", Entity.ZONE, "the volume's zone, which the template will be in"),
             ARCHITECTURE,

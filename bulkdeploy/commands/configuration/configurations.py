@@ -178,7 +178,7 @@ UPDATE = Command(
     errors=(PermissionDenied, ResourceUnavailable),
     parameters=(
         string("name", "the setting", required=True),
-        string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
+        string("value", "the new value", length=LONGEST_VALUE),
         *PLACES,
     ),
     rules=(ONE_PLACE,),
@@ -197,7 +197,7 @@ COMMANDS = (
     ),
     Command(
         name="listConfigurations",
-        description="Lists settings with the values that hold",
+        description="Lists settings with their effective values",
         handler=list_configurations,
         shape=Shape.LIST,
         response=CONFIGURATION,

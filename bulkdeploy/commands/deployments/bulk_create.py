@@ -249,8 +249,10 @@ def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: Map
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="bulkCreateVirtualMachines",
-        description="Deploys many unlike VMs with one call, dispersed by count over clusters or pods: all of them "
-        "or none, or with partial those that fit. Answers at once with one job per VM, and where each is placed.",
+        description=(
+            "Deploys many unlike VMs with one call, dispersed by count over clusters or pods. Without partial, "
+            "all of them are deployed or none. The response has one job per VM and the place of each VM."
+        ),
         roles=ROOT_ADMIN_ONLY,
         shape=Shape.BARE,
         response=CREATED,
@@ -264,7 +266,7 @@ COMMANDS: tuple[Command, ...] = (
                 maximum=MOST_ENTRIES,
             ),
             *SHARED,
-            boolean("partial", "leave out what does not fit, and deploy the rest; default false: all or none"),
+            boolean("partial", "deploy the VMs that fit and leave out the others; default false: all or none"),
             string("requesttoken", "the same token with the same parameters answers the same jobs again"),
             *MANAGED,
         ),

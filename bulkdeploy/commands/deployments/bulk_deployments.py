@@ -100,10 +100,13 @@ COMMANDS: tuple[Command, ...] = (
             integer("virtualmachinecount", "how many VMs to deploy, a positive number", required=True),
             string(
                 "nameprefix",
-                "names are made of it and the first numbers that are free: prefix-1, prefix-2, ...",
+                "the prefix of generated names; the first free numbers are appended: prefix-1, prefix-2, ...",
                 length=LONGEST_PREFIX,
             ),
-            integer("minimumcount", "accept fewer VMs, as many as fit, but at least so many"),
+            integer(
+                "minimumcount",
+                "accept fewer VMs than virtualmachinecount if they do not fit, but at least this number",
+            ),
             string("requesttoken", "the same token with the same parameters answers the same jobs again"),
             *MANAGED,
         ),
@@ -126,7 +129,8 @@ COMMANDS: tuple[Command, ...] = (
             uuids(
                 "hostids",
                 Entity.HOST,
-                "with id: whether each of these hosts takes one more of its VMs now, and if not, why; root admins",
+                "with id: hosts about which the response reports whether they can get one more VM of the "
+                "deployment, or why not; root admins only",
             ),
             *OWNER,
             *PROJECT,

@@ -129,11 +129,11 @@ COMMANDS: tuple[Command, ...] = (
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(
-            uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
+            uuid("id", Entity.DEPLOYMENT, "the deployment; it must be managed", required=True),
             integer("virtualmachinecount", "the desired number of virtual machines", minimum=0),
             *HOW_MANAGED,
             string("maxunavailable", "VMs that are healed at once, or a percentage such as 10%; default: 1"),
-            boolean("managed", "false: the number of VMs is not kept any more; the VMs stay"),
+            boolean("managed", "false: stop keeping the number of VMs; the VMs stay"),
             boolean("dryrun", "check only, and answer how many VMs would be added or which would be removed"),
         ),
         errors=DEPLOYMENT_ERRORS,

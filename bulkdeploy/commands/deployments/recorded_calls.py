@@ -16,7 +16,8 @@ from bulkdeploy.store.rows.entities import resolve_known
 HOW_MANAGED = (
     string(
         "scaleinpolicy",
-        "if managed, the VMs that are removed first; Balanced (default) keeps the spread even, newest first",
+        "with managed, the order in which VMs are removed: Balanced (default: keeps the spread even, newest "
+        "first), NewestFirst or OldestFirst",
         choices=tuple(ScaleInPolicy),
     ),
     boolean(
@@ -33,7 +34,9 @@ HOW_MANAGED = (
 
 MANAGED = (
     boolean(
-        "managed", "keep the number of VMs: updateBulkDeployment changes it, and VMs that are gone are replaced"
+        "managed",
+        "whether the service keeps the number of VMs: updateBulkDeployment changes the number, and missing VMs "
+        "are replaced",
     ),
     *HOW_MANAGED,
 )

@@ -89,9 +89,9 @@ COMMANDS: tuple[Command, ...] = (
             *(parameter for parameter in OF_ANY_VM if parameter.name not in OF_A_DEPLOYMENT),
             boolean(
                 "tiered",
-                "true: continue with smaller ones when no more fit; the service offering must be custom",
+                "true: if no more VMs fit, continue with smaller ones; needs a custom service offering",
             ),
-            boolean("n1", "keep room on the other hosts of its cluster for the VMs of any one host"),
+            boolean("n1", "keep enough free capacity in each cluster for the loss of any one host"),
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,
         rules=(Exclusive(("podid", "clusterid")), *RULES),

@@ -235,28 +235,32 @@ def _shown(connection: Connection, ref: EntityRef) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name=REPLACE_COMMAND,
-        description="Replaces the VMs of a managed bulk deployment gradually; the sweeper takes each step",
+        description="Replaces the VMs of a managed bulk deployment gradually",
         shape=Shape.OBJECT,
         response=BULK_DEPLOYMENT,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(
-            uuid("id", Entity.DEPLOYMENT, "the deployment, which was made with managed=true", required=True),
+            uuid("id", Entity.DEPLOYMENT, "the deployment; it must be managed", required=True),
             uuid("templateid", Entity.TEMPLATE, "another template"),
             uuid("serviceofferingid", Entity.SERVICE_OFFERING, "another service offering; only with Recreate"),
             string("userdata", "other user data, in base64", length=1048576),
             string("keypairs", "names of other SSH key pairs, separated by commas"),
             string(
                 "method",
-                "Recreate (default) deploys new VMs and destroys the old ones; Restore makes root disks anew",
+                "Recreate (default) deploys new VMs and destroys the old ones; Restore replaces the root disks "
+                "of the VMs",
                 choices=tuple(ReplaceMethod),
             ),
             string("maxsurge", "VMs beyond the desired number, or a percentage such as 10%; default: 0"),
             string("maxunavailable", "VMs that may be unavailable, or a percentage; default: 1"),
             string("pauseafter", "pause when these percentages of the VMs are replaced, such as 10,50"),
             string("maxfailures", "stop if more VMs fail than this number, or percentage; default: 0"),
-            boolean("expunge", "expunge replaced VMs at once; else they can be recovered until expunge.delay"),
-            boolean("pause", "only let the replacement in progress wait for resumeBulkOperation"),
+            boolean(
+                "expunge",
+                "expunge replaced VMs at once; by default they can be recovered until expunge.delay has passed",
+            ),
+            boolean("pause", "pause the replacement in progress until resumeBulkOperation"),
             boolean("rollback", "replace the VMs of the newest replacement again, with the parameters before"),
         ),
         errors=DEPLOYMENT_ERRORS,

@@ -5,6 +5,6 @@ from bulkdeploy.domain.infrastructure.topology import ALLOCATION_POLICIES
 
 ALLOCATION_POLICY = string(
     "allocpolicy",
-    "preferred (as it is made), last_resort: only VMs that fit nowhere else, or unallocable: no new VMs",
+    "preferred (default), last_resort (only VMs that fit nowhere else) or unallocable (no new VMs)",
     choices=ALLOCATION_POLICIES,
 )

@@ -43,7 +43,7 @@ def list_capacity(call: Call) -> Page:
 COMMANDS = (
     Command(
         name="listCapacity",
-        description="Lists what zones, a pod or a cluster hold and what is taken, by type of capacity",
+        description="Lists total and used capacity of zones, a pod or a cluster, by type of capacity",
         handler=list_capacity,
         shape=Shape.LIST,
         response=Response("capacity", CAPACITY_FIELDS),
@@ -57,7 +57,7 @@ COMMANDS = (
                 "only this type: 0 memory, 1 CPU, 2 used storage, 3 promised storage, 8 addresses, "
                 "9 local storage, 90 cores",
             ),
-            boolean("fetchlatest", "accepted and always so: what is answered is never older than the call"),
+            boolean("fetchlatest", "accepted without effect: the response is always current"),
             string("sortby", "usage: the fullest first", choices=("usage",)),
             *PAGE_ONLY,
         ),

@@ -84,7 +84,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="listClusterDrsPlan",
-        description="Lists plans that balanced clusters, the newest first, as long as their jobs are kept",
+        description="Lists plans that balanced clusters, newest first, until their jobs expire",
         handler=list_plans,
         shape=Shape.LIST,
         response=Response(

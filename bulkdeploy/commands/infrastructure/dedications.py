@@ -94,9 +94,9 @@ def _list(place: Entity, dedicated: Response) -> Command:
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             uuid(f"{word}id", place, f"only this {word}"),
-            uuid("domainid", Entity.DOMAIN, "only what this domain has"),
-            string("account", "only what accounts of this name have"),
-            uuid("affinitygroupid", Entity.AFFINITY_GROUP, "only what is used through this affinity group"),
+            uuid("domainid", Entity.DOMAIN, "only those dedicated to this domain"),
+            string("account", "only those dedicated to accounts with this name"),
+            uuid("affinitygroupid", Entity.AFFINITY_GROUP, "only those used through this affinity group"),
             *PAGING,
         ),
     )

@@ -49,8 +49,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.HOST, "the host", required=True),
             boolean(
                 "force",
-                "fence it although it answers; or, where neither out-of-band management nor its driver can fence"
-                " it, say that it is off",
+                "evacuate the host even if it answers; if the host cannot be fenced, this confirms that the "
+                "host is powered off",
             ),
             string(
                 "mode",

@@ -49,7 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="migrateHost",
-        description="Moves all virtual machines that are on a host to other hosts; the host goes on taking others",
+        description="Moves all virtual machines of a host to other hosts. The host can still get new ones.",
         handler=migrate_host,
         shape=Shape.JOB,
         response=HOST_MIGRATION,
@@ -61,7 +61,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="cancelHostMaintenance",
-        description="Cancels the maintenance of a host, or its preparation: the host takes virtual machines again",
+        description=(
+            "Cancels the maintenance of a host or its preparation, so that the host can get virtual machines again"
+        ),
         handler=cancel_host_maintenance,
         shape=Shape.JOB,
         response=HOST,

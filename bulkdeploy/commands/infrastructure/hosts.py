@@ -86,8 +86,10 @@ SWITCHES = ("Enable", "Disable", *ALLOCATION_STATES)
 
 ADD = Command(
     name="addHost",
-    description="Adds a host to a cluster. What it has is what its hypervisor says; where the zone allows local "
-    "storage, its own disks become a storage pool.",
+    description=(
+        "Adds a host to a cluster. Its hypervisor reports its capacity. If the zone allows local storage, the "
+        "disks of the host become a storage pool."
+    ),
     handler=add_host,
     prepare=reach_new_host,
     shape=Shape.LIST,
@@ -108,12 +110,12 @@ ADD = Command(
         ),
         string(
             "url",
-            "where its driver reaches it. A simulated host is what its url says: "
+            "the URL at which the driver reaches the host. The URL of a simulated host describes it: "
             "http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144&local_disk_gib=500",
             required=True,
             rule=URL,
         ),
-        string("username", "whom its driver logs in as"),
+        string("username", "the user name with which the driver logs in"),
         string("password", "the password of the user; it is never stored"),
         strings("hosttags", "its tags", rule=TAG),
         string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
@@ -163,7 +165,7 @@ DELETE = Command(
 
 RECONNECT = Command(
     name="reconnectHost",
-    description="Reconnects a host and reads its hardware again. Refused while evacuateHost empties the host.",
+    description="Reconnects a host and reads its capacity again. Rejected while evacuateHost is running.",
     handler=reconnect_host,
     prepare=reach_again,
     shape=Shape.JOB,
@@ -181,7 +183,7 @@ COMMANDS = (
     RECONNECT,
     Command(
         name="listHosts",
-        description="Lists hosts and what is promised of each",
+        description="Lists hosts with their allocated capacity",
         handler=list_hosts,
         shape=Shape.LIST,
         response=HOST,
@@ -197,7 +199,7 @@ COMMANDS = (
             string("resourcestate", "only hosts in this resource state, such as Enabled"),
             string("type", "only hosts of this type; hosts that run VMs are of type Routing"),
             string("arch", "only hosts of this CPU architecture; all here are x86_64"),
-            string("managementserverid", "only hosts of this management server; it is the one of all"),
+            string("managementserverid", "only hosts of this management server; all hosts belong to the only one"),
             boolean("outofbandmanagementenabled", "only hosts with out-of-band management enabled, or without"),
             string(
                 "outofbandmanagementpowerstate",
@@ -208,7 +210,7 @@ COMMANDS = (
                 Entity.VIRTUAL_MACHINE,
                 "only hosts that this running VM could move to, each with suitableformigration and all details",
             ),
-            boolean("hahost", "true: no host, because none is kept free for VMs of hosts that failed"),
+            boolean("hahost", "true: no host, because no host is reserved for failures"),
             strings("details", "the details of each host in the answer; default all", choices=DETAILS),
             *PAGING,
         ),

@@ -25,7 +25,7 @@ def list_infrastructure(call: Call) -> Mapping[str, int]:
 COMMANDS = (
     Command(
         name="listInfrastructure",
-        description="Counts zones, hosts and all else that VMs stand on",
+        description="Counts zones, pods, clusters, hosts, storage pools and other infrastructure",
         handler=list_infrastructure,
         shape=Shape.OBJECT,
         response=Response("infrastructure", tuple(number(name, f"how many {name} there are") for name in THERE)),

@@ -63,9 +63,9 @@ COMMANDS: tuple[Command, ...] = (
         ),
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            string("id", "only the one with this id"),
-            string("name", "only the one of this name"),
-            string("version", "only one of this version"),
+            string("id", "only the server with this id"),
+            string("name", "only the server with this name"),
+            string("version", "only servers with this version"),
             boolean("peers", "without effect: the service's processes are not listed, so that there are no peers"),
             *PAGING,
         ),

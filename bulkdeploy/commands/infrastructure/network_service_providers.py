@@ -98,7 +98,9 @@ def _element_commands(noun: str, plural: str, key: str, cmd: str) -> tuple[Comma
     return (
         Command(
             name=f"list{plural}",
-            description="Lists what must be configured of providers before they are enabled",
+            description=(
+                "Lists the elements of network providers that must be configured before the providers are enabled"
+            ),
             handler=partial(list_elements, key),
             shape=Shape.LIST,
             response=response,
@@ -141,14 +143,14 @@ COMMANDS = (
     ),
     Command(
         name="listSupportedNetworkServices",
-        description="Lists what networks can offer to VMs, and who can offer it",
+        description="Lists the services that networks can offer, and their providers",
         handler=list_services,
         shape=Shape.LIST,
         response=NETWORK_SERVICE,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             string("service", "only this service"),
-            string("provider", "only what this provider offers", choices=tuple(PROVIDERS)),
+            string("provider", "only services of this provider", choices=tuple(PROVIDERS)),
             *PAGING,
         ),
     ),

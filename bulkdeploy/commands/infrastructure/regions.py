@@ -73,7 +73,7 @@ COMMANDS = (
     ),
     Command(
         name="addRegion",
-        description="Adds the name and the address of another installation, for clients to look up",
+        description="Adds the name and the address of another installation for use by clients",
         handler=add_region,
         shape=Shape.OBJECT,
         response=REGION,

@@ -59,13 +59,13 @@ LABEL_PARAMETERS = tuple(string(label, "the bridge or switch on hosts of this hy
 COMMANDS = (
     Command(
         name="listTrafficTypes",
-        description="Lists what physical networks carry",
+        description="Lists the traffic types of physical networks",
         handler=list_traffic_types,
         shape=Shape.LIST,
         response=TRAFFIC_TYPE,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only what this physical network carries"),
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only traffic types of this physical network"),
             *PAGING,
         ),
     ),

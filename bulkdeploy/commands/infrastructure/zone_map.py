@@ -58,7 +58,7 @@ CLUSTER = (
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="getZoneMap",
-        description="Returns all hosts of a zone by cluster, with one number for each, as a heat map needs them",
+        description="Returns all hosts of a zone by cluster with one number per host, for a heat map",
         handler=get_zone_map,
         shape=Shape.OBJECT,
         response=Response(
@@ -74,8 +74,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("zoneid", Entity.ZONE, "the zone", required=True),
             string(
                 "by",
-                "the share of each host: of its memory or CPU what is promised (allocated) or what was measured"
-                " (used); default memoryallocated",
+                "the number of each host: the allocated or the measured share of its memory or CPU; default "
+                "memoryallocated",
                 choices=tuple(store.SHARES),
             ),
             string("account", "count the VMs of this account on each host; domainid is the account's domain"),

@@ -35,7 +35,7 @@ ZONE = Response(
         text("networktype", "Basic or Advanced"),
         flag("securitygroupsenabled", "whether its networks have security groups"),
         flag("localstorageenabled", "whether disks of hosts may be used"),
-        text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        text("allocationstate", "Enabled, or Disabled (no new VMs)"),
         text("type", "Core"),
         text("dns1", "its first DNS server", ROOT_ADMIN_ONLY),
         text("dns2", "its second DNS server", ROOT_ADMIN_ONLY),
@@ -149,7 +149,7 @@ UPDATE = Command(
 
 DELETE = Command(
     name="deleteZone",
-    description="Deletes a zone with nothing in it",
+    description="Deletes an empty zone",
     handler=delete_zone,
     shape=Shape.SUCCESS,
     roles=ROOT_ADMIN_ONLY,
@@ -180,7 +180,7 @@ COMMANDS = (
             boolean(
                 "available", "false: callers other than root admins get only zones in which their account has VMs"
             ),
-            boolean("showcapacities", "whether to say what each zone holds"),
+            boolean("showcapacities", "whether the response includes the capacity of each zone"),
             mapping("tags", "only zones with these tags: tags[0].key, tags[0].value"),
             SHOW_ICON,
             *PAGING,

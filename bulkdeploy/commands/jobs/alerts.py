@@ -72,7 +72,7 @@ def _chosen(call: Call) -> dict[str, object]:
 COMMANDS = (
     Command(
         name="listAlerts",
-        description="Lists what operators are to know of, such as hosts that do not answer; newest first",
+        description="Lists alerts for operators, such as hosts that do not answer, newest first",
         handler=list_alerts,
         shape=Shape.LIST,
         response=ALERT,
@@ -86,7 +86,7 @@ COMMANDS = (
     ),
     Command(
         name="archiveAlerts",
-        description="Archives alerts: lists show them no more",
+        description="Archives alerts, so that listAlerts does not return them any more",
         handler=archive_alerts,
         shape=Shape.SUCCESS,
         roles=INFRASTRUCTURE,

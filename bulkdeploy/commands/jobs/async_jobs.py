@@ -121,15 +121,16 @@ COMMANDS: tuple[Command, ...] = (
         response=ASYNC_JOB,
         errors=(PermissionDenied,),
         parameters=(
-            Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
+            Parameter("startdate", WireType.TZDATE, "only jobs that were created at this time or later"),
             uuid("deploymentid", Entity.DEPLOYMENT, "only the jobs of this deploy call"),
             uuid(
                 "hostid",
                 Entity.HOST,
-                "only the jobs that the newest maintenance, migrateHost or evacuateHost of this host made for VMs",
+                "only the jobs of VMs that belong to the newest maintenance, migrateHost or evacuateHost of "
+                "this host",
                 roles=ROOT_ADMIN_ONLY,
             ),
-            string("managementserverid", "only jobs of this management server; it is the one of all"),
+            string("managementserverid", "only jobs of this management server; all jobs belong to the only one"),
             *RESOURCE,
             *OWNER,
             sort_by(async_jobs.ORDERS),

@@ -48,7 +48,7 @@ COMMANDS: tuple[Command, ...] = (
         response=SECONDARY_IP,
         errors=(PermissionDenied, InsufficientAddresses),
         changes_state=True,
-        parameters=(NIC, string("ipaddress", "the address; a free one of the network where not given")),
+        parameters=(NIC, string("ipaddress", "the address; default: a free address of the network")),
     ),
     Command(
         name="removeIpFromNic",
@@ -67,6 +67,6 @@ COMMANDS: tuple[Command, ...] = (
         response=VIRTUAL_MACHINE,
         errors=(PermissionDenied, InsufficientAddresses),
         changes_state=True,
-        parameters=(NIC, string("ipaddress", "the address; a free one of the network where not given")),
+        parameters=(NIC, string("ipaddress", "the address; default: a free address of the network")),
     ),
 )

@@ -64,7 +64,7 @@ def make_default_nic(call: Call) -> JobTicket:
 
 
 OF_VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True)
-ONE_NIC: tuple[Parameter, ...] = (OF_VM, uuid("nicid", Entity.NIC, "one of its nics", required=True))
+ONE_NIC: tuple[Parameter, ...] = (OF_VM, uuid("nicid", Entity.NIC, "the NIC", required=True))
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -95,11 +95,11 @@ COMMANDS: tuple[Command, ...] = (
             uuid(
                 "networkid",
                 Entity.NETWORK,
-                "the network, one of the VM's zone that its owner may use",
+                "the network; it must be in the VM's zone and usable by its owner",
                 required=True,
             ),
-            string("ipaddress", "its address; a free one of the network where not given"),
-            string("macaddress", "its MAC address; a new one where not given"),
+            string("ipaddress", "the address; default: a free address of the network"),
+            string("macaddress", "the MAC address; default: a new one"),
         ),
         unsupported={"dhcpoptions": NO_DHCP_OPTIONS},
     ),

@@ -89,10 +89,11 @@ AUTHORIZE: tuple[Parameter, ...] = (
     integer("endport", "the last port, for tcp and udp"),
     integer("icmptype", "the ICMP type, -1 for all, for icmp"),
     integer("icmpcode", "the ICMP code, -1 for all, for icmp"),
-    strings("cidrlist", "the networks at the other end, one rule each"),
+    strings("cidrlist", "the networks at the other end of the connection; each becomes a rule"),
     mapping(
         "usersecuritygrouplist",
-        "security groups at the other end, one rule each: usersecuritygrouplist[0].account, [0].group",
+        "security groups at the other end of the connection; each becomes a rule: "
+        "usersecuritygrouplist[0].account, [0].group",
     ),
     *FOR_OWNER,
 )

@@ -79,7 +79,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
-        string("name", "its new name; absent: nothing changes"),
+        string("name", "the new name"),
     ),
     unsupported={"customid": NO_CUSTOM_IDS},
 )

@@ -62,7 +62,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     Parameter(
         "templateid",
         WireType.UUID,
-        "the template or ISO that each VM is made from",
+        "the template or ISO of each VM",
         required=True,
         entity=(Entity.TEMPLATE, Entity.ISO),
     ),
@@ -71,7 +71,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuid("projectid", Entity.PROJECT, "the project that will own the VMs, instead of an account"),
     string(
         "hypervisor",
-        "the hypervisor to deploy on; needed where the template names none",
+        "the hypervisor; required if the template has none",
         choices=tuple(kind.value for kind in HypervisorType),
     ),
     string("keypair", "the owner's SSH key pair to log in with"),
@@ -79,11 +79,13 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     string("userdata", "data for the guests, base64; not with userdataid", length=1048576),
     uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
     mapping("userdatadetails", "values of variables in the user data: userdatadetails[0].variable=value"),
-    uuids("networkids", Entity.NETWORK, "the networks of each VM, the default one first; Advanced zones only"),
+    uuids(
+        "networkids", Entity.NETWORK, "the networks of each VM, the default network first; only in Advanced zones"
+    ),
     Parameter(
         "diskofferingid",
         WireType.UUID,
-        "the disk offering of the root disk where an ISO is given, else of a data disk",
+        "the disk offering of the root disk if an ISO is given, otherwise of a data disk",
         entity=(Entity.DISK_OFFERING,),
         spellings=("diwskofferingid",),  # as the functional specification of the bulk call spells it
     ),
@@ -92,9 +94,13 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuid(
         "overridediskofferingid",
         Entity.DISK_OFFERING,
-        "the disk offering of the root disk, instead of what the service offering says",
+        "the disk offering of the root disk; overrides the service offering",
     ),
-    mapping("datadiskofferinglist", "data disks, instead of diskofferingid: one per index", DATA_DISK),
+    mapping(
+        "datadiskofferinglist",
+        "the disk offerings of several data disks, one per index; instead of diskofferingid",
+        DATA_DISK,
+    ),
     mapping(
         "datadisksdetails",
         "the same under its newer name, with deviceid: the disk's number in the VM, from 1; not with"
@@ -104,49 +110,53 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuids(
         "securitygroupids",
         Entity.SECURITY_GROUP,
-        "the security groups of each VM, where the zone has them; default: default; not with securitygroupnames",
+        "the security groups of each VM, in zones with security groups; default: the group default; not with "
+        "securitygroupnames",
     ),
     strings("securitygroupnames", "the security groups by name; not with securitygroupids"),
     uuids("affinitygroupids", Entity.AFFINITY_GROUP, "the affinity groups of each VM; not with affinitygroupnames"),
     strings("affinitygroupnames", "the affinity groups by name; not with affinitygroupids"),
-    string("group", "the instance group to put the VMs in; made when it is missing"),
+    string("group", "the instance group of the VMs; created if it does not exist"),
     mapping(
         "details",
         "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
         " parameters that the hypervisor's driver knows, and others; rootdisksize (GiB) takes precedence over the"
         " parameter rootdisksize",
     ),
-    string("templatevariant", "the variant of the template to make the VMs from", rule=VARIANT_NAME),
-    boolean("forcetemplatevariant", "take a variant that the template does not declare"),
-    boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
-    boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
+    string("templatevariant", "the variant of the template", rule=VARIANT_NAME),
+    boolean("forcetemplatevariant", "allow a variant that the template does not declare"),
+    boolean("displayvm", "whether users can see the VMs; default true", roles=ROOT_ADMIN_ONLY),
+    boolean("dynamicscalingenabled", "false: running VMs cannot be scaled even if the offering allows it"),
     string(
         "boottype",
         "the firmware of the guests; default: by the template's detail UEFI, else BIOS",
         choices=tuple(BootType),
     ),
-    string("bootmode", "SECURE: UEFI boots only what is signed; default LEGACY", choices=tuple(BootMode)),
+    string("bootmode", "SECURE: UEFI boots only signed software; default LEGACY", choices=tuple(BootMode)),
     string("keyboard", "the keyboard's layout; has no effect on guests", choices=KEYBOARDS),
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
     deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
     *LEASE,
-    boolean("startvm", "false: make the VMs and do not start them; default true"),
-    boolean("dryrun", "answer the plan and its reasons; nothing is deployed"),
+    boolean("startvm", "whether the VMs are started; default true"),
+    boolean("dryrun", "only return the plan and its reasons; nothing is deployed"),
     long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
     uuids(
         "hostids",
         Entity.HOST,
-        "with dryrun: whether each of these hosts takes VMs, and if not, why; root admins",
+        "with dryrun: hosts about which the response reports whether they can get VMs, or why not; root admins "
+        "only",
     ),
 )
 
 OF_ONE_VM: tuple[Parameter, ...] = (
-    string("name", "the host name; generated where it is not given"),
-    string("displayname", "the name shown; the host name where it is not given"),
+    string("name", "the host name; default: a generated name"),
+    string("displayname", "the display name; default: the host name"),
     string("ipaddress", "the address in the default network"),
-    string("macaddress", "the MAC address in the default network; a new one where not given"),
-    mapping("iptonetworklist", "networks, the default one first, with address and MAC address or free ones", NIC),
+    string("macaddress", "the MAC address in the default network; default: a new one"),
+    mapping(
+        "iptonetworklist", "the networks, the default network first, each with optional IP and MAC addresses", NIC
+    ),
     uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
 )
 

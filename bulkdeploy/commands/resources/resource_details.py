@@ -54,7 +54,7 @@ def remove_detail(call: Call) -> JobTicket:
 COMMANDS = (
     Command(
         name="listResourceDetails",
-        description="Lists the details that clients keep beside resources",
+        description="Lists the details that clients store for resources",
         handler=list_details,
         shape=Shape.LIST,
         response=DETAIL,

@@ -70,7 +70,7 @@ CREATE = Command(
     changes_state=True,
     parameters=(
         string("name", "its name; an owner has each name once", required=True),
-        string("type", "its type, one that listAffinityGroupTypes names", required=True),
+        string("type", "the type; listAffinityGroupTypes lists all types", required=True),
         string("description", "its description"),
         *FOR_OWNER,
     ),

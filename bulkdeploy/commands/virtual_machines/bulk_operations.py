@@ -238,7 +238,7 @@ OPERATIONS = (
         description="Replaces the root disks of many virtual machines. Running ones are restarted",
         operation=_restore,
         parameters=(
-            uuid("templateid", Entity.TEMPLATE, "another template than those that the VMs were made from"),
+            uuid("templateid", Entity.TEMPLATE, "the new template; default: the present template of each VM"),
         ),
     ),
     Operation(
@@ -267,7 +267,7 @@ OPERATIONS = (
                 "the display name; {n} stands for the number of the VM in the selection, {name} for its name",
             ),
             boolean("deleteprotection", "whether the VMs are protected from being destroyed"),
-            mapping("details", "the VMs' details from now on, instead of those they have"),
+            mapping("details", "the new details of the VMs; they replace all present details"),
             mapping("settags", "tags for the VMs: settags[0].key, settags[0].value; other tags stay"),
         ),
     ),

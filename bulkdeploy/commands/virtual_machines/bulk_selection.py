@@ -26,7 +26,7 @@ SELECTION: tuple[Parameter, ...] = (
     uuids("excludeids", Entity.VIRTUAL_MACHINE, "VMs that are not selected, although the filters match"),
     integer("expectedcount", "reject the call unless it selects exactly this number of VMs", minimum=0),
     boolean("partial", "leave out VMs that cannot be processed, instead of rejecting the call"),
-    integer("maxparallel", "the number of jobs that may be under way at once; default: all of them", minimum=1),
+    integer("maxparallel", "the maximum number of jobs that run at the same time; default: no maximum", minimum=1),
     string(
         "maxfailures",
         "cancel the jobs that have not begun if more jobs fail than this number, or percentage such as 10%",

@@ -184,7 +184,9 @@ TYPE = string("resourcetype", "the type of resource on which the action is run",
 DECLARED = (
     string("description", "its description", length=LONGEST_TEXT),
     TYPE,
-    strings("allowedroletypes", "types of roles whose users may run it, besides Admin", choices=ROLE_TYPES),
+    strings(
+        "allowedroletypes", "role types whose users may run the action, in addition to Admin", choices=ROLE_TYPES
+    ),
     mapping(
         "parameters",
         "its parameters: parameters[0].name, .type (STRING, NUMBER, BOOLEAN, DATE), .validationformat (UUID, EMAIL,"
@@ -193,12 +195,12 @@ DECLARED = (
     ),
     string(
         "successmessage",
-        "the message of a run that succeeds, where {{actionName}}, {{extensionName}} and {{resourceName}} stand for"
-        " names",
+        "the message after a successful run; {{actionName}}, {{extensionName}} and {{resourceName}} are "
+        "replaced by names",
         length=LONGEST_TEXT,
     ),
     string("errormessage", "the message of a run that fails, as successmessage", length=LONGEST_TEXT),
-    integer("timeout", "how long a run may take, in seconds; default 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
+    integer("timeout", "the timeout of a run in seconds; default 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
     boolean("enabled", "whether it may be run; default false"),
     mapping("details", "the details that the executable gets as externaldetails.action: details[0].name=value"),
 )
@@ -207,7 +209,7 @@ DECLARED = (
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listExtensions",
-        description="Lists the extension that the settings name, if they name one",
+        description="Lists the configured extension, if there is one",
         since="4.21.0",
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,

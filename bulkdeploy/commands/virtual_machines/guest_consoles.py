@@ -66,7 +66,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid(guest_consoles.VM, Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            string("token", "a text that the client must give as well when it connects, as extra"),
+            string("token", "an additional text that the client must send when it connects"),
             string(
                 "consoletype",
                 "vnc, the screen, or serial; default vnc",

@@ -91,7 +91,7 @@ COMMANDS = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.INSTANCE_GROUP, "the instance group", required=True),
-            string("name", "its new name; absent: nothing changes"),
+            string("name", "the new name"),
         ),
     ),
     Command(

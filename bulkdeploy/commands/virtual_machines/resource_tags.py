@@ -49,7 +49,7 @@ RESOURCES: tuple[Parameter, ...] = (
     Parameter(
         "resourceids",
         WireType.LIST,
-        "the things, all of one type",
+        "the resources, all of one type",
         required=True,
         element=WireType.UUID,
         entity=tuple(TAGGABLE.values()),

@@ -174,7 +174,10 @@ AS_THEY_ARE = "a guest keeps what it has: its hypervisor says"
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listUnmanagedInstances",
-        description="Lists guests that a cluster's hosts have and no virtual machine is; every hypervisor is asked",
+        description=(
+            "Lists guests on the hosts of a cluster that belong to no virtual machine, as reported by the "
+            "hypervisors"
+        ),
         handler=list_unmanaged_instances,
         shape=Shape.LIST,
         response=UNMANAGED_INSTANCE,
@@ -214,8 +217,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="unmanageVirtualMachine",
-        description="Removes a running virtual machine, and lets its guest run on as it is;"
-        " importUnmanagedInstance takes it back",
+        description=(
+            "Removes a running virtual machine but keeps its guest running. importUnmanagedInstance adds it again."
+        ),
         handler=unmanage_virtual_machine,
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,

@@ -83,8 +83,10 @@ def get_usage_history(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listVirtualMachinesUsageHistory",
-        description="Lists what virtual machines used, one sample for each measurement that is kept"
-        " (vm.stats.interval, vm.stats.max.retention.time)",
+        description=(
+            "Lists usage samples of virtual machines, one per stored measurement (vm.stats.interval, "
+            "vm.stats.max.retention.time)"
+        ),
         handler=list_usage_history,
         shape=Shape.LIST,
         response=Response(
@@ -109,8 +111,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="getVirtualMachineUsageHistory",
-        description="Returns what a virtual machine used within the last hour, day or week, by intervals of a"
-        " minute (vm.stats.interval, if that is longer) or half an hour",
+        description=(
+            "Returns the resource usage of a virtual machine within the last hour, day or week, in intervals "
+            "of one minute (or vm.stats.interval, if that is longer) or half an hour"
+        ),
         handler=get_usage_history,
         shape=Shape.OBJECT,
         response=Response(

@@ -110,7 +110,7 @@ COMMANDS = (
     Command(
         name="deleteUserData",
         authorized=EVERY_ROLE,
-        description="Deletes registered user data; VMs made with it keep theirs",
+        description="Deletes registered user data. Existing VMs keep their copy.",
         handler=delete_user_data,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied, ResourceInUse),

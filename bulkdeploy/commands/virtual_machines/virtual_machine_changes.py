@@ -170,7 +170,7 @@ UPDATE_VIRTUAL_MACHINE = Command(
         VM,
         string("name", "another host name"),
         string("displayname", "another name to show it by"),
-        string("group", "the instance group to put it in; made when it is missing"),
+        string("group", "the instance group; created if it does not exist"),
         boolean("haenable", "whether it is started elsewhere when its host fails"),
         boolean("isdynamicallyscalable", "whether it may be scaled while it runs"),
         boolean("deleteprotection", "whether it is protected from being destroyed"),
@@ -224,7 +224,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             *NEW_SIZE,
             boolean(
-                "automigrate", "move a running VM live to another host, where its own has no room for the new size"
+                "automigrate", "whether a running VM may move live to another host if its own host lacks capacity"
             ),
         ),
         unsupported=NO_DISK_CHANGES,

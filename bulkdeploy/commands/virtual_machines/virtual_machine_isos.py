@@ -42,9 +42,9 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(
-            uuid("id", Entity.ISO, "the ISO, one that the VM's owner may use", required=True),
+            uuid("id", Entity.ISO, "the ISO; the VM's owner must be allowed to use it", required=True),
             VM,
-            boolean("forced", "put it in the place of the ISO that is there"),
+            boolean("forced", "replace an attached ISO"),
         ),
     ),
     Command(

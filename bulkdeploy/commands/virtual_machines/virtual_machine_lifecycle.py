@@ -146,7 +146,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="expungeVirtualMachine",
-        description="Removes a destroyed virtual machine and its volumes; for admins, and users who are let",
+        description=(
+            "Expunges a destroyed virtual machine and its volumes; for admins, and for users if "
+            "allow.user.expunge.recover.vm is true"
+        ),
         handler=expunge_virtual_machine,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
@@ -177,8 +180,12 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            boolean("expunge", "remove it and its volumes now; for admins, and users who are let"),
-            uuids("volumeids", Entity.VOLUME, "data volumes of it to delete with it; they can not be recovered"),
+            boolean(
+                "expunge",
+                "expunge the VM and its volumes at once; for admins, and for users if "
+                "allow.user.expunge.recover.vm is true",
+            ),
+            uuids("volumeids", Entity.VOLUME, "data volumes to delete with the VM; they cannot be recovered"),
         ),
     ),
 )

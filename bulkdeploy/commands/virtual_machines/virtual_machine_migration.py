@@ -43,7 +43,7 @@ def find_hosts_for_migration(call: Call) -> Page:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="migrateVirtualMachine",
-        description="Moves a running virtual machine to another host; its volumes stay where they are",
+        description="Moves a running virtual machine to another host. Its volumes stay in their pools.",
         handler=migrate_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -55,7 +55,9 @@ COMMANDS: tuple[Command, ...] = (
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             uuid("hostid", Entity.HOST, "the host to move it to"),
             boolean(
-                "autoselect", "let placement choose the host if hostid is not given; default true", since="4.16"
+                "autoselect",
+                "whether the planner selects the host if hostid is not given; default true",
+                since="4.16",
             ),
             *PLAN_PARAMETERS,
         ),

@@ -26,8 +26,10 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(
-            uuid("id", Entity.VIRTUAL_MACHINE, "the VM, made from a password enabled template", required=True),
-            string("password", "the password, 6 to 128 signs of ASCII without spaces; a random one if not given"),
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM; its template must be password enabled", required=True),
+            string(
+                "password", "the password: 6 to 128 ASCII characters without spaces; default: a random password"
+            ),
         ),
     ),
 )

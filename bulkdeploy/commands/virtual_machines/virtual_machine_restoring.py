@@ -38,7 +38,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            uuid("templateid", Entity.TEMPLATE, "another template than the one it was made from"),
+            uuid("templateid", Entity.TEMPLATE, "the new template; default: the present template"),
             uuid("diskofferingid", Entity.DISK_OFFERING, "the disk offering of the new root volume"),
             long("rootdisksize", "GiB of the new root volume", minimum=1, maximum=MOST_DISK_GIB),
             mapping("details", "rootdisksize (GiB) takes precedence over the parameter rootdisksize"),

@@ -113,7 +113,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="deleteVMSnapshot",
-        description="Removes a snapshot of a virtual machine; the machine and its other snapshots stay as they are",
+        description="Deletes a snapshot of a virtual machine. The machine and its other snapshots do not change.",
         handler=delete_vm_snapshot,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
@@ -122,8 +122,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="revertToVMSnapshot",
-        description="Reverts a virtual machine to a snapshot: a running one if that has memory, else a stopped one."
-        " Later contents are lost.",
+        description=(
+            "Reverts a virtual machine to a snapshot. The VM must be running if the snapshot has memory, "
+            "otherwise stopped. Later changes are lost."
+        ),
         handler=revert_to_vm_snapshot,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

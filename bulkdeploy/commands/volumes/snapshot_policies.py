@@ -80,7 +80,9 @@ def delete_policies(call: Call) -> None:
 
 
 FOR_DISPLAY = boolean(
-    "fordisplay", "whether users see it; if false, it takes no snapshots; default true", roles=ROOT_ADMIN_ONLY
+    "fordisplay",
+    "whether users can see the policy; a hidden policy creates no snapshots; default true",
+    roles=ROOT_ADMIN_ONLY,
 )
 
 COMMANDS: tuple[Command, ...] = (

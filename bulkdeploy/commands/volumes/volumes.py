@@ -244,11 +244,11 @@ COMMANDS = (
         errors=(PermissionDenied, ResourceUnavailable),
         changes_state=True,
         parameters=(
-            uuid("id", Entity.VOLUME, "the volume, one that no VM has", required=True),
+            uuid("id", Entity.VOLUME, "the volume; it must not be attached", required=True),
             uuid(
                 "virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM of its owner, Running or Stopped", required=True
             ),
-            long("deviceid", "its number in the VM, from 1; the lowest free one where not given"),
+            long("deviceid", "the device number in the VM, from 1; default: the lowest free number"),
         ),
     ),
     Command(
@@ -308,12 +308,13 @@ COMMANDS = (
             uuid("id", Entity.VOLUME, "the volume", required=True),
             long(
                 "size",
-                "its size in GiB, for root volumes and disk offerings of custom size; others say it",
+                "the size in GiB, for root volumes and custom disk offerings; other disk offerings determine "
+                "the size",
                 minimum=1,
                 maximum=MOST_DISK_GIB,
             ),
             uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering from now on, for data volumes"),
-            boolean("shrinkok", "true: it may be made smaller, and what lies beyond is lost; never a root volume"),
+            boolean("shrinkok", "true: a data volume may shrink; data beyond the new size is lost"),
         ),
         unsupported={
             "miniops": NO_QUALITY_OF_SERVICE,
@@ -333,7 +334,7 @@ COMMANDS = (
     Command(
         name="destroyVolume",
         authorized=EVERY_ROLE,
-        description="Deletes a volume that no VM has: there is nothing to recover it from",
+        description="Deletes a detached volume. It cannot be recovered.",
         handler=destroy_volume,
         shape=Shape.JOB,
         response=VOLUME,

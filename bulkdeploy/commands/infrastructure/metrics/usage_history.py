@@ -38,8 +38,10 @@ def get_usage_history(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="getHostUsageHistory",
-        description="Returns what the hosts of a place used within the last hour, day or week, by intervals of five"
-        " minutes or an hour",
+        description=(
+            "Returns the resource usage of the hosts of a zone, cluster or host within the last hour, day or "
+            "week, in intervals of five minutes or one hour"
+        ),
         handler=get_usage_history,
         shape=Shape.OBJECT,
         response=Response(

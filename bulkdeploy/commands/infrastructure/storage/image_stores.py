@@ -29,7 +29,7 @@ IMAGE_STORE = Response(
         text("scope", "ZONE"),
         text("zoneid", "its zone"),
         text("zonename", "the zone's name"),
-        flag("readonly", "whether nothing new may be kept in it"),
+        flag("readonly", "whether the image store is read-only"),
         large_number("disksizetotal", "its size, bytes; absent: unknown"),
     ),
 )
@@ -57,7 +57,9 @@ def delete_image_store(call: Call) -> None:
 
 ADD = Command(
     name="addImageStore",
-    description="Adds an image store to a zone. It is kept and shown; templates are ready without one.",
+    description=(
+        "Adds an image store to a zone. The service lists it but does not use it: templates need no image store."
+    ),
     handler=add_image_store,
     shape=Shape.OBJECT,
     response=IMAGE_STORE,
@@ -85,7 +87,7 @@ UPDATE = Command(
     parameters=(
         uuid("id", Entity.IMAGE_STORE, "the image store", required=True),
         string("name", "its new name, unique among image stores", rule=NAME),
-        boolean("readonly", "whether nothing new may be kept in it"),
+        boolean("readonly", "whether the image store is read-only"),
         long("capacitybytes", "its size, bytes", minimum=0),
     ),
 )
@@ -117,7 +119,7 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "only image stores of this zone"),
             string("provider", "only image stores of this provider"),
             string("protocol", "only image stores of this protocol"),
-            boolean("readonly", "only those that nothing new may be kept in, or only the others"),
+            boolean("readonly", "only read-only image stores (true) or writable ones (false)"),
             *PAGING,
         ),
     ),

@@ -38,14 +38,14 @@ def list_objects(call: Call) -> Page:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listStoragePoolObjects",
-        description="Lists the volumes on a storage pool; files that the service did not put there are not known",
+        description="Lists the volumes on a storage pool. Other files are not listed.",
         handler=list_objects,
         shape=Shape.LIST,
         response=OBJECT,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
-            string("path", "a path on the pool: volumes lie in its root, and nothing elsewhere"),
+            string("path", "a path on the pool; only its root contains volumes"),
             *PAGING,
         ),
     ),

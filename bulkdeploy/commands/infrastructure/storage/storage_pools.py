@@ -102,7 +102,10 @@ def _row(call: Call, pool: EntityRef) -> Mapping[str, Any]:
 NO_DETAILS = "pools have no details"
 TAGS = string("tags", "its tags, separated by commas", length=1024, rule=TAGS_RULE)
 SIZE = long(
-    "capacitybytes", "its size before over-provisioning, bytes; default: what a driver sees", minimum=1, unit=1
+    "capacitybytes",
+    "the size before over-provisioning, in bytes; default: the size that the driver reports",
+    minimum=1,
+    unit=1,
 )
 
 CREATE = Command(
@@ -159,7 +162,7 @@ UPDATE = Command(
         uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
         string("name", "its new name, unique in the zone", rule=NAME),
         TAGS,
-        boolean("enabled", "true: Up; false: Disabled, it takes no new volumes"),
+        boolean("enabled", "true: Up; false: Disabled (no new volumes)"),
         SIZE,
     ),
     unsupported={

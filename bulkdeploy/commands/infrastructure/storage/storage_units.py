@@ -90,7 +90,7 @@ def as_row(seen: SeenUnit) -> dict[str, Any]:
 COMMANDS = (
     Command(
         name="listStorageUnits",
-        description="Lists what hosts keep data on, with size and health; their hypervisors are asked",
+        description="Lists the storage of hosts with size and health, as reported by their hypervisors",
         handler=list_storage_units,
         shape=Shape.LIST,
         response=STORAGE_UNIT,
