@@ -65,6 +65,9 @@ BESIDES = {
     ("deployVirtualMachine", "templatevariant"),
     ("deployVirtualMachine", "forcetemplatevariant"),
     ("listAsyncJobs", "deploymentid"),
+    ("listAsyncJobs", "hostid"),
+    ("listVolumes", "attached"),
+    ("listVolumesMetrics", "attached"),
     *(
         (command, "sortby")
         for command in ("listAsyncJobs", "listEvents", "listVirtualMachines", "listVirtualMachinesMetrics")
