@@ -140,7 +140,9 @@ def _look_around(page: Any, service: WholeService) -> None:
     page.goto(f"{root}act?of=volumes&command=createVolume")
     page.click("details.more summary")
     page.fill("#name", "data-1")
-    page.select_option("#diskofferingid", page.locator("option:has-text(' GiB')").first.get_attribute("value"))
+    page.select_option(
+        "#diskofferingid", page.locator("#diskofferingid option:has-text(' GiB')").first.get_attribute("value")
+    )
     page.select_option("#zoneid", index=1)
     page.click("form.stack button.primary")
     page.wait_for_selector(".wrong:not(:empty)")

@@ -185,17 +185,29 @@ def _host_values(visit: Visit) -> dict[str, Any]:
 
 
 def _moves(host_id: str, vms: Sequence[Row], visit: Visit) -> list[Row]:
-    """Return the newest move of each VM that left the host or is to leave it; VMs that wait for a move are last."""
-    names = {str(vm["id"]): str(vm["name"]) for vm in vms}
+    """Return the newest move of each VM that left the host or is to leave it; VMs that wait for a move are last.
+
+    A VM that is on its way holds its new host already.
+    """
     jobs = visit.calls.rows(
         "listAsyncJobs", {"hostid": host_id, "listall": True, "page": 1, "pagesize": MOST_VMS, "sortby": "-created"}
     )
-    moves: dict[str, Row] = {}
-    for job in map(TABLES["jobs"].read, reversed(jobs)):
-        vm = str(job.get("jobinstanceid"))
-        moves[vm] = {**job, "virtualmachine": names.get(vm) or job["virtualmachine"]}
-    waiting = [{"jobinstanceid": vm, "virtualmachine": name, "state": "waiting"} for vm, name in names.items()]
-    return [*moves.values(), *(one for one in waiting if one["jobinstanceid"] not in moves)]
+    moves = {str(job.get("jobinstanceid")): job for job in map(TABLES["jobs"].read, reversed(jobs))}
+    unnamed = [vm for vm, job in moves.items() if job["state"] != "succeeded"]
+    known = {str(vm["id"]): vm for vm in vms}
+    if unnamed:
+        wanted = {"ids": ",".join(unnamed), "listall": True, "page": 1, "pagesize": MOST_VMS}
+        known |= {str(vm["id"]): vm for vm in visit.calls.rows("listVirtualMachines", wanted)}
+    for vm_id in {*unnamed} & known.keys():
+        vm, job = known[vm_id], moves[vm_id]
+        host = vm.get("hostname") if job["state"] == "in progress" and vm.get("hostid") != host_id else None
+        moves[vm_id] = {**job, "virtualmachine": vm["name"], "hostname": host}
+    waiting = [
+        {"jobinstanceid": str(vm["id"]), "virtualmachine": vm["name"], "state": "waiting"}
+        for vm in vms
+        if str(vm["id"]) not in moves
+    ]
+    return [*moves.values(), *waiting]
 
 
 def _find_host(visit: Visit) -> Row:

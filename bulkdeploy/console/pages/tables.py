@@ -30,7 +30,8 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
     given = visit.given
     size, number = _size(given), page_number(given)
     answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
-    rows, columns = list(map(table.read, answered)), _columns(table, visit)
+    rows = list(map(table.read, answered))
+    columns = _columns(table, rows, visit)
     return visit.page(
         "table.html",
         table=table,
@@ -92,9 +93,14 @@ def _may(one: Filter, visit: Visit) -> bool:
     return one.rows_of in visit.may
 
 
-def _columns(table: Table, visit: Visit) -> Sequence[Column]:
+def _columns(table: Table, rows: Sequence[Row], visit: Visit) -> Sequence[Column]:
+    """Return the columns that the address names; if it names none, the usual ones of which some row has a value."""
     chosen = set(visit.request.args.getlist("column"))
-    return [one for one in table.columns if (one.name in chosen if chosen else one.shown)]
+    if chosen:
+        return [one for one in table.columns if one.name in chosen]
+    usual = [one for one in table.columns if one.shown]
+    filled = [one for one in usual if any(row.get(one.name) not in (None, "") for row in rows)]
+    return [one for one in usual if one in filled or one.kind == "progress"] if filled else usual
 
 
 def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
@@ -110,7 +116,8 @@ def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
         values = {str(row.get(column.name) or "")[: SHORT if column.name == "id" else None] for row in rows}
         if column.kind == "state":
             values = {texts.states.get(value) for value in values if value}
-        widest = max(widest, *(len(value) + 2 for value in values), 0)
+        bold = 2 if column.kind == "link" else 0
+        widest = max(widest, *(len(value) + 2 + bold for value in values), 0)
     return f"letters-{min(widest + widest % 2, MOST_LETTERS)}{' number' if column.kind in RIGHT else ''}"
 
 
