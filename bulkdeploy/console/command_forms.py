@@ -147,7 +147,8 @@ def _field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | No
     chosen = frozenset(part for value in values for part in value.split(",") if part)
     options = tuple(_options(api, one, row, visit))
     kind = _control(one, with_options=bool(options))
-    return FormField(one.name, kind, one.description, one.required, ",".join(values), options, chosen)
+    hint = visit.pages.texts.deploy.userdata_hint if one.name == ENCODED else one.description
+    return FormField(one.name, kind, hint, one.required, ",".join(values), options, chosen)
 
 
 def _host_field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
