@@ -30,11 +30,11 @@ FORWARDED = "X-Forwarded-Proto"
 def create_app(
     system: System, *, refuse_undeclared_fields: bool = False, proxies: TrustedProxies | None = None
 ) -> Flask:
-    """Return the WSGI application; it may be served by any number of threads.
+    """Return the WSGI application. Any number of threads may serve it.
 
-    Each request holds one connection at a time, to read or to write; where a session is prolonged or a call is
-    counted, a second one for that moment. ``refuse_undeclared_fields``: see ``Dispatcher``. ``proxies``: where
-    somebody else needs to know them, too.
+    Each request uses one database connection at a time, and a second one for a moment if a session is prolonged or
+    a call is counted. ``refuse_undeclared_fields`` is described in ``Dispatcher``. ``proxies`` is given if the
+    caller uses the same trusted proxies.
     """
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES

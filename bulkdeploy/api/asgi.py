@@ -70,7 +70,7 @@ OVERLOADED = _plain(503, b"503 Service Unavailable\n")
 
 
 class ThreadedApplication:
-    """An ASGI application over WSGI ones; made in the process that serves it.
+    """An ASGI application over WSGI applications, created in the process that serves it.
 
     Args:
         threads: calls that are answered at once.
@@ -91,7 +91,7 @@ class ThreadedApplication:
         self._ending = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Answer one request, or serve one console."""
+        """Answer one HTTP request or serve one console."""
         if scope["type"] == "websocket" and self._consoles is not None:
             await self._consoles(scope, receive, send)
         if scope["type"] != "http":
@@ -136,9 +136,10 @@ class ThreadedApplication:
 
 
 def _has_password(*encoded: bytes) -> bool:
-    """Return whether a call has a password to be hashed or checked, which takes its time and a lot of memory.
+    """Return whether a call contains a password, which must be hashed or checked.
 
-    Such calls have threads of their own: they wait for each other, and no other call for them.
+    Hashing needs time and much memory, so such calls have threads of their own and other calls do not wait for
+    them.
     """
     if sum(text.count(b"&") for text in encoded) >= MOST_PARAMETERS:
         return False  # it will be refused for that
@@ -166,9 +167,9 @@ def _run(application: Wsgi, environ: Environ) -> _Answer:
 
 
 def _environ(scope: HTTPScope, body: bytes) -> Environ:
-    """Return a request as WSGI (PEP 3333) has it.
+    """Return a request in the form of WSGI (PEP 3333).
 
-    Headers with an underscore are left out: in an environ they would look like others that a proxy sets.
+    Headers with an underscore are left out, because they would look like other headers that a proxy sets.
     """
     server, client = scope["server"] or ("", 0), scope["client"] or ("", 0)
     environ: Environ = {

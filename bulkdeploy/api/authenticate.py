@@ -30,9 +30,10 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated caller, and what the account's calls are currently asked for.
+    """An authenticated caller, with data about the account that was read together with the caller.
 
-    ``due_token``: the token of the caller's session if that is to be prolonged. ``found``: see Call.
+    ``due_token`` is the token of the caller's session if the session must be prolonged. ``found`` is described in
+    ``Call``.
     """
 
     caller: Caller
@@ -42,7 +43,7 @@ class Identity:
 
 
 def is_signed(request: WireRequest) -> bool:
-    """Return whether a request wants to be judged by its signature."""
+    """Return whether a request has an API key and a signature."""
     return bool(request.in_any_case("apikey") and request.in_any_case("signature"))
 
 
@@ -54,7 +55,7 @@ def by_signature(
 ) -> Identity:
     """Return the user whose secret key signed the request.
 
-    Where timestamps are enforced, one that changes something must expire soon.
+    If timestamps are enforced, the signature of a request that changes something must expire soon.
 
     Raises:
         CredentialsRefused: key, signature, expiry or source is not good, or user or account not enabled.
@@ -106,7 +107,7 @@ def by_session(connection: Connection, request: WireRequest) -> Identity:
 def _is_expired(request: WireRequest) -> bool:
     """Return whether a signature has expired.
 
-    Only version 3 signatures expire; for others ``expires`` is a parameter like any other.
+    Only signatures of version 3 expire. For other versions ``expires`` is an ordinary parameter.
     """
     if request.in_any_case("signatureversion") != "3":
         return False

@@ -20,9 +20,9 @@ def require_permission(caller: Caller, command: Command) -> None:
 
 
 def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAvailable:
-    """Return the error that tells a caller that an API does not exist.
+    """Return the error for a command that does not exist.
 
-    Callers other than root admins may not learn which APIs exist.
+    Callers other than root admins get the same error as for a command that they may not call.
     """
     if caller.is_root_admin:
         return UnknownCommand(name)
@@ -30,6 +30,6 @@ def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAva
 
 
 def _shown(owner: Owner) -> str:
-    """Return an account as CloudStack writes it into this text; Cluster API's provider looks for its first word."""
+    """Return an account in CloudStack's form for this text. Cluster API's provider searches for its first word."""
     named = json.dumps({"accountName": owner.account_name, "uuid": str(owner.account_uuid)}, ensure_ascii=False)
     return f"Account [{named}]"

@@ -21,12 +21,12 @@ class Connection(Hashable, Protocol):
     """A connection that is counted."""
 
     def evict(self) -> None:
-        """Hang up, without a word."""
+        """Close the connection without an answer."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Connections that share a bound; those that wait are in the order in which they began to."""
+    """Connections that share a limit. Waiting connections are in the order in which they began to wait."""
 
     bound: int
     count: int = 0
@@ -43,7 +43,7 @@ class _Group:
     def longest_waiting(self, before: float) -> Connection | None:
         """Return the connection that has waited longest since before ``before``, or None.
 
-        Those without any whole request come first.
+        Connections that have not sent a complete request yet come first.
         """
         for waiting in (self.new, self.kept):
             connection = next(iter(waiting), None)
@@ -57,7 +57,7 @@ class _Group:
 
 
 class Connections:
-    """The connections of one process; for its event loop alone.
+    """The connections of one process. Only the event loop of the process may use it.
 
     Args:
         most: bound of all together.
@@ -81,7 +81,7 @@ class Connections:
         self._crowded: set[int] = set()
 
     def opened(self, connection: Connection, address: str) -> None:
-        """Count a new connection; where that is one too many, another one goes soon."""
+        """Count a new connection. If it exceeds a limit, another connection is closed soon."""
         groups = [self._all]
         if not self._is_proxy(address):
             source = self._address[connection] = source_of(address)
@@ -93,7 +93,10 @@ class Connections:
         self.waits(connection, kept=False)
 
     def waits(self, connection: Connection, *, kept: bool = True) -> None:
-        """Note that a connection waits for a request from now on; ``kept``: it has already had one."""
+        """Record that a connection waits for a request.
+
+        ``kept`` is True if the connection has had a request before.
+        """
         for group in self._groups.get(connection, ()):
             group.add_waiting(connection, self._loop.time(), kept=kept)
 

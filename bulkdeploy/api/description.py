@@ -15,7 +15,7 @@ DESCRIPTION = "/client/api/openapi.json"
 
 
 def add_description(app: Flask, commands: Mapping[str, Command]) -> None:
-    """Serve the description; it is made when it is asked for the first time."""
+    """Serve the OpenAPI description, which is created at the first request for it."""
 
     @cache
     def description() -> bytes:

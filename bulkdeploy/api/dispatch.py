@@ -60,7 +60,7 @@ SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A command with all that is made from its declaration once."""
+    """A command with all objects that are derived from its declaration once."""
 
     command: Command
     binder: Binder
@@ -69,7 +69,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a call for its answer and its line in the log."""
+    """The state of a call, for its response and its log line."""
 
     request: WireRequest
     endpoint: Endpoint | None
@@ -116,7 +116,7 @@ class Dispatcher:
             return self.refuse(progress.request, _known(error, progress.request), progress)
 
     def _tell(self, progress: Progress, answered: WireAnswer, seconds: float) -> None:
-        """Count a call, and write its line."""
+        """Count a call in the metrics, and write its log line."""
         request = progress.request
         metrics.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
         metrics.CALL_SECONDS.observe(seconds)
@@ -145,9 +145,10 @@ class Dispatcher:
         return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
 
     def _endpoint(self, name: str) -> Endpoint | None:
-        """Return what a command needs, created at its first call.
+        """Return the endpoint of a command, created at its first call, or None if the command does not exist.
 
-        Doing so for all commands would double a process's start. Two threads may do it at the same time.
+        Creating all endpoints at once would double the start time of a process. Two threads may create the same
+        endpoint.
         """
         endpoint = self._endpoints.get(name)
         if endpoint is None and (command := self._commands.get(name)) is not None:
@@ -246,7 +247,7 @@ def _facts(request: WireRequest) -> dict[str, Value]:
 
 
 def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpoint) -> str | None:
-    """Return a warning about parameters that the command does not have, or None if it has all of them (ADR 17).
+    """Return a warning about parameters that the command does not have, or None if there are none (ADR 17).
 
     Raises:
         UnknownParameters: the setting wants such calls refused.
@@ -262,7 +263,7 @@ def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpo
 
 
 def _handler(call: Call | OpenCall) -> Callable[[Connection], Any]:
-    """Return the call's handler, to be given its connection; what its command prepares is prepared."""
+    """Run the command's preparation, and return its handler as a function of the connection."""
     command = call.command
     prepared = () if command.prepare is None else (command.prepare(call),)
     return lambda connection: command.handler(replace(call, connection=connection), *prepared)
@@ -292,7 +293,7 @@ def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:
 
 
 def _known(error: Exception, request: WireRequest) -> BulkDeployError:
-    """Return the declared error that stands for an exception which no handler meant; logged here, once."""
+    """Log an unexpected exception, and return the declared error for it."""
     if is_unreachable(error):
         log.error("database_unreachable", command=request.command, reason=str(error.__cause__ or error))
         return DatabaseUnreachable(unavailability(error))

@@ -49,7 +49,7 @@ class UndeclaredField(Exception):
 
 
 class Renderer:
-    """Renders the answers of one command, for every role; made once per command."""
+    """The renderer of one command's responses for every role, created once per command."""
 
     def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
         self._shape = command.shape
@@ -64,9 +64,8 @@ class Renderer:
     ) -> Content:
         """Return the content of the envelope for a handler's result.
 
-        With ``json``, lists are JSON texts already.
-
-        ``warning`` stands in the object answered, in the first of a list: no client takes another key beside it.
+        If ``json`` is set, lists are JSON texts already. ``warning`` is a field of the returned object, or of the
+        first object of a list, because no client accepts another key beside it.
         """
         reported: Content = {} if warning is None else {WARNING.name: warning}
         if isinstance(result, Instead):
@@ -131,13 +130,13 @@ def _array(parts: Iterable[bytes]) -> orjson.Fragment:
 
 
 class _ByRole(dict[RoleType | None, T]):
-    """Values by role, each made at its first use; None is a caller without credentials: what every role sees."""
+    """Values by role, created at their first use. The role None stands for a caller without credentials."""
 
     def __init__(self, make: Callable[[RoleType | None], T]) -> None:
         self._make = make
 
     def __missing__(self, role: RoleType | None) -> T:
-        """Make what a role needs. Two threads may make it at the same time; either is as good."""
+        """Create the value of a role. If two threads do this at the same time, both values are equivalent."""
         made = self[role] = self._make(role)
         return made
 
@@ -147,7 +146,7 @@ def _fields(response: Response | None) -> tuple[Field, ...]:
 
 
 def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
-    """Return the fields that a role sees, as far inside as it sees them."""
+    """Return the fields that a role may see, also inside nested objects."""
     return tuple(
         replace(field, fields=_seen(field.fields, role)) if field.fields else field
         for field in fields
@@ -160,9 +159,9 @@ def _sees(role: RoleType | None, field: Field) -> bool:
 
 
 def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:
-    """Return a function that renders one object of these fields for a role.
+    """Return a function that renders one object with these fields for a role.
 
-    ``strict``: it refuses objects with fields that are not declared.
+    If ``strict`` is set, the function rejects objects with undeclared fields.
     """
     declared = tuple(fields)
     names = frozenset(field.name for field in declared)
@@ -194,7 +193,7 @@ def answer(
 def refusal(
     key: str, content: Content, *, json: bool, headers: Mapping[str, str], cookies: tuple[Cookie, ...] = ()
 ) -> WireAnswer:
-    """Return an error's answer; its status is the content's ``errorcode``, its text also goes into a header."""
+    """Return the response for an error. Its status is ``errorcode``, and its text is also in a header."""
     all_headers = {**SECURITY_HEADERS, **headers, "X-Description": _header_text(content["errortext"])}
     return WireAnswer(content["errorcode"], *_body(key, content, json=json), all_headers, cookies)
 
@@ -209,7 +208,7 @@ LONGEST_HEADER = 1000
 
 
 def _header_text(text: str) -> str:
-    """Return a text as a header can carry it: printable ASCII on one line."""
+    """Return a text in the form of a header: printable ASCII on one line."""
     return "".join(character if " " <= character <= "~" else "?" for character in text[:LONGEST_HEADER])
 
 
@@ -229,7 +228,7 @@ def _converter(field: Field, role: RoleType | None, *, strict: bool) -> Callable
 
 
 def _text(value: Any) -> str | UUID:
-    """Return a JSON string; uuids stay what they are, for the JSON and XML writers turn them into text faster."""
+    """Return the value of a JSON string. UUIDs are returned unchanged, because the writers convert them faster."""
     if type(value) is str or type(value) is UUID:
         return value
     if isinstance(value, str):
@@ -243,7 +242,10 @@ def _text(value: Any) -> str | UUID:
 
 @lru_cache(4096)
 def _date(value: datetime | str) -> str:
-    """Return a moment in the wire's form; what was made by one call has the same, so thousands are written once."""
+    """Return a time in the form of CloudStack's responses.
+
+    The result is cached, because thousands of objects that one call created have the same time.
+    """
     if isinstance(value, str):
         return value
     return value.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "+0000"

@@ -84,7 +84,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
 
 
 def numbers_of(error: errors.BulkDeployError) -> Numbers:
-    """Return the row of an error's class, or of its nearest ancestor that has one."""
+    """Return the table row of an error's class, or of its nearest ancestor that has a row."""
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 

@@ -50,7 +50,7 @@ NO_SECURITY = b"\x01"
 
 
 class GuestConsoles:
-    """Answers websockets; made in the process that serves them."""
+    """The websocket application for consoles, created in the process that serves them."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -60,7 +60,7 @@ class GuestConsoles:
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve one console until either side ends it, or until its user may not see it any more."""
+        """Serve one console until either side ends it or its user may not see it any more."""
         await receive()
         given = parse_qs(scope["query_string"].decode("latin-1"))
         token, extra = (given.get(name, [""])[0] for name in ("token", "extra"))
@@ -136,9 +136,9 @@ class GuestConsoles:
         return found
 
     async def _check_open(self) -> None:
-        """Close open consoles whose users may not see them any more, until no console is open.
+        """Close open consoles whose users may not see them any more. Returns when no console is open.
 
-        While the database cannot be read, consoles stay open: no user can be disabled during that time.
+        While the database cannot be read, consoles stay open, because no user can be disabled meanwhile.
         """
         loop = asyncio.get_running_loop()
         try:

@@ -34,7 +34,7 @@ def add_metrics(app: Flask, system: System) -> None:
 
 
 class _StateCollector(Collector):
-    """The figures of ``api.state_figures``, looked up whenever they are collected."""
+    """A Prometheus collector that reads the figures of ``api.state_figures`` at each collection."""
 
     def __init__(self, system: System) -> None:
         self._system = system

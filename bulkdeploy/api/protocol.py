@@ -96,13 +96,13 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the connection -------------------------------------------------------------------
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Wait for a request."""
+        """Start the timer for the first request."""
         super().connection_made(cast(Transport, transport))
         self._together.opened(self, self.client[0] if self.client else "")
         self._timer = self.loop.call_later(self._patience.headers, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop the timers and stop counting the connection."""
         self._refused = True
         self._stop_timers()
         self._unset_keepalive_if_required()
@@ -110,7 +110,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Make room for another connection."""
+        """Close the connection in favour of another one."""
         metrics.REQUESTS_REFUSED.labels("no room").inc()
         self._hang_up()
 
@@ -166,14 +166,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = Reading.BODY
 
     def on_body(self, body: bytes) -> None:
-        """Add a part of the body, and reject too long ones: the length of a body in chunks is not known before."""
+        """Add a part of the body, and reject a body that is too long.
+
+        The length of a chunked body is not known before.
+        """
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is whole."""
+        """Record that the request is complete."""
         super().on_message_complete()
         if self._is_for_console():
             return
@@ -197,10 +200,10 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.url.partition(b"?")[0] == CONSOLES.encode()
 
     def handle_websocket_upgrade(self) -> None:
-        """Give the connection to uvicorn's websocket.
+        """Pass the connection to uvicorn's websocket protocol.
 
-        Until its token is found valid, the connection counts as one that waits for a request: it occupies no place
-        of a call, and may be evicted. Then it counts among the consoles only (``api.guest_console``).
+        Until its token is verified, the connection counts as one that waits for a request, and it may be closed in
+        favour of others. Then it counts only among the consoles (``api.guest_console``).
         """
         self._refused = True
         self._stop_timers()
@@ -290,12 +293,15 @@ class BoundedProtocol(HttpToolsProtocol):
         raise why
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser gave up."""
+        """Reject a request that the parser could not read."""
         del msg
         self._refuse(self._why or MalformedRequest())
 
     def _refuse(self, error: BulkDeployError) -> None:
-        """Answer, and hang up when the client has had time to read it; where a call waits for its answer, now."""
+        """Answer with an error and close the connection after the client has had time to read it.
+
+        If a call is still waiting for its answer, the connection is closed at once.
+        """
         self._refused = True
         self._stop_timers()
         self._unset_keepalive_if_required()
@@ -318,7 +324,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class ConsoleProtocol(WebSocketsSansIOProtocol):
-    """A connection that asks to become a websocket, or became one."""
+    """A connection that is, or will become, a websocket."""
 
     leave_calls: Callable[[], None] | None = None
     """Stops counting the connection among those of calls; may be called twice."""

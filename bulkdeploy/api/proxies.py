@@ -39,7 +39,7 @@ class TrustedProxies:
         return self._settings.client(peer, header)
 
     def trusts(self, peer: str) -> bool:
-        """Return whether a connection is a trusted proxy's, as far as is known: nothing is looked up."""
+        """Return whether the peer is a trusted proxy according to the cached settings."""
         return self._settings.trusts(peer)
 
     def _look(self) -> None:

@@ -17,7 +17,7 @@ from bulkdeploy.store.rows.listing import whole
 
 @dataclass(frozen=True, slots=True)
 class _SharingCall:
-    """A call, and the context of its thread: its request and its trace."""
+    """A call with the context of its thread: its request id and its trace."""
 
     call: Call
     sharing: Sharing
@@ -25,7 +25,7 @@ class _SharingCall:
 
 
 class SharedCalls:
-    """Answers the calls of one process whose commands declare a ``Sharing``; used by many threads."""
+    """The calls of one process whose commands declare a ``Sharing``. Many threads use it."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -37,7 +37,10 @@ class SharedCalls:
         return sharing is not None and sharing.by(call) is not None
 
     def answer(self, call: Call) -> Any:
-        """Run a call with those that share its transaction, and return the handler's result after the commit."""
+        """Run a call together with the calls that share its transaction.
+
+        Returns the handler's result after the commit.
+        """
         sharing = call.command.sharing
         if sharing is None:
             raise TypeError(f"calls of {call.command.name} share no transaction")

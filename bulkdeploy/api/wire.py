@@ -12,7 +12,7 @@ MOST_PARAMETERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """A request as it was received.
+    """An HTTP request as it was received.
 
     Attributes:
         parameters: decoded values by name as sent, of query and form body together.
@@ -41,7 +41,7 @@ class WireRequest:
 
     @property
     def command(self) -> str | None:
-        """The command asked for, or None; its name and the parameter's are case-sensitive."""
+        """The requested command, or None. Both its name and the name of the parameter are case-sensitive."""
         return self.parameters.get("command") or None
 
     @property
@@ -75,11 +75,10 @@ class WireAnswer:
 
 
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:
-    """Decode the parameters by name.
+    """Decode the parameters of a request by name.
 
-    The query string overrides the form, and the first of several overrides the others.
-
-    A piece without ``=`` is ignored; what is no UTF-8 becomes U+FFFD (cloudstack-protocol.md 1.1).
+    The query string overrides the form, and the first of several values overrides the others. A part without ``=``
+    is ignored. Invalid UTF-8 becomes U+FFFD (cloudstack-protocol.md 1.1).
 
     Raises:
         RequestTooLarge: more than MOST_PARAMETERS pieces.

@@ -35,7 +35,10 @@ Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Found]
 
 
 class Binder:
-    """Binds requests to one command; made once per command, used by many threads."""
+    """The conversion of requests into arguments of one command.
+
+    It is created once per command and used by many threads.
+    """
 
     def __init__(self, command: Command) -> None:
         fields: dict[str, Field[Any]] = {
@@ -69,12 +72,11 @@ class Binder:
     def bind(self, given: Mapping[str, str], role: RoleType | None, lookup: Lookup) -> dict[str, Any]:
         """Return the arguments of a call by parameter name.
 
-        Parameters that were not given, or count as not given, are left out.
-
-        Names match in any case; of one name in two cases the first counts. Undeclared parameters are ignored
-        (``unknown`` names them), and so are those that ``role`` may not set (None: a caller without credentials).
-        A list given without elements is the empty list where a command changes things; where it
-        reads, the list would filter, and an empty one filters nothing, as in CloudStack.
+        Parameters that were not given, or count as not given, are left out. Names match in any case; if one name is
+        given in two cases, the first one counts. Undeclared parameters are ignored (``unknown`` returns them), and
+        so are parameters that ``role`` may not set (None: a caller without credentials). A list without elements is
+        an empty list for a command that changes something. For a command that reads, it filters nothing, as in
+        CloudStack.
 
         Raises:
             ParameterError: the first rule that is broken.
@@ -87,11 +89,9 @@ class Binder:
         return self._with_entities(arguments, lookup)
 
     def value_of(self, parameter: str, text: str | Mapping[str, str]) -> Any:
-        """Return the value of one text by the parameter's declaration, ids as texts.
+        """Return the value of one text according to the parameter's declaration. Ids stay texts.
 
-        An absent value is ``NOT_GIVEN``.
-
-        ``text``: of a MAP its ``name[0].field`` pairs.
+        An absent value is ``NOT_GIVEN``. For a MAP, ``text`` has its ``name[0].field`` pairs.
 
         Raises:
             ParameterError: it breaks a rule of the parameter.
@@ -140,7 +140,7 @@ class Binder:
         return texts
 
     def _with_entities(self, arguments: dict[str, Any], lookup: Lookup) -> dict[str, Any]:
-        """Return the arguments with every id replaced by what it names."""
+        """Return the arguments with every id replaced by a reference to its entity."""
         given = [parameter for parameter in self._ids if parameter.name in arguments]
         if not given:
             return arguments
@@ -189,7 +189,7 @@ def _holds_ids(parameter: Parameter) -> bool:
 
 
 def _ids(parameter: Parameter, value: Any) -> list[tuple[Kinds, str]]:
-    """Return the ids in what was given for a parameter, with what each may name."""
+    """Return the ids in the value of a parameter, each with the kinds of entities that it may name."""
     if parameter.type is WireType.MAP:
         named = {field: (entity,) for field, entity in parameter.fields if entity is not None}
         return [(named[field], text) for entry in value for field, text in entry.items() if field in named]

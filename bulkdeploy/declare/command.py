@@ -114,7 +114,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A command made of another, whose module it need not know: ``make`` is given the command called ``base``."""
+    """A command that is derived from the command ``base`` by the function ``make``.
+
+    The module of the derived command need not import the base command.
+    """
 
     base: str
     make: Callable[[Command], Command]
@@ -130,7 +133,7 @@ class JobTicket:
 
 @dataclass(frozen=True, slots=True)
 class SuccessText:
-    """A success with a sentence beside it."""
+    """A success response with a display text."""
 
     displaytext: str
 

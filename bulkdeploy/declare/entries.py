@@ -14,10 +14,10 @@ ENTRY = re.compile(r"[^\[\]]*\[([0-9]{1,6})\]\.(.+)")
 
 
 class EntriesField(WireField):
-    """A MAP of entries that are like calls themselves, as pairs or as a JSON list: texts by name, by index.
+    """A MAP whose entries are like calls, given as pairs or as a JSON list.
 
-    JSON values become what they would be as pairs: lists are joined by commas, and objects, alone or
-    in lists, are maps.
+    JSON values are converted to the form that they have as pairs: lists are joined by commas, and objects, alone or
+    in lists, become maps.
     """
 
     def _deserialize(self, value: Mapping[str, str], *_: Any, **__: Any) -> Any:

@@ -41,7 +41,7 @@ END_OF_DAY = time(23, 59, 59)
 
 
 class WireField(fields.Field[Any]):
-    """A declared parameter; subclasses read its text."""
+    """The marshmallow field of a declared parameter. Subclasses read its text."""
 
     def __init__(self, command: str, parameter: Parameter) -> None:
         super().__init__(required=False)
@@ -50,7 +50,7 @@ class WireField(fields.Field[Any]):
     def deserialize(
         self, value: Any, attr: str | None = None, data: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
-        """Return the value, or ``missing``.
+        """Return the value of the parameter, or ``missing`` if it was not given.
 
         Raises:
             MissingParameter, EmptyParameter: a required parameter is absent, or given without a value.
@@ -73,7 +73,7 @@ class WireField(fields.Field[Any]):
 
 
 class StringField(WireField):
-    """A text of bounded length, one of the declared words where there are any."""
+    """A text of limited length, restricted to the declared choices if there are any."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         if self.parameter.choices and value == "":
@@ -116,7 +116,10 @@ class WholeNumberField(WireField):
         return self.read(value)
 
     def read(self, value: str) -> int:
-        """Return the number, within its type and its declared bounds; a size such as ``512 GiB`` in its unit."""
+        """Return the number if it is within its type and its bounds.
+
+        A size such as ``512 GiB`` is converted to the unit.
+        """
         if self.parameter.unit is not None and (size := size_in(value, self.parameter.unit)) is not None:
             value = str(size)
         limit = 2 ** (BITS[self.parameter.element or self.parameter.type] - 1)
@@ -137,7 +140,7 @@ class DecimalField(WireField):
 
 
 class BooleanField(WireField):
-    """``true`` in any case; everything else is false and never an error, unless there are ``choices``."""
+    """A boolean: ``true`` in any case is true, and every other text is false unless there are ``choices``."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         words = self.parameter.choices
@@ -169,7 +172,7 @@ class DateField(WireField):
 
 
 class IdField(WireField):
-    """UUID, checked for its shape only: the text of the id, which ``declare.binding`` then looks up."""
+    """The text of a UUID. Only its shape is checked; ``declare.binding`` looks up the entity."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         if value == "" or self._is_old_style(value):
@@ -177,7 +180,10 @@ class IdField(WireField):
         return self.read(value)
 
     def _is_old_style(self, value: str) -> bool:
-        """CloudStack takes only uuids for parameters added later, and ignores what is none."""
+        """Return whether to ignore a value that is not a UUID.
+
+        CloudStack accepts only UUIDs for parameters that were added later, and ignores other values.
+        """
         optional_later = self.parameter.since is not None and not self.parameter.required
         return optional_later and not UUID_SHAPE.fullmatch(value) and value != str(EVERY_ID)
 
@@ -202,9 +208,9 @@ ELEMENTS: Mapping[WireType, type[StringField | WholeNumberField | IdField]] = {
 
 
 class ListField(WireField):
-    """A comma-separated list: empty elements are dropped, repeated ones count once.
+    """A comma-separated list without empty and repeated elements.
 
-    Blanks around ids are no part of them (clients join lists with ``, ``); texts are taken as they are.
+    Spaces around ids are removed, because clients join lists with ``, ``. Texts are not changed.
     """
 
     def __init__(self, command: str, parameter: Parameter) -> None:
@@ -222,9 +228,9 @@ class ListField(WireField):
 
 
 class MapField(WireField):
-    """``name[0].field=value`` pairs, handed over as a dict of those; read as one dict per index.
+    """Pairs of the form ``name[0].field=value``, read as one dict per index.
 
-    Declared fields match in any case; what is declared as an id is checked for its shape.
+    Declared fields match in any case. Fields that are declared as ids must have the shape of an id.
     """
 
     def __init__(self, command: str, parameter: Parameter) -> None:

@@ -165,7 +165,7 @@ def _schema(parameter: Parameter) -> Schema:
 
 
 def _answer(command: Command) -> Schema:
-    """Return the body of a success: one key, and under it what the command's shape says."""
+    """Return the schema of a successful response: one key with the content of the command's shape."""
     content = _content(command)
     if command.instead is not None:
         content = {"anyOf": [content, _object({command.instead.key: _object_of(command.instead)})]}

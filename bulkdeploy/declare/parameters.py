@@ -89,14 +89,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """Rule: at most one of these parameters may be given."""
+    """A rule: at most one of these parameters may be given."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Rule: ``name`` may only be given together with ``other``."""
+    """A rule: the parameter ``name`` may be given only together with ``other``."""
 
     name: str
     other: str
@@ -104,7 +104,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOne:
-    """Rule: one of these parameters must be given, and only one."""
+    """A rule: exactly one of these parameters must be given."""
 
     names: tuple[str, ...]
 
@@ -154,7 +154,7 @@ def string(
     rule: ValueRule | None = None,
     clearable: bool = False,
 ) -> Parameter:
-    """Return a text of at most ``length`` characters, and what its rule says."""
+    """Return the declaration of a text of at most ``length`` characters that satisfies ``rule``."""
     return Parameter(
         name,
         WireType.STRING,
@@ -185,7 +185,7 @@ def integer(
     unit: int | None = None,
     since: str | None = None,
 ) -> Parameter:
-    """Return a 32-bit whole number."""
+    """Return the declaration of a 32-bit integer."""
     return Parameter(
         name,
         WireType.INTEGER,
@@ -207,7 +207,7 @@ def long(
     maximum: int | None = None,
     unit: int | None = None,
 ) -> Parameter:
-    """Return a 64-bit whole number."""
+    """Return the declaration of a 64-bit integer."""
     return Parameter(
         name, WireType.LONG, description, required=required, minimum=minimum, maximum=maximum, unit=unit
     )

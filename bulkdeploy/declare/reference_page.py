@@ -72,7 +72,7 @@ def _fields(fields: Iterable[Field]) -> str:
 
 
 def _field(field: Field) -> str:
-    """Return a field with its type; of a list of objects, the fields of each behind it."""
+    """Return the text of a field with its type. For a list of objects, it includes the fields of the objects."""
     only = "" if field.roles == EVERY_ROLE else f" ({_roles(field.roles)})"
     if field.fields and field.type in (FieldType.LIST, FieldType.SET):
         return f"{field.name}[] {field.type.value}{only} of ({_fields(field.fields)})"

@@ -31,7 +31,7 @@ def fraction(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
 
 
 def flag(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a JSON boolean."""
+    """Return the declaration of a boolean field."""
     return Field(name, FieldType.BOOLEAN, description, roles=roles)
 
 
