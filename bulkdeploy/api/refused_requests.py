@@ -10,7 +10,10 @@ from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
 
 
 def refusal_of(error: BulkDeployError, url: bytes) -> bytes:
-    """Return a whole answer, in the format that as much of the URL as there is asks for."""
+    """Return a complete HTTP response for an error.
+
+    Its format is the one that the URL requests, as far as the URL was received.
+    """
     content = error_content(error, None)
     requested = WireRequest(_parameters(url))
     reported = refusal(REFUSED_ENVELOPE, content, json=requested.wants_json, headers={})

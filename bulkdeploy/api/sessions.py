@@ -22,7 +22,7 @@ def token_of(request: WireRequest) -> str | None:
 
 
 def has_session_key(request: WireRequest, session: OpenSession) -> bool:
-    """Return whether the request shows the session's own key as a parameter, and no other one as a cookie."""
+    """Return whether the request has the session's key as a parameter, and no different key as a cookie."""
     parameter = request.parameters.get(KEY, "")
     return all(
         hmac.compare_digest(digest(key), session.session_key_hash)

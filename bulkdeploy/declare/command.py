@@ -125,7 +125,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class JobTicket:
-    """The answer of an asynchronous command: the job's id and, if the command created something, its id."""
+    """The response of an asynchronous command: the ids of the job and of the object that was created, if any."""
 
     job_uuid: str
     entity_uuid: str | None = None

@@ -46,12 +46,12 @@ def texts(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
 
 
 def text_map(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return an object whose values are strings."""
+    """Return the declaration of an object whose values are strings."""
     return Field(name, FieldType.MAP, description, roles=roles)
 
 
 def objects(name: str, description: str, fields: tuple[Field, ...], roles: Roles = EVERY_ROLE) -> Field:
-    """Return a list of objects."""
+    """Return the declaration of a list of objects."""
     return Field(name, FieldType.LIST, description, fields, roles)
 
 

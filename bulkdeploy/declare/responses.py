@@ -8,10 +8,10 @@ from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 
 
 class FieldType(StrEnum):
-    """Types of response fields by their name in listApis.
+    """The types of response fields, with their names in listApis.
 
-    ``INTEGER`` and ``LONG`` are JSON numbers, ``STRING`` and ``DATE`` JSON strings; typed clients
-    (Go) refuse the whole answer when one field has another type.
+    ``INTEGER`` and ``LONG`` are JSON numbers, ``STRING`` and ``DATE`` JSON strings. Typed clients (Go) reject a
+    whole response if one field has another type.
     """
 
     STRING = "string"
@@ -28,10 +28,10 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an answer's object; ``fields`` are those of nested objects (LIST, SET, OBJECT).
+    """A field of a response object. ``fields`` are the fields of nested objects (LIST, SET, OBJECT).
 
-    A LIST or SET without ``fields`` holds plain strings. ``roles`` says who sees it. ``value`` is answered for
-    objects that say nothing of the field: what always holds here, where CloudStack's clients expect the field.
+    A LIST or SET without ``fields`` contains strings. ``roles`` are the roles that may see the field. ``value`` is
+    a constant for objects that do not set the field, because CloudStack's clients expect it.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An object of an answer: the key it stands under (``zone``) and its fields."""
+    """A response object: its key (such as ``zone``) and its fields."""
 
     key: str
     fields: tuple[Field, ...]

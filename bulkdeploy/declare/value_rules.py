@@ -202,7 +202,10 @@ POSITIVE_NUMBER = ValueRule("must be a number above 0, such as 0.01", _if(_posit
 
 
 def size_in(written: str, unit: int) -> int | None:
-    """``1.5 TiB`` in units of so many bytes; None where it is no size, or not a whole number of them."""
+    """Return a size such as ``1.5 TiB`` in a unit of bytes.
+
+    Returns None if the text is not a size, or not a whole number of units.
+    """
     found = SIZE.fullmatch(written)
     if found is None:
         return None

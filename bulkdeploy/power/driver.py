@@ -11,7 +11,7 @@ from bulkdeploy.drivers.options import DriverOptions
 
 @dataclass(frozen=True, slots=True)
 class Bmc:
-    """The management controller of one host, and how to log in to it.
+    """The management controller of one host, with its address and login.
 
     Attributes:
         host_uuid: the host.
@@ -45,7 +45,7 @@ class PowerError(Exception):
 
 
 class PowerDriver(ABC):
-    """A way to speak to management controllers. Holds no state of a host and is shared by all threads.
+    """A driver for one protocol of management controllers. It stores no state of hosts, and all threads share it.
 
     Attributes:
         options_model: the options of ``[power.NAME]`` in the settings.
@@ -71,9 +71,9 @@ class PowerDriver(ABC):
 
     @abstractmethod
     def act(self, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
-        """Request an action other than STATUS. Return once the controller has accepted it.
+        """Request an action other than STATUS. Returns when the controller has accepted the action.
 
-        ON of a host that is on, and OFF of a host that is off, succeed and change nothing.
+        ON for a host that is on, and OFF for a host that is off, succeed and change nothing.
 
         Raises:
             PowerError: the controller did not answer or rejected the request.
@@ -89,5 +89,5 @@ class PowerDriver(ABC):
         raise PowerError(bmc.host_name, "its driver cannot change passwords")
 
     def close(self) -> None:
-        """Release what the driver holds."""
+        """Release the resources of the driver."""
         return

@@ -45,10 +45,10 @@ class RedfishOptions(DriverOptions):
 
 
 class RedfishDriver(PowerDriver):
-    """Controllers with Redfish.
+    """The power driver for controllers with Redfish.
 
-    An address such as ``10.0.0.5/node2`` names the system ``node2`` of a controller that manages several. Without
-    a name the controller must manage exactly one system: a wrong server must never lose its power.
+    An address such as ``10.0.0.5/node2`` names the system ``node2`` of a controller that manages several systems.
+    Without a name the controller must manage exactly one system, so that no wrong server can lose its power.
     """
 
     options_model = RedfishOptions

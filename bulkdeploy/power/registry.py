@@ -43,10 +43,10 @@ INSTALLED = InstalledDrivers(PowerDriver, ENTRY_POINT_GROUP, IN_TREE.keys, _load
 
 
 class PowerDrivers:
-    """The power drivers of a process by name. A driver is made when it is first used.
+    """The power drivers of a process by name. A driver is created at its first use.
 
-    Every call ends in its time, even if a controller sends one byte a minute. A call that takes longer is
-    abandoned, and the next one to the same controller fails until the abandoned one has ended.
+    Every call ends within its timeout, even if a controller sends one byte per minute. A call that takes longer is
+    abandoned, and the next call to the same controller fails until the abandoned one has ended.
 
     Args:
         options: options by driver, as the settings have them.
@@ -92,7 +92,7 @@ class PowerDrivers:
         )
 
     def close(self) -> None:
-        """Close every driver that was made."""
+        """Close all drivers that were created."""
         with ExitStack() as stack:
             for driver in self._made.values():
                 stack.callback(driver.close)
@@ -136,7 +136,7 @@ class PowerDrivers:
 
 
 def _as_power_error(bmc: Bmc, error: Exception) -> PowerError:
-    """Return what a driver raised; a defect of a driver is a failure of its call, not of the caller."""
+    """Return an exception of a driver as a PowerError. A defect of a driver is a failure of its call."""
     if isinstance(error, PowerError):
         return error
     return PowerError(bmc.host_name, f"its driver failed with {type(error).__name__}: {error}", is_unanswered=True)

@@ -63,7 +63,7 @@ SWEEPS_FAILED = Counter("bulkdeploy_sweeps_failed", "Passes of the sweeper that 
 
 
 class Program(StrEnum):
-    """A program whose figures are counted."""
+    """A program that reports metrics of its own."""
 
     API = "api"
     WORKER = "worker"
@@ -85,14 +85,14 @@ OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
 
 
 class OwnFigures(Collector):
-    """The figures of one program: its counters, its release, and those that libraries collect about the process."""
+    """The metrics of one program: its counters, its release, and the libraries' metrics of the process."""
 
     def __init__(self, program: Program, counted: Collector = REGISTRY) -> None:
         self._program, self._counted = program, counted
         self._names = {family.name for meter in OWN[program] for family in meter.describe()}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families, as they are now."""
+        """Yield the present values of all metric families."""
         yield build_info(self._program)
         for family in self._counted.collect():
             if family.name in self._names or not family.name.startswith(PREFIX):

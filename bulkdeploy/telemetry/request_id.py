@@ -26,13 +26,13 @@ def current_user() -> int | None:
 
 
 def accepted(given: str | None) -> str:
-    """Return the id that the proxy gave, or a new one where it gave none that is an id."""
+    """Return the id that the proxy sent, or a new id if it sent none or an invalid one."""
     return given if given is not None and _WELL_FORMED.fullmatch(given) else str(uuid4())
 
 
 @contextmanager
 def working_for(request_id: str | None, user_id: int | None = None) -> Iterator[None]:
-    """Attribute the work of this thread inside the block to that request, and to that user if one is given."""
+    """Attribute the work of this thread inside the block to a request, and to a user if one is given."""
     token, user_token = _CURRENT.set(request_id), _USER.set(user_id)
     try:
         yield

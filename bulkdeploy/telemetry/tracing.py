@@ -28,26 +28,27 @@ class SpanKind(Enum):
 
 
 class BegunAnew(Exception):
-    """Ends spans that have not failed: what they are part of begins anew."""
+    """Raised to repeat the work of a span. The span ends without being marked as failed."""
 
 
 class Span(Protocol):
-    """A span, while it lasts."""
+    """A span that has not ended."""
 
     def set(self, name: str, value: Value) -> None:
-        """Note a fact."""
+        """Set an attribute."""
 
     def fail(self, why: str) -> None:
-        """Mark it as failed."""
+        """Mark the span as failed."""
 
 
 class Recorder(Protocol):
     """A recorder of spans."""
 
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> AbstractContextManager[Span]:
-        """Begin a part of this thread's span, or of what ``continued`` named, or else the first of a new trace.
+        """Begin a span. Its parent is this thread's span or the one of ``continued``; otherwise a new trace begins.
 
-        An error that passes is noted by its type alone: what it says may hold secrets. ``BegunAnew`` is none.
+        If an error passes through the block, only its type is recorded, because its text can contain secrets.
+        ``BegunAnew`` is not recorded as an error.
         """
 
     def continued(self, traceparent: str | None) -> AbstractContextManager[None]:
@@ -57,10 +58,7 @@ class Recorder(Protocol):
         """
 
     def traceparent(self) -> str | None:
-        """Return this thread's span as a text that ``continued`` takes in any program.
-
-        Return None if there is none.
-        """
+        """Return this thread's span as a text for ``continued`` in any program, or None if there is no span."""
 
 
 class _NoSpan:
@@ -77,7 +75,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def record_with(recorder: Recorder) -> None:
-    """Record spans from now on."""
+    """Record all later spans with a recorder."""
     global _recorder  # noqa: PLW0603 - one for a process, as its log is
     _recorder = recorder
 
@@ -91,10 +89,13 @@ def span(name: str, kind: SpanKind = SpanKind.INTERNAL, facts: Facts = dict) -> 
 
 
 def continued(traceparent: str | None) -> AbstractContextManager[None]:
-    """See Recorder."""
+    """Continue the trace of another program inside the block."""
     return _NOTHING if _recorder is None else _recorder.continued(traceparent)
 
 
 def current_traceparent() -> str | None:
-    """See Recorder; it is kept with a job, so that who runs it goes on with the trace."""
+    """Return this thread's span as a text, or None.
+
+    The text is stored with a job, whose worker continues the trace.
+    """
     return None if _recorder is None else _recorder.traceparent()

@@ -24,7 +24,7 @@ class FernetCipher:
         return self._fernet.encrypt(secret.encode())
 
     def decrypt(self, token: bytes) -> str:
-        """Return the secret again.
+        """Decrypt a secret.
 
         Raises:
             SecretKeyWrong: another key encrypted it.

@@ -19,9 +19,9 @@ URL = "url"
 
 
 def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
-    """Return the drivers that the setting ``drivers`` names, with their options from ``driver``; none is made yet.
+    """Return the drivers of the setting ``drivers`` with their options. No driver is created yet.
 
-    ``engine``: the database in which drivers remember and look up what their hypervisors do not know.
+    ``engine`` is for the database in which drivers store data that their hypervisors do not know.
 
     Raises:
         DriverSettingError: these settings are wrong.

@@ -16,6 +16,6 @@ hold = click.option(
 
 
 def until_let_go(*, held: bool) -> None:
-    """Wait until standard input ends, where the program was told to hold; one that is closed has ended."""
+    """Wait until standard input ends if the program was started with ``--hold``. A closed input has ended."""
     while held and sys.stdin is not None and os.read(sys.stdin.fileno(), 1):
         pass

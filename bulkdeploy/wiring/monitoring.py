@@ -52,7 +52,7 @@ def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Tro
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Tell the log; nothing where the client left before the answer was sent, as probes do."""
+        """Log an error, unless the client left before the answer was sent, as probes do."""
         del request
         if not isinstance(sys.exception(), ConnectionError):
             log.exception("monitoring_failed", address=str(client_address))
