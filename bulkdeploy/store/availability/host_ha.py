@@ -232,7 +232,8 @@ class Move:
 
 _MOVE = text(
     "UPDATE host_ha a SET state = g.state, checks = g.checks, failed_checks = g.failed_checks,"
-    " recoveries = g.recoveries, version = a.version + 1, activity = coalesce(g.activity, a.activity),"
+    " recoveries = g.recoveries, version = a.version + 1,"
+    " activity = CASE WHEN g.forgets_checks THEN NULL ELSE coalesce(g.activity, a.activity) END,"
     " since = CASE WHEN a.state = g.state THEN a.since ELSE now() END,"
     " checked = CASE WHEN g.check_begins THEN now() WHEN g.forgets_checks THEN NULL ELSE a.checked END,"
     " reset_begun = CASE WHEN g.reset_begins THEN now() WHEN g.reset_is_over THEN NULL ELSE a.reset_begun END"
