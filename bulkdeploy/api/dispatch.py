@@ -145,10 +145,9 @@ class Dispatcher:
         return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
 
     def _endpoint(self, name: str) -> Endpoint | None:
-        """Return the endpoint of a command, created at its first call, or None if the command does not exist.
+        """Return the endpoint of a command, or None if the command does not exist.
 
-        Creating all endpoints at once would double the start time of a process. Two threads may create the same
-        endpoint.
+        It is created at its first call, because creating all would double the start time. Two threads may do it.
         """
         endpoint = self._endpoints.get(name)
         if endpoint is None and (command := self._commands.get(name)) is not None:
