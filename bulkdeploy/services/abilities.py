@@ -55,7 +55,9 @@ def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:
 
 
 def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, parameter: str, value: object) -> None:
-    """Check that the hypervisor's driver declares an ability; ``parameter`` and ``value`` name what would need it.
+    """Raise InvalidParameter unless the driver of the hypervisor provides an ability.
+
+    ``parameter`` and ``value`` are the parameter of the request that needs the ability; the error names them.
 
     Raises:
         InvalidParameter: it does not, or there is no driver.
@@ -66,7 +68,7 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
 
 
 def find_missing_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> str | None:
-    """Return why a hypervisor's driver cannot do something, or None if it can."""
+    """Return the reason why a hypervisor's driver lacks an ability, or None if the driver provides the ability."""
     try:
         driver = drivers.configured_for(hypervisor)
     except NoDriverFor as error:
@@ -79,9 +81,9 @@ def find_missing_ability(drivers: Drivers, hypervisor: str, ability: Ability) ->
 def require_device_parameters(
     drivers: Drivers, hypervisor: str, details: Mapping[str, str], parameter: str, value: object
 ) -> None:
-    """Check that the hypervisor's driver knows all parameters of disks and nics among these details.
+    """Raise InvalidParameter if the details have disk or NIC parameters that the driver does not know.
 
-    ``parameter`` and ``value`` name what has the details.
+    ``parameter`` and ``value`` are the parameter of the request that refers to the details; the error names them.
 
     Raises:
         InvalidParameter: it does not know one, or there is no driver; says which it knows.

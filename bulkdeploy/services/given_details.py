@@ -43,9 +43,9 @@ def check_ha_priority(caller: Caller, details: Mapping[str, str], parameter: str
 
 
 def check_given_details(caller: Caller, details: Mapping[str, str], parameter: str) -> None:
-    """Check that a caller may give a VM or an offering these details; ``parameter`` has them.
+    """Check that a caller may set these details of a VM or an offering. Errors name ``parameter``.
 
-    Those of disks and nics are for root admins: a nic's may name any bridge of a host.
+    Only root admins may set the details of disks and NICs, because a NIC's detail can name any bridge of a host.
 
     Raises:
         InvalidParameter: one is said by parameters of deploy calls, or is extra configuration; or the priority

@@ -26,7 +26,10 @@ def noun(entity: Entity) -> str:
 def hold(
     connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False
 ) -> Mapping[str, Any]:
-    """Return the row of an entity, held: alone to change it, or shared to hang something on it.
+    """Lock the row of an entity and return the row.
+
+    The lock is exclusive, for changes, or shared, for adding objects that refer to the entity. Raises
+    InvalidParameter if the entity was deleted.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -40,7 +43,7 @@ def hold(
 def hold_all(
     connection: Connection, refs: Sequence[EntityRef], parameter: str = "id", *, shared: bool = False
 ) -> dict[int, Mapping[str, Any]]:
-    """Return the rows of entities of one kind by internal id, held as by ``hold``.
+    """Lock the rows of entities of one kind, as ``hold`` does, and return the rows by internal id.
 
     Raises:
         InvalidParameter: one was deleted.
@@ -59,7 +62,9 @@ def given_refs(batch: Iterable[Mapping[str, Any]], parameter: str) -> list[Entit
 
 @contextmanager
 def unique_name(parameter: str, name: object, what: str) -> Iterator[None]:
-    """Say which name is taken, and by what: ``another pod of the zone``.
+    """Convert a violated unique name in the block into an InvalidParameter error.
+
+    ``what`` describes the other object in the error, such as ``another pod of the zone``.
 
     Raises:
         InvalidParameter: the name is taken.
@@ -93,7 +98,10 @@ def changed_events(
 def deleted_events(
     event_type: EventType, kind: str, refs: Sequence[EntityRef], owners: Sequence[Owner | None] = ()
 ) -> Iterator[Happened]:
-    """Yield the events of things that were deleted; ``owners``: whose they were, where accounts own them."""
+    """Yield one event for each deleted object.
+
+    ``owners`` are the accounts that owned the objects, in the same order; it is empty if accounts do not own them.
+    """
     for ref, owner in zip(refs, owners or [None] * len(refs), strict=True):
         yield Happened(event_type, f"deleted {noun(ref.entity)} {ref.name}", subject(kind, ref), owner)
 

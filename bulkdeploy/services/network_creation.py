@@ -39,7 +39,7 @@ from bulkdeploy.store.rows.live_rows import columns_of, insert_rows
 
 
 def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create networks.
+    """Create networks and return them.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
@@ -55,10 +55,11 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
 
 
 def create_default_network(connection: Connection, caller: Caller, owner: Owner, zone: EntityRef) -> bool:
-    """Create the network that an account's first VM in a zone gets if its deployment names none.
+    """Create the network of an account's first VM in a zone if the deployment names no network.
 
-    The network is made from the enabled offering of isolated networks whose availability is Required. If another
-    transaction has just made one for the account, nothing is made.
+    The network is created from the enabled offering of isolated networks whose availability is Required. Returns
+    False if there is no such offering. If another transaction has just created a network for the account, no
+    network is created.
 
     Returns:
         False if there is no such offering.

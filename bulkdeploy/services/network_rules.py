@@ -64,7 +64,9 @@ def check_zones(connection: Connection, caller: Caller, batch: Sequence[Argument
 
 
 def check_basic(given: Arguments, offering: OfferingFacts) -> None:
-    """Check the network of a Basic zone: a Shared one, whose addresses are given pod by pod (createVlanIpRange).
+    """Check the arguments of a Basic zone's network.
+
+    The network must be Shared, and its addresses are added per pod (createVlanIpRange), so no range may be given.
 
     Raises:
         InvalidParameter, InvalidCombination: it is another one, or is given addresses or a VLAN.
@@ -103,7 +105,9 @@ def require_open_offering(offering: OfferingFacts, owner: Owner, zone_id: int) -
 def check_offerings(
     connection: Connection, caller: Caller, offerings: Sequence[EntityRef]
 ) -> dict[int, OfferingFacts]:
-    """Return offerings by internal id, if networks can be made from them.
+    """Return network offerings by internal id.
+
+    Raises an error if the caller may not create networks from an offering.
 
     Raises:
         InvalidParameter: one is not enabled, or not for guests.
@@ -122,7 +126,7 @@ def check_offerings(
 
 
 def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: EntityRef) -> None:
-    """Check that a network may have this offering instead of its present one.
+    """Raise InvalidParameter if a network cannot change from its present offering to this new offering.
 
     Raises:
         InvalidParameter: it is of another type, or without a service that the network has.
@@ -140,9 +144,9 @@ def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: Ent
 def reaches_of(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
 ) -> list[Reach]:
-    """Return the owners of new networks.
+    """Return the owner of each new network.
 
-    Shared ones belong to the domain unless an account is named; others to an account.
+    A Shared network belongs to a domain unless the request names an account. Other networks belong to an account.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership``; ``acltype`` and what
@@ -190,10 +194,10 @@ def _reach_of_domain(caller: Caller, given: Arguments) -> Reach:
 def choose_vlans(
     connection: Connection, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
 ) -> list[tuple[str | None, int | None]]:
-    """Return the VLAN of each network, and the physical network (internal id) it is on; each VLAN is given once.
+    """Return the VLAN and the physical network (internal id) of each new network. No VLAN is used twice.
 
-    The one asked for, or where the offering does not want one to be said, the lowest free one of the physical
-    network's range; None where there is no range to take it from.
+    The VLAN is the requested one. If the offering does not require a VLAN in the request, the lowest free VLAN of
+    the physical network's range is used. The VLAN is None if there is no such range.
 
     Raises:
         InvalidParameter, InvalidCombination: it is missing, malformed or in use, or there is no such
@@ -217,9 +221,9 @@ def choose_vlans(
 
 
 def _physical_network(given: Arguments, physical: Sequence[Row[Any]], offering: OfferingFacts) -> Row[Any] | None:
-    """Return the physical network that is named, or the zone's first enabled one that has the offering's tag.
+    """Return the requested physical network, or the zone's first enabled one that has the offering's tag.
 
-    In a zone with one physical network the tag does not matter, as in CloudStack.
+    In a zone with one physical network the tag is ignored, as in CloudStack.
     """
     zone, wanted = given["zoneid"], given.get("physicalnetworkid")
     of_zone = [row for row in physical if row.zone_id == zone.id]

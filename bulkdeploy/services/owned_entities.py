@@ -15,9 +15,10 @@ from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entities
 def lock_own(
     connection: Connection, caller: Caller, ref: EntityRef, noun: str, parameter: str = "id"
 ) -> tuple[Row[Any], Owner]:
-    """Return the row of an id, locked until the end of the transaction, and its owner.
+    """Lock an entity that the caller may use until the end of the transaction, and return its row and its owner.
 
-    ``noun`` names it in texts.
+    ``noun`` describes the entity in error messages. Raises an error if the entity was deleted or the caller may not
+    use it.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -30,7 +31,10 @@ def lock_own(
 def lock_all_own(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef], noun: str, parameter: str = "id"
 ) -> list[tuple[Row[Any], Owner]]:
-    """``lock_own`` for many of one kind, in their order; one may be named twice."""
+    """Lock several entities of one kind as ``lock_own`` does, and return them in their order.
+
+    Duplicates are allowed.
+    """
     named = {f"{noun} {ref.uuid}": ref for ref in refs}
     locked = dict(zip(named.values(), lock_named(connection, caller, named, noun, parameter), strict=True))
     return [locked[ref] for ref in refs]
@@ -39,7 +43,10 @@ def lock_all_own(
 def lock_named(
     connection: Connection, caller: Caller, refs: Mapping[str, EntityRef], noun: str, parameter: str = "id"
 ) -> list[tuple[Row[Any], Owner]]:
-    """``lock_all_own``, where the caller named something else: the keys, and a refusal shows nothing more."""
+    """Lock entities as ``lock_all_own`` does, with the keys of ``refs`` as their names in permission errors.
+
+    This is for callers who named another object, such as a VM, and must not learn more about the entity.
+    """
     rows = lock_entities(connection, list(refs.values()))
     for ref in refs.values():
         if ref.id not in rows:

@@ -22,7 +22,7 @@ from bulkdeploy.store.rows.visibility import ProjectScope, Visibility
 
 @dataclass(frozen=True, slots=True)
 class OwnerParameters:
-    """The owner parameters of a list call as given; ``by_id``: the call names the things it wants by id."""
+    """The owner parameters of a list call. ``by_id`` is true if the call names the listed objects by id."""
 
     account: str | None = None
     domain: EntityRef | None = None
@@ -34,7 +34,7 @@ class OwnerParameters:
 
 @dataclass(frozen=True, slots=True)
 class NamedOwner:
-    """The owner that a call names; nothing given: the caller's own account. Ids are internal."""
+    """The owner that a call names, with internal ids. If nothing is given, the caller's account is the owner."""
 
     account: str | None = None
     domain_id: int | None = None
@@ -53,9 +53,10 @@ def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
 def visibility(connection: Connection, caller: Caller, requested: OwnerParameters) -> Visibility:
     """Return the owners whose objects a list call shows.
 
-    Without owner parameters: the caller's own account's; with ``list_all``, or where things are named by
-    id, all that an admin may see. Things of projects are shown by id and by ``project``: those of one project,
-    those of every project (-1), or with ``list_all`` those of accounts as well.
+    Without owner parameters, these are the objects of the caller's account. With ``list_all``, or if objects are
+    named by id, an admin sees all objects below its domain. Objects of projects are shown by id and by ``project``:
+    the objects of one project, or of every project (-1). With ``list_all`` and ``project`` -1 the objects of
+    accounts are shown, too.
 
     Raises:
         InvalidCombination: ``account`` and ``project`` together.
@@ -91,11 +92,10 @@ def resolve_owner(
     domain_id: int | None,
     project_id: int | None,
 ) -> Owner:
-    """Return the account that a call creates things for: the one named, the project's, or the caller's own.
+    """Return the account for which a call creates objects: the named account, the project's, or the caller's own.
 
-    A domain beside a project is the project's: Ansible's modules name it wherever their project has one. A domain
-    alone may only be the caller's own.
-    Whether that account is enabled is for the service to check.
+    If both a project and a domain are given, the domain must be the project's; Ansible's modules send both. A
+    domain without an account must be the caller's own domain. This does not check whether the account is enabled.
 
     Raises:
         InvalidCombination: account without domain, or another domain than the caller's without account or project,
@@ -108,7 +108,7 @@ def resolve_owner(
 
 
 def resolve_owners(connection: Connection, caller: Caller, named: Iterable[NamedOwner]) -> dict[NamedOwner, Owner]:
-    """``resolve_owner`` for many."""
+    """Return the accounts for several named owners, with the rules of ``resolve_owner``."""
     accounts: dict[NamedOwner, tuple[str, int]] = {}
     found: dict[NamedOwner, Owner] = {}
     for one in dict.fromkeys(named):
@@ -139,7 +139,9 @@ def resolve_owners(connection: Connection, caller: Caller, named: Iterable[Named
 
 
 def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Owner:
-    """Return the account that a call makes something for, kept from being deleted until the end of the transaction.
+    """Return the account for which a call creates an object.
+
+    The account is locked, so that it cannot be deleted before the transaction ends.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``resolve_owner``; PermissionDenied also where
@@ -188,7 +190,9 @@ def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
 
 
 def require_access(connection: Connection, caller: Caller, account_id: int, what: str) -> Owner:
-    """Return the owner behind an internal account id, once it is known that the caller may act on its things.
+    """Return the owner with this internal account id.
+
+    Raises PermissionDenied if the caller may not use its objects.
 
     Raises:
         PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.
@@ -224,7 +228,10 @@ def require_same_owner(
 
 
 def require_open_zones(connection: Connection, uses: Iterable[tuple[Owner, int, UUID]]) -> None:
-    """Zones, by internal id and uuid, are public or kept to their user's domain or one above it.
+    """Raise PermissionDenied if an owner may not use one of its zones.
+
+    ``uses`` are triples of an owner and the internal id and uuid of a zone. A zone can be restricted to a domain
+    and the domains below it. Root admins may use all zones.
 
     Raises:
         PermissionDenied: one is kept to another domain.
@@ -237,12 +244,17 @@ def require_open_zones(connection: Connection, uses: Iterable[tuple[Owner, int, 
 
 
 def closed_zone(owner: Owner, zone: str) -> PermissionDenied:
-    """Return the refusal of a zone, as an answer names it, that is kept to another domain."""
+    """Return the error for an owner who may not use a zone because the zone is restricted to another domain.
+
+    ``zone`` is the zone as the error message names it.
+    """
     return PermissionDenied(f"Account {owner.account_name} does not have permission to use zone {zone}")
 
 
 def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:
-    """Return the lineage of a domain that the caller may name: its own, and for admins those below.
+    """Return the lineage of a domain. Raises an error if the caller may not name the domain.
+
+    Users may name their own domain, and admins also the domains below it.
 
     Raises:
         PermissionDenied: any other domain.
@@ -259,7 +271,7 @@ def require_domains(connection: Connection, caller: Caller, domains: Iterable[En
 
 
 def _reach(caller: Caller) -> str | None:
-    """Return the lineage that bounds what an admin sees; None: nothing does."""
+    """Return the lineage of the domain to which the caller's view is restricted, or None for root admins."""
     return None if caller.is_root_admin else caller.owner.lineage
 
 

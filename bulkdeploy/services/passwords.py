@@ -29,13 +29,16 @@ def password_matches(password: str, password_hash: str | None) -> bool:
 
 
 class KeptPassword:
-    """A password as it is kept: equal to the text that was hashed, and to the empty one, which says nothing."""
+    """A stored password hash that can be compared with a plain text.
+
+    It is equal to the text that was hashed, and also to the empty text, which means "no change".
+    """
 
     def __init__(self, password_hash: str | None) -> None:
         self._hash = password_hash
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the text says nothing else than what is kept."""
+        """Return whether the text is empty or is the password."""
         return isinstance(other, str) and (other == "" or password_matches(other, self._hash))
 
     __hash__ = None  # type: ignore[assignment]  # its texts would need the same one

@@ -20,11 +20,11 @@ COLUMNS = ("vm_id", "from_host_id", "to_host_id", "turn")
 
 @dataclass(frozen=True, slots=True)
 class PlanWanted:
-    """The use of plans by a call.
+    """The parameters of a call that uses stored plans.
 
-    ``dry_run`` shows one, ``index`` names the one to apply, or with both to judge.
-
-    ``fingerprint`` tells calls that plan alike from others.
+    ``dry_run`` requests a plan. ``index`` names a stored plan that the call applies; together with ``dry_run``, the
+    stored plan is only checked. ``fingerprint`` identifies calls with the same planning parameters; a plan can only
+    be applied by a call with the same fingerprint.
     """
 
     fingerprint: bytes
@@ -53,10 +53,11 @@ def plan_moves(
     *,
     of_host: int | None = None,
 ) -> MovePlan:
-    """Return the plan that a dry run shows, which is kept; or the one that was shown, where it still stands.
+    """Store and return the plan of a dry run, or check and return the stored plan that ``wanted.index`` names.
 
-    ``moves``: what is to be planned, where nothing was. ``of_host``: the plan is of all VMs that run on this
-    host, which must be the same when it is applied.
+    ``moves`` are the moves to plan if there is no stored plan. If ``of_host`` is given, the plan is for all VMs
+    that run on this host, and these must be the same VMs when the plan is applied. Raises PlanStale if the stored
+    plan cannot be applied any more.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.
@@ -85,9 +86,9 @@ def plan_moves(
 def moves_off(
     connection: Connection, caller: Caller, host_id: int, way: Way, wanted: PlanWanted | None
 ) -> MovePlan | None:
-    """Return the destinations of all VMs that run on a host, by the wanted plan or by an allocator.
+    """Return the destinations of all VMs that run on a host, from the wanted plan or from an allocator program.
 
-    None: each job finds its own.
+    Returns None if each job must choose its own destination.
 
     Raises:
         InvalidParameter, PlanStale: as ``plan_moves``.
@@ -104,7 +105,10 @@ def moves_off(
 
 
 def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: Way) -> list[VmMove] | None:
-    """Return the moves that an allocator chose, and that can be made now; None: it is the planner's turn."""
+    """Return the moves that an allocator program chose and that are possible now.
+
+    Returns None if the planner must choose the destinations instead.
+    """
     uuids = {vm_id: str(place.uuid) for vm_id, place in vm_places(connection, vms).items()}
     said = []
     for answer in evacuate(connection, zone_of_host(connection, host_id), host_id, uuids) if vms else (None,):

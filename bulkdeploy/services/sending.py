@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 def submit_jobs(connection: Connection, job_queue: JobQueue, jobs: Sequence[NewJob]) -> list[JobTicket]:
-    """Insert jobs whose callers wait for them, send them after the commit, and return their tickets."""
+    """Insert jobs in the queue of interactive calls, send them after the commit, and return their tickets."""
     made = insert_jobs(connection, jobs, INTERACTIVE)
     messages = [JobMessage(job_id, job.kind, INTERACTIVE) for job, (job_id, _) in zip(jobs, made, strict=True)]
     send_jobs(connection, job_queue, messages)
@@ -28,10 +28,10 @@ def submit_jobs(connection: Connection, job_queue: JobQueue, jobs: Sequence[NewJ
 
 
 def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[JobMessage]) -> None:
-    """Send jobs after the commit. What the message broker does not take stays in the outbox; the sweeper sends it.
+    """Send jobs to the message broker after the commit.
 
-    The call that made the jobs has done its work by then and must not be answered with an error any more;
-    sending twice is harmless.
+    If the broker fails, the jobs stay in the outbox and the sweeper sends them later. No error is raised, because
+    the call that created the jobs is already committed. Sending a job twice is harmless.
     """
     if messages:
         after_commit(connection, partial(_send, job_queue, messages))

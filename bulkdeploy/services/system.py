@@ -24,19 +24,18 @@ class Cipher(Protocol):
         """Return the secret, unreadable at rest."""
 
     def decrypt(self, token: bytes) -> str:
-        """Return the secret again."""
+        """Decrypt an encrypted secret and return it."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The parts a use case may touch. There is no other way to reach them: no globals.
+    """The external parts that services use. Services reach them only through this object; there are no globals.
 
-    ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
-    ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
-    ``power`` has the drivers of hosts' management controllers.
-    ``host_files`` reads the files that hosts get when they are added. ``fetch_rules`` say which URLs callers may
-    name. ``trusted_proxies`` are networks of proxies that are trusted besides those of the setting ``proxy.cidr``,
-    as CIDRs separated by commas.
+    ``engine`` is for transactions, which the callers of services open; ``reader`` has read-only connections.
+    ``drivers`` are used to read the hardware of hosts and pools; only workers change VMs. ``power`` has the drivers
+    of hosts' management controllers. ``host_files`` reads the files that new hosts get. ``fetch_rules`` define the
+    URLs that callers may name. ``trusted_proxies`` are networks of trusted proxies in addition to the setting
+    ``proxy.cidr``, as CIDRs separated by commas.
     """
 
     engine: Engine

@@ -49,9 +49,11 @@ def remove(
 def removal_job(
     connection: Connection, caller: Caller, cmd: str, instance: Instance, removed: RemovedAccounts
 ) -> JobTicket:
-    """Return the job of a call that removed accounts: it ends when the last VM is gone, at once without any.
+    """Return the job of a call that removed accounts.
 
-    ``cmd``: the command's class in CloudStack; ``instance``: what the call was about.
+    The job ends when the last VM of the accounts is deleted. If the accounts have no VMs, the job has already
+    succeeded. ``cmd`` is the class name of the command in CloudStack; ``instance`` is the object that the call
+    deleted.
     """
     if not removed.have_vms:
         return done_with_success(connection, caller, cmd, instance)

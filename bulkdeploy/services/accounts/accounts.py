@@ -51,7 +51,9 @@ COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.account.{}"
 def create_accounts(
     connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Create accounts, each with its ``default`` security group; users are added to them on their own.
+    """Create accounts, each with its ``default`` security group.
+
+    No users are created: a separate call adds users to the accounts.
 
     Raises:
         InvalidCombination: neither a role nor an account type.
@@ -124,7 +126,7 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
 def enable_account(
     connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters
 ) -> Mapping[str, Any]:
-    """Enable an account, and answer it.
+    """Enable an account and return the fields of the account.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to enable.
@@ -135,7 +137,7 @@ def enable_account(
 def lock_account(
     connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters
 ) -> Mapping[str, Any]:
-    """Lock an account while its VMs keep running, and answer it.
+    """Lock an account and return the fields of the account. The VMs of the account keep running.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: as for ``disable_account``.
@@ -152,7 +154,10 @@ def disable_account(
     *,
     lock: bool,
 ) -> JobTicket:
-    """Disable an account; unless it is only locked, its VMs are stopped by jobs of their own.
+    """Disable or only lock an account, and return the job of the call, which has already ended.
+
+    If the account is disabled, a separate job stops each of its VMs. If ``lock`` is true, the account is locked and
+    its VMs keep running.
 
     Raises:
         InvalidParameter: it is the default admin's account or the caller's own.
@@ -198,13 +203,13 @@ def delete_accounts(
 
 
 def deleted(connection: Connection, caller: Caller, account: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """Return the job that deletes an account; it ends with its last VM."""
+    """Return the job of a call that deleted an account. The job ends when the account's last VM is deleted."""
     instance = Instance("Account", account.id, account.uuid)
     return removal_job(connection, caller, COMMAND_CLASS.format("DeleteAccountCmd"), instance, removed)
 
 
 def _role_id(given: Arguments) -> int:
-    """Return the role that an account is to have: the one given, or that of its type."""
+    """Return the internal id of a new account's role: the given role, or the default of the account type."""
     if "roleid" in given:
         return int(given["roleid"].id)
     if "accounttype" not in given:

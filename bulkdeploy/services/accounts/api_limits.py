@@ -11,9 +11,11 @@ from bulkdeploy.store.configuration.configurations import Configuration
 
 
 def count_call(connection: Connection, configuration: Configuration, account_id: int) -> TooManyCalls | None:
-    """Count one more call of an account, in all processes together; the refusal of one too many, which counts, too.
+    """Count one API call of an account, and return an error if the account has made too many calls.
 
-    Too many are more than ``api.throttling.max`` in one ``api.throttling.interval``.
+    All processes share the count. An account may make ``api.throttling.max`` calls in an interval of
+    ``api.throttling.interval`` seconds. Returns None if the call is within the limit. A call over the limit is
+    counted, too.
     """
     counted = api_limits.count_call(connection, account_id, configuration.number("api.throttling.interval"))
     if counted.calls > configuration.number("api.throttling.max"):

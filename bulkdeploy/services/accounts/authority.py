@@ -21,7 +21,7 @@ from bulkdeploy.store.accounts.roles import rights_of
 
 @dataclass(frozen=True, slots=True)
 class AccountParameters:
-    """The account that a call is about: its id, or its name with the domain."""
+    """The parameters that name the account of a call: either its id, or its name and its domain."""
 
     account: EntityRef | None = None
     name: str | None = None
@@ -29,7 +29,9 @@ class AccountParameters:
 
 
 def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> None:
-    """Let pass only callers who may everything that ``rights`` may.
+    """Raise PermissionDenied if ``rights`` permit anything that the caller's rights do not permit.
+
+    ``what`` describes the owner of the rights in the error message.
 
     Raises:
         PermissionDenied: they may not; ``what`` says who has the rights.
@@ -42,9 +44,10 @@ def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> Non
 def lock_administered(
     connection: Connection, caller: Caller, requested: AccountParameters, apis: Apis
 ) -> tuple[Owner, Row[Any]]:
-    """Return the account that a call wants to change, and its row: the caller's own, or one that it administers.
+    """Lock an account that a call changes, and return its owner and its row.
 
-    Its domain is locked, and then the account.
+    The account must be the caller's own account or an account that the caller administers. The domain of the
+    account is locked before the account.
 
     Raises:
         InvalidCombination: it is not said which account.
@@ -75,7 +78,10 @@ def lock_all_administered(
 
 
 def require_administered(caller: Caller, owner: Owner, rights: Rights, apis: Apis, what: str) -> None:
-    """Let pass the account itself, and admins above it who may all that it may, ``rights``.
+    """Raise PermissionDenied unless the caller may administer an account.
+
+    An account may administer itself. Other callers must be admins of a domain above the account and must have all
+    of the account's ``rights``.
 
     Raises:
         PermissionDenied: anybody else; ``what`` says what of the account the caller named.
@@ -89,7 +95,10 @@ def require_administered(caller: Caller, owner: Owner, rights: Rights, apis: Api
 
 
 def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
-    """Check a new name: it may not be empty, have blanks at its ends, or contain a forbidden character."""
+    """Raise InvalidParameter if a new name is not valid.
+
+    A name must not be empty, begin or end with blanks, or contain a forbidden character.
+    """
     if not value or value != value.strip():
         raise InvalidParameter(parameter, value, "it must not be empty, nor begin or end with blanks")
     wrong = sorted(set(forbidden) & set(value))

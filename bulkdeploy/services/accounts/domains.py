@@ -27,7 +27,7 @@ DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
 
 
 def create_domains(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create domains below others, without one below the caller's own.
+    """Create domains, each below its given parent domain, or below the caller's domain if no parent is given.
 
     Raises:
         InvalidParameter: a name that is taken, or a parent that was deleted.
@@ -103,7 +103,10 @@ def delete_domains(
 
 
 def deleted(connection: Connection, caller: Caller, domain: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """Return the job that deletes a domain; it ends with the last VM of the accounts that were in it."""
+    """Return the job of a call that deleted a domain.
+
+    The job ends when the last VM of the domain's accounts is deleted.
+    """
     instance = Instance("Domain", domain.id, domain.uuid)
     return removal_job(connection, caller, DELETE_CLASS, instance, removed)
 

@@ -30,7 +30,10 @@ class Attempt:
 
     @property
     def user(self) -> str:
-        """The user as a subject of attempts, at the address if there is one. The user need not exist."""
+        """The key under which attempts of this user are counted. The user need not exist.
+
+        If the attempt has an address, attempts are counted per user and source address.
+        """
         user = f"user {self.domain_id} {self.username.lower()}"
         return user if self.address is None else f"{user}{FROM}{source_of(self.address)}"
 
@@ -66,9 +69,11 @@ def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
 
 
 def succeed(connection: Connection, attempt: Attempt) -> None:
-    """Note that the password was correct: the user's failures are deleted.
+    """Record a login with the correct password: delete the user's counted failures.
 
-    For who has one good password could guess others' for ever otherwise.
+    If the attempt has a source address, the address is remembered as one from which the user has logged in, and
+    only this attempt is subtracted from the failures of the address. Otherwise the owner of one account could reset
+    the count and guess passwords of other users without limit.
     """
     login_attempts.forget_attempts(connection, attempt.user)
     if attempt.source is not None:
@@ -84,7 +89,7 @@ def count_wrong_password(connection: Connection, caller: Caller, user_id: int, u
 
 
 def forget(connection: Connection, domain_id: int, username: str) -> None:
-    """Delete the failures of a user who was let in again."""
+    """Delete the counted login failures of a user, from all addresses, when an admin enables the user."""
     user = Attempt(domain_id, username).user
     login_attempts.forget_attempts(connection, user)
     login_attempts.forget_all_attempts(connection, f"{user}{FROM}")

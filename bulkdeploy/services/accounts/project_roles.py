@@ -156,7 +156,10 @@ def delete_project_rule(connection: Connection, caller: Caller, project: EntityR
 def _lock_role(
     connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, parameter: str
 ) -> tuple[Row[Any], Row[Any]]:
-    """Lock a project that the caller manages and one of its roles, and return their rows."""
+    """Lock a project that the caller manages and one of its roles, and return the rows of both.
+
+    Raises InvalidParameter if the project does not have the role.
+    """
     row = lock_managed(connection, caller, project, "projectid")
     role = roles.lock_roles(connection, [ref.id], project_id=row.id).get(ref.id)
     if role is None:

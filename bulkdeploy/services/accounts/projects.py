@@ -120,9 +120,10 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
 
 
 def _manager(connection: Connection, caller: Caller, requested: NewProject) -> tuple[Owner, int]:
-    """Return the account that manages a new project, and the domain of the project by its internal id.
+    """Return the account that manages a new project, and the internal id of the project's domain.
 
-    A domain alone is the project's, which the caller's account then manages.
+    If the request names only a domain, the project is created in this domain and the caller's account manages the
+    project.
     """
     domain = requested.domain
     if requested.manager is not None:
@@ -146,7 +147,9 @@ def update_project(
     display_text: str | None,
     member: Membership | None,
 ) -> JobTicket:
-    """Give a project another name or description, or an account of its domain a role in it.
+    """Change the name or description of a project, or the role of an account of its domain in the project.
+
+    Parameters that are None are not changed.
 
     Raises:
         InvalidParameter: a name that is taken or not possible, no such account, no account left to manage it.
@@ -172,9 +175,10 @@ def update_project(
 
 
 def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: Membership) -> JobTicket:
-    """Add an account of the project's domain to a project, or invite it if ``project.invite.required`` is true.
+    """Add an account of the project's domain to a project.
 
-    An account that is in the project keeps its role.
+    If the setting ``project.invite.required`` is true, the account is only invited. If the account is already in
+    the project, its role does not change.
 
     Raises:
         InvalidParameter: there is no such account, or no such role of the project.
@@ -199,7 +203,7 @@ def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: 
 
 
 def delete_account(connection: Connection, caller: Caller, ref: EntityRef, account: str) -> JobTicket:
-    """Take an account out of a project; what the project owns stays.
+    """Remove an account from a project. The project's VMs and other resources are not changed.
 
     Raises:
         InvalidParameter: it is not in the project, or no account would be left to manage it.
@@ -219,7 +223,9 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
 def set_state(
     connection: Connection, job_queue: JobQueue, caller: Caller, ref: EntityRef, *, active: bool
 ) -> JobTicket:
-    """Activate a project, or suspend it: nothing is made for it then, and its VMs are stopped by jobs.
+    """Activate or suspend a project.
+
+    Nothing can be created in a suspended project, and jobs stop its VMs.
 
     Raises:
         InvalidParameter: the project was deleted.
@@ -240,7 +246,9 @@ def set_state(
 def delete_projects(
     connection: Connection, job_queue: JobQueue, caller: Caller, refs: Sequence[EntityRef], *, cleanup: bool
 ) -> RemovedAccounts:
-    """Delete projects, with ``cleanup`` also what they own.
+    """Delete projects. If ``cleanup`` is true, everything that the projects own is deleted, too.
+
+    Raises ResourceInUse if a project owns anything and ``cleanup`` is false.
 
     Raises:
         InvalidParameter: one was deleted already.
@@ -261,7 +269,7 @@ def delete_projects(
 
 
 def deleted(connection: Connection, caller: Caller, project: EntityRef, removed: RemovedAccounts) -> JobTicket:
-    """Return the job that deletes a project; it ends with its last VM."""
+    """Return the job of a call that deleted a project. The job ends when the project's last VM is deleted."""
     instance = Instance("Project", project.id, project.uuid)
     return removal_job(connection, caller, CLASS.format("DeleteProject"), instance, removed)
 

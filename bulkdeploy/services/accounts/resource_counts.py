@@ -19,9 +19,10 @@ from bulkdeploy.store.jobs.events import record_event
 def update_resource_count(
     connection: Connection, caller: Caller, requested: HolderParameters, resource_type: int | None
 ) -> list[dict[str, Any]]:
-    """Set the counts of an account, a project or all accounts of a domain to what is true; answer the holder's.
+    """Recalculate the resource counts of an account, a project or all accounts of a domain, and return the counts.
 
-    Of one resource type, or of all that are counted. Storage is answered in GiB.
+    If ``resource_type`` is None, all resource types that are counted are recalculated. Storage is returned in GiB.
+    For a domain, the domain's own counts are returned.
 
     Raises:
         InvalidParameter: no such resource type, account or project.

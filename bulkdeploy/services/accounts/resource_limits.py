@@ -60,10 +60,10 @@ class HolderParameters:
 def list_resource_limits(
     connection: Connection, caller: Caller, requested: HolderParameters
 ) -> list[dict[str, Any]]:
-    """Return the effective limit of every resource type.
+    """Return the effective limit of every resource type for an account, a project or a domain.
 
-    Of the account or project named, else of the domain named, else of the caller's account; a user who
-    names its domain gets its account's.
+    The request names the account, the project or the domain. If the request names none, or if a user names its
+    domain, the limits of the caller's account are returned.
 
     Raises:
         InvalidParameter: no such account or project.
@@ -93,7 +93,10 @@ class NewLimit:
 
 
 def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]) -> list[dict[str, Any]]:
-    """Set limits, and answer them. A domain's must fit that of the one above as it is when all are set.
+    """Set resource limits and return the new limits.
+
+    The limit of a domain must not exceed the limit of its parent domain. This is checked after all limits of the
+    call are written, so one call may raise both.
 
     Raises:
         InvalidCombination: whose limit it is, is not said or said twice.
@@ -193,7 +196,7 @@ def limit_of_entry(values: Arguments) -> NewLimit:
 
 
 def read_resource_limits(connection: Connection) -> list[dict[str, Any]]:
-    """Return the limits that are set, as zone files say it."""
+    """Return all limits that are set explicitly, in the format of zone files."""
     return [_entry(row) for row in read_set_limits(connection)]
 
 

@@ -26,7 +26,10 @@ class NewRule:
 def add_rule(
     connection: Connection, role: Row[Any], requested: NewRule, *, change_command: str, most: int | None = None
 ) -> int:
-    """Add a rule behind all others of a role, and return its internal id.
+    """Append a rule to the rules of a role, and return the internal id of the rule.
+
+    Raises InvalidParameter if the role already has a rule with this pattern or has ``most`` rules.
+    ``change_command`` is the API command that the first error recommends.
 
     Args:
         connection: in a transaction that has locked the role.

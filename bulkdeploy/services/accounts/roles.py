@@ -26,7 +26,9 @@ from bulkdeploy.store.rows.live_rows import change_rows, columns_of, insert_rows
 
 
 def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create roles: of a type, or with type and rules of another; ``rules`` are theirs in place of that one's.
+    """Create roles. A role is created with a type, or as a copy of another role's type and rules.
+
+    If ``rules`` are given, they replace the copied rules.
 
     Raises:
         InvalidParameter: a name that is taken, a deleted role.
@@ -54,7 +56,9 @@ def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
 
 
 def update_roles(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
-    """Give roles another name, description, other ``rules`` or, while no account has them, another type.
+    """Change the names, descriptions, ``rules`` or types of roles.
+
+    The type can change only while no account has the role.
 
     Raises:
         InvalidParameter: a name that is taken, a deleted role.
@@ -93,7 +97,7 @@ def delete_roles(connection: Connection, caller: Caller, apis: Apis, refs: Seque
 def create_rule(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, requested: NewRule
 ) -> Mapping[str, Any]:
-    """Put a rule behind all others of a role, and answer it.
+    """Append a rule to the rules of a role, and return the fields of the rule.
 
     Raises:
         InvalidParameter: a deleted role, or a rule for the same pattern that the role has already.
@@ -109,7 +113,7 @@ def create_rule(
 def set_permission(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, rule: EntityRef, permission: str
 ) -> None:
-    """Let one rule of a role allow or deny.
+    """Set whether one rule of a role allows or denies its API commands.
 
     Raises:
         InvalidParameter: the rule is not one of the role.

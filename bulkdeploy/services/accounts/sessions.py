@@ -31,7 +31,7 @@ class LoginRequest:
 
     @property
     def domain(self) -> str:
-        """The domain as the caller named it, for answers: nothing that only the database knows."""
+        """The path of the domain as the caller named it, or ``ROOT``. It contains no data from the database."""
         return self.domain_path or "ROOT"
 
     @property
@@ -54,7 +54,10 @@ class CheckedLogin:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that has just begun; its two secrets are shown here and nowhere else."""
+    """A new login session.
+
+    Its two secrets are available only here; the database does not contain them in plain text.
+    """
 
     user: LoginUser
     token: str
@@ -63,10 +66,11 @@ class NewSession:
 
 
 def check_login(system: System, connection: Connection, request: LoginRequest) -> CheckedLogin:
-    """Find the user and check the password, which takes its time: before the transaction.
+    """Find the user of a login request and check the password.
 
-    Whether a domain or a user exists, or is disabled, is told only to who knows the password, and takes the same
-    time; that the password is locked is never shown to a caller.
+    Checking a password is slow, so this runs before the transaction of the login. A caller with a wrong password
+    cannot find out whether a domain or user exists or is disabled, neither from the error nor from the response
+    time. No caller is told that a password is locked.
 
     Raises:
         LoginDelayed: too many attempts failed before, and the password is wrong or was not checked.
@@ -89,10 +93,11 @@ def check_login(system: System, connection: Connection, request: LoginRequest) -
 def log_in(
     connection: Connection, checked: CheckedLogin, replaced_token: str | None = None
 ) -> NewSession | LoginFailed:
-    """Begin a session for a user whose password was checked; ``replaced_token``: of one that ends with it.
+    """Start a session for a user whose password was checked.
 
-    Wrong passwords are counted, and so answered as an error that undoes nothing;
-    ``incorrect.login.attempts.allowed`` in a row lock the password, a default user's excepted.
+    If the password was wrong, a LoginFailed error is returned, not raised, because the transaction must commit the
+    count of wrong passwords. After ``incorrect.login.attempts.allowed`` wrong passwords in a row the password is
+    locked, except for default users. If ``replaced_token`` is given, the session with this token is deleted.
 
     Raises:
         LoginFailed: user or account are disabled.

@@ -37,13 +37,16 @@ KEY_BYTES = 64
 
 
 def prepare_users(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[Arguments]:
-    """Return the rows of users as given: passwords are hashed, which takes time, and secret keys encrypted."""
+    """Return the given arguments of users with hashed passwords and encrypted secret keys.
+
+    Hashing is slow, so this runs before the transaction.
+    """
     del connection
     return [_kept(system.cipher, given) for given in batch]
 
 
 def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Add prepared users to accounts.
+    """Add users to accounts and return them. ``batch`` has the arguments that ``prepare_users`` returned.
 
     Raises:
         InvalidParameter: no such account, a name that is taken, an API key of another user.
@@ -83,7 +86,9 @@ def add_users(
 
 
 def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Add prepared users to accounts, or change those that are there.
+    """Create users in accounts, or update users that already exist, and return all of them.
+
+    ``batch`` has the arguments that ``prepare_users`` returned. An existing user is found by its name and account.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``create_users`` and ``update_users``.
@@ -105,13 +110,16 @@ def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequenc
 
 
 def read_users(connection: Connection) -> list[dict[str, Any]]:
-    """Return all users, as zone files say it: with what a password is to be compared with."""
+    """Return all users in the format of zone files.
+
+    Passwords are returned as hashes that a plain text can be compared with.
+    """
     return [{**row, "password": KeptPassword(row["passwordhash"])} for row in users.read_users(connection)]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedUpdate:
-    """A change of a user as it is known before its transaction.
+    """The changes of a user, prepared before the transaction that writes them.
 
     Attributes:
         given: what is to be kept, as by ``prepare_users``.
@@ -127,9 +135,10 @@ class PreparedUpdate:
 def prepare_update(
     system: System, connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, arguments: Arguments
 ) -> PreparedUpdate:
-    """Hash the new password, and see whether the current one is right where it is needed.
+    """Hash the new password of a user, and check the current password if the caller must give it.
 
-    To change their own password users give the current one; users who are no admins, to change any password.
+    Callers must give the current password to change their own password. Callers who are not admins must give it to
+    change any password.
 
     Raises:
         InvalidParameter: the current password is needed and not given.
@@ -152,9 +161,10 @@ def prepare_update(
 def wrong_password(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, prepared: PreparedUpdate
 ) -> InvalidParameter | None:
-    """Return why a password is not changed: the current one is wrong, which is counted like a failed login.
+    """Return an error if the required current password of a user was wrong, or None if the update may continue.
 
-    To be answered as an error that undoes nothing.
+    A wrong current password is counted like a failed login. The error is returned, not raised, because the
+    transaction must commit the count.
 
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to change.
@@ -169,9 +179,9 @@ def wrong_password(
 
 
 def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
-    """Change the name, names, address, time zone, password, keys or state of users, as prepared.
+    """Write prepared changes of users: names, email address, time zone, password, keys or state.
 
-    A changed password, or a state that keeps them out, ends their sessions.
+    All sessions of a user end if its password changes, or if the new state is not enabled.
 
     Raises:
         InvalidParameter: a name that is taken, an API key of another user, the state of the caller.
@@ -219,9 +229,9 @@ def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Seque
 def move_user(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, target: AccountParameters
 ) -> None:
-    """Move a user to another account of its domain, with its password, keys and sessions.
+    """Move a user to another account of the same domain. The user keeps its password, keys and sessions.
 
-    The name of an account (``target``) is looked up in the user's domain.
+    If ``target`` names an account without its domain, the account is searched in the user's domain.
 
     Raises:
         InvalidCombination: neither an id nor a name is given.
@@ -254,7 +264,7 @@ def _account_ref(owner: Owner) -> EntityRef:
 def register_user_keys(
     connection: Connection, cipher: Cipher, caller: Caller, apis: Apis, ref: EntityRef
 ) -> Mapping[str, Any]:
-    """Give a user new keys, and answer them; all earlier ones are void from now on.
+    """Create a new API key and secret key for a user, and return both. All earlier keys of the user become invalid.
 
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to administer.
@@ -269,7 +279,7 @@ def register_user_keys(
 def get_user_keys(
     connection: Connection, cipher: Cipher, caller: Caller, apis: Apis, ref: EntityRef
 ) -> Mapping[str, Any]:
-    """Return the keys that a user was given last; nothing where there are none.
+    """Return the newest API key and secret key of a user, or an empty mapping if the user has no keys.
 
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to administer.
@@ -282,9 +292,10 @@ def get_user_keys(
 def lock_administered_user(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef
 ) -> tuple[Owner, Row[Any]]:
-    """Lock the user and return it with the owner of its account: the caller itself, or a user it administers.
+    """Lock the row of a user, and return it with the owner of the user's account.
 
-    An administrator administers the users of its own account, too; other callers act on themselves only.
+    The user must be the caller or a user that the caller administers. An admin also administers the users of its
+    own account; other callers can only change themselves.
 
     Raises:
         InvalidParameter: the user was deleted, or is the one that the service acts as.
@@ -331,7 +342,9 @@ def _require_administered_users(
 
 
 def require_other(caller: Caller, user: Row[Any], action: str) -> None:
-    """Refuse to delete, lock or disable the caller itself, or a user that came with the installation.
+    """Raise InvalidParameter if the user is the caller itself or a user that the installation created.
+
+    Such users cannot be deleted, locked, disabled or moved. ``action`` is the verb of the error message.
 
     Raises:
         InvalidParameter: the user is one of these.

@@ -91,7 +91,10 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
 
 
 def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
-    """Rows against what the hypervisors have."""
+    """Compare the rows of VMs and volumes with the guests and volumes that the hypervisors report.
+
+    Objects that differ are checked a second time, so that a change between the two queries is not reported.
+    """
     every = list(drivers)
     with read_only(engine) as connection:
         unsettled, let_go = unsettled_vms(connection), let_go_of(connection)

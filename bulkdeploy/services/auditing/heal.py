@@ -25,7 +25,10 @@ MOST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """The limits of healing: breaches of one VM or of one host (by id), at most ``batch`` in a transaction."""
+    """The scope of a repair: all breaches, or only the breaches of one VM or of one host (by id).
+
+    A transaction repairs at most ``batch`` breaches.
+    """
 
     batch: int = 50
     vm: UUID | None = None
@@ -39,14 +42,19 @@ class Healing:
 
 
 def heal_connection(connection: Connection, healing: Healing) -> dict[str, int]:
-    """Mend everything in one transaction of the caller's, and return the number of mended breaches by promise."""
+    """Repair all breaches of invariants in the caller's transaction.
+
+    Returns the number of repaired breaches by the name of the invariant.
+    """
     return in_rounds(healing, lambda one: mend(connection, one, healing))
 
 
 def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[str, int]:
-    """Mend batch after batch, until nothing is left that can be mended; see ``heal_connection``.
+    """Repair breaches batch by batch until no breach is left that can be repaired.
 
-    Safe on a live system where each batch has a transaction of its own, and to be killed and run again.
+    ``mend_one`` repairs one batch of an invariant and returns the number of repaired breaches. If each batch has
+    its own transaction, this is safe on a live system, and it can be killed and run again. Returns the number of
+    repaired breaches by the name of the invariant.
     """
     every: dict[str, int] = {}
     for _ in range(MOST_ROUNDS):
@@ -63,7 +71,7 @@ def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[st
 
 
 def broken(connection: Connection) -> list[tuple[str, str]]:
-    """Return each breach with its remedy."""
+    """Return a description of each breach of an invariant, with the remedy for the breach."""
     helps = {invariant.name: _remedy(invariant) for invariant in read_invariants()}
     return [(breach, helps[found.name]) for found in check_connection(connection) for breach in found.breaches]
 

@@ -44,7 +44,7 @@ class Repaired:
 
 
 def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
-    """Return each difference with its remedy."""
+    """Return a description of each difference between rows and hypervisors, with the remedy for the difference."""
     vms = store.known_vms(connection, [*found.guests, *found.devices])
     volumes = store.known_volumes(connection, found.volumes)
     listed = [
@@ -58,13 +58,16 @@ def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
 
 
 def unknown(found: Comparison) -> list[str]:
-    """Return what cannot be seen now, in lines. Nothing of it is repaired."""
+    """Return one text for each guest and volume that cannot be checked now. These objects are not repaired."""
     unseen = [*found.unknown_guests.values(), *found.unknown_volumes.values()]
     return [f"UNKNOWN {text}\n        {UNSEEN}" for text in unseen]
 
 
 def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:
-    """Create the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
+    """Create jobs that repair the differences within the scope of ``healing``.
+
+    VMs that another job is working on are skipped.
+    """
     wanted = found.guests.keys() | found.devices.keys()
     if healing.vm is not None:
         wanted &= {healing.vm}
@@ -103,7 +106,7 @@ def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
 
 
 def report(begun: Repairs, ended: Repaired) -> Collection[str]:
-    """Return the repairs in lines."""
+    """Return the results of the repairs as lines of text."""
     lines = []
     if ended.succeeded:
         lines.append(f"repaired  virtual machines: {ended.succeeded}")

@@ -37,7 +37,9 @@ NEW_PASSWORD_LENGTH = 16
 def configure(
     connection: Connection, system: System, caller: Caller, host: EntityRef, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write how the management controller of a host is reached; return it as it is shown.
+    """Write the driver, address and credentials of a host's management controller, and return the stored settings.
+
+    The password is encrypted and is not returned.
 
     Raises:
         InvalidParameter: the host was deleted, or the driver is not installed or cannot be imported.
@@ -105,7 +107,10 @@ def issue_power_action(
 def change_password(
     connection: Connection, system: System, caller: Caller, host: EntityRef, password: str | None
 ) -> JobTicket:
-    """Have the password of the controller's user changed, to a random one if none is given.
+    """Create a job that changes the password of the controller's user, and return the job.
+
+    If no password is given, a random one is generated. Raises InvalidParameter if the power driver cannot change
+    passwords.
 
     Raises:
         InvalidParameter: the host was deleted, its out-of-band management is disabled or not configured, or its

@@ -22,7 +22,7 @@ TAGS = {"tags": "storage_tags"}
 
 
 def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create disk offerings.
+    """Create disk offerings and return them. An offering has either ``disksize`` or ``customized``.
 
     Raises:
         InvalidCombination: a size neither fixed nor chosen.
@@ -39,7 +39,7 @@ def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequenc
 
 
 def update_disk_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change disk offerings; volumes that have them stay as they are.
+    """Change disk offerings. Existing volumes of these offerings are not changed.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``update_offerings``.

@@ -54,7 +54,7 @@ def create_network_offerings(connection: Connection, caller: Caller, batch: Sequ
 
 
 def update_network_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change network offerings; networks that have them stay as they are.
+    """Change network offerings. Existing networks of these offerings are not changed.
 
     Raises:
         InvalidParameter: one was deleted, or a name is taken.

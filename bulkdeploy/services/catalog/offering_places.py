@@ -19,9 +19,10 @@ PUBLIC, EVERY_ZONE = "public", "all"
 
 
 def require_places(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> None:
-    """Hold the domains and zones that offerings are to be for, which the caller may say.
+    """Check that the caller may create offerings for these domains and zones, and lock the domains and zones.
 
-    ``domainid`` and ``zoneid``: what they name; nothing: everybody, everywhere.
+    The parameters are ``domainid`` and ``zoneid``. An offering without them is available in all domains and zones;
+    only root admins may create an offering for all domains.
 
     Raises:
         InvalidParameter: a domain or zone that was deleted.
@@ -36,7 +37,10 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
 
 
 def without_subdomains(connection: Connection, batch: Sequence[Arguments]) -> list[Arguments]:
-    """Leave out domains below others that an offering is for: an offering is for the domains below its own, too."""
+    """Return the arguments without domains that are below another domain of the same offering.
+
+    An offering of a domain is also available in all domains below it, so these domains are redundant.
+    """
     found = domain_lineages(connection, [ref.id for ref in _each_once(batch, "domainid")])
     return [
         {
@@ -73,7 +77,10 @@ def named_places(connection: Connection, caller: Caller, given: Arguments) -> di
 
 
 def require_own(connection: Connection, caller: Caller, offering: EntityRef, row: Mapping[str, Any]) -> None:
-    """Others than root admins touch only offerings that their domains, and those below, have to themselves.
+    """Raise PermissionDenied if the caller may not change an offering.
+
+    Root admins may change every offering. Other callers may only change offerings that are restricted to the
+    caller's domain and domains below it.
 
     Raises:
         PermissionDenied: it is public, or another domain's too.

@@ -44,9 +44,10 @@ class OfferingKind:
 def create_offerings(
     connection: Connection, caller: Caller, kind: OfferingKind, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Create offerings, for everybody and everywhere if they name no domains and zones.
+    """Create offerings and return them.
 
-    An offering without a description is described by its name.
+    An offering without domains is available in all domains, and an offering without zones in all zones. If an
+    offering has no description, its name is the description.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``require_places`` and ``check_given_details``.
@@ -65,7 +66,7 @@ def create_offerings(
 
 
 def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind, changes: Sequence[Change]) -> None:
-    """Change offerings; what was made from them stays as it is.
+    """Change offerings. VMs and volumes that were created from them are not changed.
 
     Raises:
         InvalidParameter: one was deleted; or as ``create_offerings``.
@@ -86,7 +87,7 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
 def delete_offerings(
     connection: Connection, caller: Caller, kind: OfferingKind, offerings: Sequence[EntityRef]
 ) -> None:
-    """Delete offerings; what was made from them keeps them.
+    """Delete offerings. VMs and volumes that were created from them keep their offering.
 
     Raises:
         InvalidParameter: one was deleted.

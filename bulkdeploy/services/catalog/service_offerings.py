@@ -46,7 +46,7 @@ def _unleased(given: Arguments) -> Arguments:
 
 
 def update_service_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change service offerings; VMs that have them stay as they are.
+    """Change service offerings. Existing VMs of these offerings are not changed.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``update_offerings``.

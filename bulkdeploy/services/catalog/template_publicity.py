@@ -13,7 +13,7 @@ SETTING = "allow.public.user.templates"
 def may_be_public(connection: Connection, caller: Caller, account_id: int) -> bool:
     """Return whether the caller may make a template of this account public.
 
-    Users may only if the setting allows it.
+    Admins always may. Users may only if the account's setting allows public templates.
     """
     if caller.role_type is not RoleType.USER:
         return True
@@ -21,7 +21,7 @@ def may_be_public(connection: Connection, caller: Caller, account_id: int) -> bo
 
 
 def check_publicity(connection: Connection, caller: Caller, owner: Owner, *, is_public: bool) -> None:
-    """Refuse users to make something public where they may not.
+    """Raise PermissionDenied if a template or ISO is to be public and the caller may not make it public.
 
     Raises:
         PermissionDenied: the setting forbids it to users.

@@ -19,9 +19,9 @@ def link_user_data(
     user_data: EntityRef | None,
     policy: UserDataPolicy,
 ) -> None:
-    """Link user data to a template or ISO in place of what is linked; None: link nothing.
+    """Link registered user data to a template or ISO. The link replaces an earlier link.
 
-    VMs that exist keep what they have.
+    If ``user_data`` is None, an existing link is removed. Existing VMs are not changed.
 
     Raises:
         InvalidParameter: the template, the ISO or the user data was deleted.

@@ -99,7 +99,9 @@ class Sharing:
 def register_templates(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], *, kind: Kind
 ) -> list[EntityRef]:
-    """Register templates or ISOs, each in the zones that it names, or in all that are open to its owner.
+    """Register templates or ISOs and return them.
+
+    A template without ``zoneids`` is registered in all zones that are available to its owner.
 
     Raises:
         InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
@@ -167,7 +169,7 @@ def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Argu
 
 
 def update_templates(connection: Connection, caller: Caller, changes: Sequence[Change], *, kind: Kind) -> None:
-    """Change what is said of templates or ISOs.
+    """Change the fields of templates or ISOs that the caller owns or administers.
 
     Raises:
         InvalidParameter: one was deleted.
@@ -187,7 +189,7 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
 
 
 def _columns(given: Arguments) -> dict[str, Any]:
-    """Return the columns that given values set; an empty text counts as not given."""
+    """Return the columns that the given arguments set. Columns with an empty text are left out."""
     columns = columns_of(store.FIELDS, given, never_empty=store.FIELDS)
     if columns.get("hypervisor") == store.NO_HYPERVISOR:
         columns["hypervisor"] = None
@@ -207,7 +209,10 @@ def delete_templates(
     *,
     forced: bool = False,
 ) -> None:
-    """Delete templates or ISOs, from one zone or from all; VMs that were made from them keep their disks.
+    """Delete templates or ISOs from one zone, or from all zones if ``zone`` is None.
+
+    Unless ``forced`` is true, a template that VMs use is rejected with ResourceInUse. VMs that were created from a
+    deleted template keep their disks.
 
     Raises:
         InvalidParameter: one was deleted, or the zone does not have it.
@@ -292,7 +297,7 @@ def about(kind: Kind, ref: EntityRef) -> Instance:
 
 
 def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
-    """Return a template or ISO as lists show it: one row for each zone that has it."""
+    """Return the list rows of a template or ISO: one row for each zone that has it."""
     seen = as_found_by_id(connection, caller)
     return list_templates(
         connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL
@@ -302,7 +307,9 @@ def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRe
 def first_row(
     connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, parameter: str
 ) -> Mapping[str, Any]:
-    """Return a template or ISO as lists show it in one of its zones.
+    """Return the list row of a template or ISO in one of its zones.
+
+    Raises InvalidParameter, which names ``parameter``, if no zone has the template.
 
     Raises:
         InvalidParameter: no zone has it any more.
@@ -330,9 +337,9 @@ def _check_url(caller: Caller, url: str) -> None:
 
 
 def check_public_url(url: str, rules: FetchRules) -> None:
-    """Check that a URL does not name an address that the workers must not fetch from.
+    """Raise InvalidParameter if a URL contains an address from which workers must not download.
 
-    Names of hosts are not looked up here: the worker that fetches the file checks their addresses.
+    Host names are not resolved here. The worker that downloads the file checks the addresses of the host name.
 
     Raises:
         InvalidParameter: the URL names such an address.
@@ -344,7 +351,10 @@ def check_public_url(url: str, rules: FetchRules) -> None:
 
 
 def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:
-    """Tag and type say which hosts a template may use, and whose it is: users choose neither."""
+    """Raise PermissionDenied if a caller who is not a root admin sets the tag or the type of a template.
+
+    The tag selects the hosts that can run the template, and the type changes who may use the template.
+    """
     if caller.is_root_admin:
         return
     for column, parameter in (("template_tag", "templatetag"), ("template_type", "templatetype")):

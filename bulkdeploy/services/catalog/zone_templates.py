@@ -20,10 +20,11 @@ READY, NOT_READY = "Download Complete", "Not downloaded"
 def set_templates(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], *, kind: Kind
 ) -> list[EntityRef]:
-    """Make it true what is said of templates or ISOs in one zone each, ``zoneid``.
+    """Create or update templates or ISOs so that they match the entries of a zone file, and return them.
 
-    Those that their owner does not have by that name are registered. ``isready`` and ``status`` are about the zone,
-    ``size`` and ``physicalsize`` in bytes, ``accountids`` all accounts that it is shared with.
+    Each entry describes a template in one zone, ``zoneid``. A template that its owner does not have yet is
+    registered. ``isready`` and ``status`` describe the copy in the zone; ``size`` and ``physicalsize`` are in
+    bytes; ``accountids`` lists all accounts with which the template is shared.
 
     Raises:
         InvalidParameter: no zone is named; or as ``register_templates`` and ``update_templates``.

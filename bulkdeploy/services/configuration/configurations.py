@@ -45,7 +45,7 @@ SCOPE_PARAMETERS: Mapping[str, Scope] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The scope of a setting's value: everything, or one cluster, pool and so on."""
+    """The scope in which the value of a setting applies: everywhere, or in one cluster, pool, account and so on."""
 
     scope: Scope = Scope.GLOBAL
     id: int = GLOBAL_ID
@@ -73,10 +73,10 @@ def list_configurations(
     category: str | None = None,
     keyword: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return settings by name, with their global values, or those that can be set for a place with its values.
+    """Return settings with their global values, or the settings that can be set in a scope with their values there.
 
-    Settings without effect are returned only if ``name`` names them. Others than root admins see only settings of
-    accounts and domains.
+    Settings without effect are returned only if ``name`` names them. Callers who are not root admins see only
+    settings that can be set for accounts or domains.
     """
     configuration = read_configuration(connection)
     chosen = [
@@ -104,10 +104,10 @@ def update_configuration(
     place: Place,
     entity: EntityRef | None,
 ) -> Mapping[str, Any]:
-    """Set one setting everywhere or for one place, and answer it; without a value it only answers.
+    """Set one setting everywhere or in one scope, and return the setting. If ``value`` is None, nothing is changed.
 
-    A cluster's over-commit is the cluster's own and changes at once what its hosts may promise; their
-    hypervisors are told.
+    The over-commit factors of a cluster are stored with the cluster. A new factor immediately changes the capacity
+    of the cluster's hosts, and a job passes the factor to their hypervisors.
 
     Raises:
         InvalidParameter: no such setting, not to be set for such a place, or a value that breaks its rule.
@@ -121,7 +121,10 @@ def update_configuration(
 
 
 def set_configurations(connection: Connection, system: System, caller: Caller, batch: Sequence[NewValue]) -> None:
-    """Set settings, each everywhere or for one place, as ``update_configuration`` does and with its errors."""
+    """Set several settings, each everywhere or in one scope.
+
+    The rules and errors are those of ``update_configuration``.
+    """
     values: dict[tuple[Scope, int, str], str] = {}
     factors: dict[EntityRef, dict[str, Decimal]] = {}
     happened = []
@@ -158,7 +161,9 @@ def _for(place: Place, entity: EntityRef | None) -> str:
 def reset_configuration(
     connection: Connection, system: System, caller: Caller, name: str, place: Place, entity: EntityRef | None
 ) -> Mapping[str, Any]:
-    """Take back what was set everywhere or for one place: the next wider value holds again, and is answered.
+    """Delete the value of a setting, globally or in one scope, and return the setting.
+
+    The value of the next wider scope applies afterwards.
 
     Raises:
         InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
@@ -210,7 +215,7 @@ def _where(setting: Setting) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values that hold for a place.
+    """The values that apply in a scope.
 
     Attributes:
         configuration: all values that are set.

@@ -32,9 +32,10 @@ MOST_SLOW = 5
 def list_bulk_deployments(
     connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """Return one row per bulk deployment: its jobs by state, its spread, its failures with reasons.
+    """Return one row per bulk deployment, with its jobs by state, its spread over clusters and its failures.
 
-    Of one that is asked for by id also how full its clusters are by now, and its slowest jobs.
+    If one deployment is requested by id, the row also contains the present usage of its clusters and its slowest
+    jobs.
     """
     page = store.list_deployments(connection, visible, arguments, paging)
     ids = [row["_id"] for row in page.rows]
@@ -63,8 +64,8 @@ def list_bulk_deployments(
 def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:
     """Cancel the deployment's jobs that no worker has leased, and return the deployment's row.
 
-    The row counts the cancelled jobs as ``queued``: each fails with that reason and releases all that it holds. The
-    row counts the leased jobs as ``running``: they continue to their end.
+    The row counts the cancelled jobs as ``queued``. Each of them fails with the cancellation as its reason and
+    releases all its claims. The row counts leased jobs as ``running``; these jobs run to their end.
 
     Raises:
         PermissionDenied: the caller may not act for the deployment's account.
@@ -128,7 +129,10 @@ def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> lis
 def job_rows(
     caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
 ) -> Mapping[int, Mapping[str, Any]]:
-    """Return one job object per VM (cloudstack-protocol.md 0.6), by position; each names its deployment."""
+    """Return the job object of each of these VMs, by the VM's position in the call.
+
+    Each job object contains the id of the deployment. The format is described in cloudstack-protocol.md 0.6.
+    """
     shared = {**new_job_fields(caller, DEPLOY.command_class, deployed.created), "deploymentid": deployed.uuid}
     return {
         at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
@@ -202,7 +206,7 @@ class _PlaceNames:
         self._pools = store.pool_uuids(connection, list(pool_ids))
 
     def of(self, host_id: int | None, pool_ids: Sequence[int]) -> dict[str, Any]:
-        """Return a VM's host with its cluster and pod, and its pools."""
+        """Return the ids and names of a VM's host, its cluster and pod, and the VM's storage pools."""
         host = self._hosts.get(host_id, {}) if host_id is not None else {}
         place: dict[str, Any] = {
             name: host[name] for name in ("hostid", "hostname", "clusterid", "podid") if name in host

@@ -60,12 +60,13 @@ class DryRun:
 
 
 def deploy(connection: Connection, system: System, calls: Sequence[DeployCall]) -> list[DeployedVms | DryRun]:
-    """Deploy all VMs of the calls, each as if alone after those before it; jobs are sent after the commit.
+    """Deploy the VMs of all calls in one transaction; their jobs are sent to workers after the commit.
 
-    Calls that are not ``is_alone`` have one zone, are all bulk calls or all single ones, and are pinned to the same
-    part of the zone or not at all. Each of them gets all of its VMs or none. A call with ``minimum_count`` or
-    ``partial`` leaves out what has no room, address or limit left. A call with the ``request_token`` of an earlier
-    one answers the jobs of that one. A dry run keeps nothing but its plan.
+    Each call has the same result as if the calls were executed one after the other. Calls that are not ``is_alone``
+    must be in one zone, must all be bulk calls or all single calls, and must be pinned to the same part of the zone
+    or not pinned. Each of these calls deploys all of its VMs or none. A call with ``minimum_count`` or ``partial``
+    leaves out VMs that lack capacity, an address or a limit. A call with the ``request_token`` of an earlier call
+    returns the jobs of the earlier call. A dry run writes only its plan.
 
     Raises:
         ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``deployment_checks``).
@@ -80,7 +81,11 @@ def deploy(connection: Connection, system: System, calls: Sequence[DeployCall]) 
 
 
 def _deploy_alone(connection: Connection, system: System, call: DeployCall) -> DeployedVms | DryRun:
-    """Deploy what there is room for, or show it; begin anew while some VMs get no address."""
+    """Deploy the VMs of one call, or plan them in a dry run.
+
+    If some VMs of a partial deployment cannot get an address, the changes are rolled back and the deployment is
+    repeated without these VMs. A call with the ``request_token`` of an earlier call returns the earlier result.
+    """
     if call.shared.request_token is not None and (earlier := _earlier(connection, call)) is not None:
         return earlier
     if call.fewest == call.count and not call.shared.dry_run:
@@ -118,7 +123,10 @@ def _earlier(connection: Connection, call: DeployCall) -> DeployedVms | None:
 
 
 def _keep_plan(connection: Connection, call: DeployCall, shown: DryRun) -> DryRun:
-    """Keep the plan of a dry run that places VMs, so that it can be applied by its index."""
+    """Store the plan of a dry run, so that a later call can apply the plan by its index.
+
+    A plan that places no VMs is not stored.
+    """
     if not shown.kinds:
         return shown
     index = keep_plan(connection, call.caller.user_id, call.shared.plan_fingerprint, shown.kinds)
@@ -172,14 +180,17 @@ def _check(
 
 
 def _common_pins(call: DeployCall) -> dict[str, int | None]:
-    """Return the place that all requests of the call are pinned to; no place if they differ."""
+    """Return the pod, cluster and host to which all requests of the call are pinned.
+
+    All three are None if the requests are pinned differently.
+    """
     pins = {(request.pod_id, request.cluster_id, request.host_id) for request in call.requests}
     pod, cluster, host = pins.pop() if len(pins) == 1 else (None, None, None)
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
 def _shown(connection: Connection, configuration: Configuration, each: DeployingCall) -> DryRun:
-    """Return what the call would do."""
+    """Return the result of a dry run: the plan, the number of VMs that fit, and the failures."""
     planned = each.planned or plan_of_none(connection, configuration, each)
     return DryRun(
         plan=plan_record(planned),

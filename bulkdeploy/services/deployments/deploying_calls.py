@@ -30,7 +30,10 @@ ERROR_CODES: dict[type[BulkDeployError], int] = {
 
 
 class FewerVms(Exception):
-    """Raised if some VMs of a call that accepts fewer get no address: the call begins anew without them."""
+    """Raised when some VMs of a partial deployment cannot get an address.
+
+    The caller repeats the deployment without them.
+    """
 
     def __init__(self, vms: Ints, error: InsufficientAddresses) -> None:
         super().__init__(str(error))
@@ -38,7 +41,10 @@ class FewerVms(Exception):
 
 
 class Refusals:
-    """The calls of a transaction that are refused. The error of a call that is alone is raised as it is."""
+    """The rejected calls of a transaction, with their errors.
+
+    The error of a call that is alone is raised immediately.
+    """
 
     def __init__(self, calls: int) -> None:
         self._calls, self._refused = calls, set[int]()
@@ -65,7 +71,7 @@ class Refusals:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class DeployingCall(NewVms):
-    """A deploy call on its way.
+    """A deploy call while it is executed, with its VMs and their plan.
 
     Attributes:
         named: what the call says of each VM's name, by number; empty if it says nothing.
@@ -97,7 +103,7 @@ class DeployingCall(NewVms):
 
     @property
     def owner(self) -> Owner:
-        """The owner of all VMs."""
+        """The owner of all VMs of the call."""
         return self.parts[0].spec.owner
 
     def leave_out(self, vms: Ints, error: BulkDeployError | None) -> None:
@@ -113,7 +119,10 @@ class DeployingCall(NewVms):
         self.parts = [part for part in self.parts if part.count]
 
     def amounts(self, most: int | None = None) -> ResourceAmounts:
-        """Add up what the kept VMs take of limited resources; with ``most``, of those with smaller numbers."""
+        """Return the total of limited resources that the kept VMs use.
+
+        If ``most`` is given, only VMs with a number below ``most`` are counted.
+        """
         total = ResourceAmounts()
         for part in self.parts:
             kept = self.kept[part.numbers] & (part.numbers < (self.call.count if most is None else most))

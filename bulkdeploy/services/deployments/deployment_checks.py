@@ -46,9 +46,9 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 
 
 class KnownSpecs:
-    """Specifications of a transaction's calls: requests that differ only in names and numbers are checked once.
+    """Checked specifications of a transaction's calls, so that requests that differ only in names are checked once.
 
-    The requests of one call differ in more than that, so that only requests of earlier calls are looked at.
+    Requests within one call always differ in more than names, so only requests of earlier calls are compared.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _but_for_names(request: DeployRequest) -> DeployRequest:
 def check_deployments(
     connection: Connection, configuration: Configuration, call: DeployCall, known: KnownSpecs
 ) -> list[DeploySpec]:
-    """Return the specification of what will be made for each request.
+    """Check all requests of a call, and return the specification of the VMs of each request.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled: the first rule that the call breaks.
@@ -141,7 +141,9 @@ def _check_request(
 
 
 def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "templatevariant") -> None:
-    """Check that a template declares the variant that VMs are made from, unless it is forced.
+    """Raise InvalidParameter unless the template declares the requested variant.
+
+    A variant is required if the template declares variants. A forced variant need not be declared.
 
     Raises:
         InvalidParameter: it does not; or it declares variants, and none was chosen.
@@ -178,7 +180,11 @@ def _user_data(
     request: DeployRequest,
     template: TemplateFacts,
 ) -> str | None:
-    """Return what the guests get, base64: the text given, or what was registered, or what the template has."""
+    """Return the user data of the guests in base64, or None if there is none.
+
+    The user data is the given text, the registered user data that the request names, or the user data that is
+    linked to the template.
+    """
     parameter = "userdata" if request.user_data else "userdataid"
     is_given = bool(request.user_data) or request.registered_user_data is not None
     if is_given and template.user_data is not None and template.user_data_policy is UserDataPolicy.DENY_OVERRIDE:
@@ -213,7 +219,10 @@ def _check_count(configuration: Configuration, call: DeployCall) -> None:
 
 
 def _check_list(call: DeployCall) -> None:
-    """Check entries against each other: no two VMs have one name, and pins are on all of them or on none."""
+    """Check the entries of a call's list against each other.
+
+    No two VMs may have the same name. Either all entries are pinned to a part of the zone, or none is.
+    """
     if not call.listed:
         return
     seen: dict[str, int] = {}
@@ -280,9 +289,10 @@ def check_offering(connection: Connection, request: DeployRequest, owner: Owner,
 def check_available(
     offering: OfferingFacts | DiskOfferingFacts, parameter: str, shown: str, owner: Owner, zone: ZoneFacts
 ) -> None:
-    """Offerings may be kept to domains, with those below, and to zones; root admins use those of every domain.
+    """Raise an error if the owner may not use an offering, or if the offering is not available in the zone.
 
-    ``shown``: the offering as it was given.
+    An offering can be restricted to domains, which includes the domains below them, and to zones. Root admins may
+    use offerings of all domains. ``shown`` is the offering as the caller named it.
     """
     lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
     if offering.domain_ids and not owner.is_root_admin and not set(offering.domain_ids) & set(lineage):

@@ -13,7 +13,7 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 def check_affinity_groups(
     connection: Connection, request: DeployRequest, owner: Owner
 ) -> tuple[AffinityFacts, ...]:
-    """Return the affinity groups asked for, where the owner may use them.
+    """Return the requested affinity groups. Raises InvalidParameter if the owner may not use a group.
 
     Raises:
         InvalidParameter, PermissionDenied.

@@ -29,8 +29,8 @@ def virtual_machine_names(
 ) -> Sequence[str]:
     """Return one host name for each VM of the part.
 
-    Without name or prefix: ``<instance.name>-<uuid>`` (cloudstack-protocol.md 5.7). With a prefix:
-    ``<prefix>-1``, ``<prefix>-2`` and so on, without those that are taken in the networks.
+    A VM without a name or prefix is called ``<instance.name>-<uuid>`` (cloudstack-protocol.md 5.7). With a prefix,
+    the names are ``<prefix>-1``, ``<prefix>-2`` and so on; names that are already used in the networks are skipped.
 
     Args:
         connection: in the transaction that writes the VMs.
@@ -69,7 +69,10 @@ def _taken(spec: DeploySpec, name: str) -> InvalidParameter:
 def _first_free(
     connection: Connection, prefix: str, networks: Sequence[int], count: int, given: Set[str]
 ) -> list[str]:
-    """Numbered names that are free. Who takes one of them meanwhile makes the transaction repeat."""
+    """Return the first numbered names with this prefix that are free in the networks.
+
+    If another transaction uses one of these names first, this transaction fails and is repeated.
+    """
     free: list[str] = []
     begin, width = 1, count
     while len(free) < count:  # ends: as many names are taken as there are VMs, at most

@@ -20,7 +20,9 @@ ISOLATED = "Isolated"
 def choose_networks(
     connection: Connection, caller: Caller, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
-    """Return the networks of each VM, default first: those asked for, or the one the zone's rules give.
+    """Return the networks of each VM with the default network first, and lock the networks.
+
+    If the request names no networks, the rules of the zone select one network.
 
     Raises:
         InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
@@ -58,7 +60,7 @@ def _choose_networks(
 
 
 def _only_network(connection: Connection, zone: ZoneFacts) -> NetworkFacts:
-    """Return a Basic zone's one guest network."""
+    """Return the guest network of a Basic zone. Raises InvalidParameter if the zone has no guest network."""
     guest = [n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system]
     if not guest:
         raise InvalidParameter("zoneid", zone.name, "the zone has no guest network")
@@ -114,10 +116,11 @@ def _security_group_network(connection: Connection, owner: Owner, zone: ZoneFact
 
 
 def _default_network(connection: Connection, caller: Caller, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
-    """Return the owner's single isolated network, else the zone's default network, else a new isolated network.
+    """Return the network of VMs whose request names none, and create an isolated network if necessary.
 
-    Other networks that the owner may use do not count, as in CloudStack. If no network offering is required, an
-    owner with exactly one usable network gets that one.
+    The owner's only isolated network comes first, then the zone's default network, then a new isolated network.
+    Other networks that the owner may use are ignored, as in CloudStack. If no network offering is marked as
+    required, an owner with exactly one usable network gets this network.
     """
     found = _usable_networks(connection, owner, zone)
     chosen = _single_default(owner, found)
@@ -196,7 +199,10 @@ def choose_security_groups(
 
 
 def requested_security_groups(connection: Connection, request: DeployRequest, owner: Owner) -> tuple[int, ...]:
-    """Return the security groups asked for, by id or name, and no other; the owner's default one where none is.
+    """Return the internal ids of the requested security groups.
+
+    If the request names no group, the owner's default group is returned. Raises InvalidParameter for an unknown
+    group.
 
     Raises:
         InvalidParameter, PermissionDenied.

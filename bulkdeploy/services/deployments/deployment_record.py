@@ -14,9 +14,10 @@ from bulkdeploy.store.configuration.configurations import Configuration
 
 
 def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
-    """Return the plan in the form of the deployment's row: columns by cluster id, and why hosts were excluded.
+    """Return the plan in the format of the deployment's row: one column per fact, ordered by cluster id.
 
-    Of unlike VMs, a cluster's capacity is for those of the kind that it had most room for.
+    The record also contains why hosts were excluded. If the VMs are of several kinds, the capacity of a cluster is
+    its capacity for the kind of which it can run most.
     """
     if planned is None:
         return {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []}
@@ -36,7 +37,10 @@ def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
 
 
 def _of_kinds(spreads: Sequence[Spread]) -> Spread:
-    """Return the joint effect of the plans of several kinds: each began where those before it ended."""
+    """Merge the spreads of several kinds of VMs into one.
+
+    The plan of each kind includes the VMs of the kinds before it.
+    """
     facts = [np.concatenate(column) for column in zip(*(astuple(spread) for spread in spreads), strict=True)]
     cluster_id, pod_id, before, capacity, added = facts
     clusters, first, member = np.unique(cluster_id, return_index=True, return_inverse=True)
@@ -47,7 +51,10 @@ def _of_kinds(spreads: Sequence[Spread]) -> Spread:
 
 
 def list_config(each: DeployingCall) -> dict[str, Any]:
-    """Return what the deployment's row keeps of the call's list: the entries of the VMs, and those that failed."""
+    """Return the data of the call's list that the deployment's row stores.
+
+    This is the entry number of each VM, and the entries that failed.
+    """
     return {
         "entries": [each.named[number].entry for number in np.flatnonzero(each.kept).tolist()],
         "failed": list(each.failures()),
@@ -55,7 +62,11 @@ def list_config(each: DeployingCall) -> dict[str, Any]:
 
 
 def is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
-    """Pinned deployments are not tried elsewhere; a single one only if the setting says so."""
+    """Return whether a deployment may only use the part of the zone that its request names.
+
+    A bulk deployment with a pod, cluster or host is always restricted to it. A single deployment is restricted
+    unless ``allow.deploy.vm.if.deploy.on.given.host.fails`` is true.
+    """
     if spec.request.pod_id is None and spec.request.cluster_id is None and spec.request.host_id is None:
         return False
     return spec.request.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails")

@@ -135,7 +135,7 @@ def vm_disks(
 
 
 def _device_ids(disks: Sequence[NamedDisk]) -> list[int]:
-    """Return the number of each data disk in its VM: the number that the call gives, else the lowest free one.
+    """Return the device number of each data disk: the given number, or else the lowest free number.
 
     Raises:
         InvalidParameter: a number is out of bounds, or is given twice.
@@ -208,7 +208,10 @@ def _root_gib(
     *,
     is_empty: bool,
 ) -> int | None:
-    """Return GiB of the root disk; None: as large as the template. An empty one must be given a size."""
+    """Return the size of the root disk in GiB, or None if the disk has the size of the template.
+
+    An empty root disk, which is not created from a template, must be given a size.
+    """
     if disk_offering is None:
         return request.root_disk_gib or offering.root_disk_gib
     if request.root_disk_gib is not None and not disk_offering.customized:

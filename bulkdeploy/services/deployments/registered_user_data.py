@@ -58,7 +58,7 @@ def register_user_data(
 
 
 def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Replace user data under its names; VMs that were made with it keep what they have.
+    """Replace the contents of registered user data. VMs that were deployed with the old contents keep them.
 
     Raises:
         InvalidParameter: some data breaks a rule of user data, or was deleted.
@@ -118,7 +118,9 @@ def _read(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
 def delete_user_data(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef], named: NamedOwner = NO_OWNER
 ) -> None:
-    """Delete registered user data; VMs that were made with it keep theirs.
+    """Delete registered user data. VMs that were deployed with it keep their copy.
+
+    Raises ResourceInUse if the user data is linked to a template.
 
     Raises:
         InvalidParameter, InvalidCombination: one was deleted; or as ``services.ownership.require_same_owner``.

@@ -83,7 +83,10 @@ def calculate_capacity(
 
 
 class _Sizes:
-    """The sizes that are filled up with, one after the other, within limits and addresses."""
+    """The VM sizes with which the remaining capacity is filled, one size after the other.
+
+    Resource limits and free addresses are respected.
+    """
 
     def __init__(self, connection: Connection, spec: DeploySpec, catalog: PlacementCatalog) -> None:
         self._connection, self._spec, self._catalog = connection, spec, catalog
@@ -165,7 +168,7 @@ def _answer(connection: Connection, before: ZoneSnapshot, sizes: _Sizes) -> dict
 
 
 def _in_turn(host_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return hosts in the order in which they get their first VM, and how many they get."""
+    """Return pairs of a host and its number of VMs, in the order in which the hosts get their first VM."""
     counts: dict[int, int] = {}
     for host_id in host_ids:
         counts[host_id] = counts.get(host_id, 0) + 1

@@ -58,7 +58,9 @@ def shown_plan(
     call: DeployCall,
     kinds: Sequence[tuple[PlacementNeed, int]],
 ) -> list[Planned]:
-    """Return the plan that a dry run of the call showed, if it can be claimed now for so many VMs of each kind.
+    """Return the plan that an earlier dry run of the call stored, checked against the present state.
+
+    Raises PlanStale if the plan cannot be claimed now for this number of VMs of each kind.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.

@@ -14,10 +14,10 @@ LINE_BREAKS = re.compile(r"[ \t]*[\r\n]+[ \t]*")
 
 
 def check_user_data(given: str, *, method: str, most: int) -> str:
-    """Return the user data as stored: base64, padded and without the line breaks that were in it.
+    """Return user data in its stored form: base64 with padding and without line breaks.
 
-    Text that still holds ``%`` is URL-decoded once more, as CloudStack does for clients that encode
-    twice. ``most`` is ``vm.userdata.max.length``, in base64 characters.
+    Text that still contains ``%`` is URL-decoded once more, as CloudStack does for clients that encode twice.
+    ``most`` is the setting ``vm.userdata.max.length``, in base64 characters.
 
     Raises:
         InvalidParameter: not base64, longer than the method or the setting allows, or empty.

@@ -80,7 +80,7 @@ class BulkRequest:
 
 @dataclass(frozen=True, slots=True)
 class BulkDryRun:
-    """The VMs that a call would process, with their work, and those that it would leave out or be rejected for."""
+    """The result of a dry run: the VMs that the call would process, and the VMs that fail its checks."""
 
     vms: Sequence[tuple[Row[Any], VmWork]]
     failed: Sequence[Mapping[str, Any]]
@@ -88,7 +88,7 @@ class BulkDryRun:
 
 @dataclass(frozen=True, slots=True)
 class BulkOperation:
-    """An operation that was written: its jobs, as pairs of a job's and its VM's uuid, and the VMs left out."""
+    """A stored bulk operation: pairs of the uuids of a job and its VM, and the VMs that were left out."""
 
     uuid: UUID
     created: datetime
@@ -99,7 +99,7 @@ class BulkOperation:
 def check_bulk_operation(
     connection: Connection, system: System, caller: Caller, request: BulkRequest
 ) -> BulkDryRun:
-    """Check all selected VMs, and change nothing.
+    """Check all selected VMs of a bulk operation and return the result. Nothing is written.
 
     Raises:
         BulkDeployError: as ``run_bulk_operation``, but VMs that cannot be processed are no error.
@@ -111,7 +111,9 @@ def check_bulk_operation(
 def run_bulk_operation(
     connection: Connection, system: System, caller: Caller, request: BulkRequest
 ) -> BulkOperation:
-    """Check all selected VMs and make one job for each; a call with a known token returns its earlier operation.
+    """Check all selected VMs and create one job for each of them.
+
+    If an earlier call used the same token with the same parameters, the earlier operation is returned.
 
     Raises:
         PermissionDenied: the caller may not touch a selected VM.
@@ -139,7 +141,10 @@ def run_bulk_operation(
 def _check(
     connection: Connection, system: System, caller: Caller, request: BulkRequest
 ) -> tuple[Sequence[Row[Any]], PreparedVms, BulkDryRun]:
-    """Return the selected VMs, what the operation has read of them, and how each of them passed its checks."""
+    """Check the selected VMs for a bulk operation.
+
+    Returns the rows of the VMs, the data that the operation prepared for them, and the VMs that passed or failed.
+    """
     count_or_share("maxfailures", request.max_failures, 0)
     vm_ids = find_selected(connection, request.selection, request.operation.states)
     read = read_pending_vms if request.operation.claims_hosts else lock_vms
@@ -163,9 +168,9 @@ def destruction(*, expunge: bool) -> VmOperation:
 
 
 def jobs_of_kind(kind: JobKind, params: Mapping[str, Any], find_refused: FindRefused | None = None) -> VmOperation:
-    """Return the operation that makes a job of this kind with these params for each VM.
+    """Return the bulk operation that creates one job of this kind, with these parameters, for each VM.
 
-    ``find_refused``: rules of the single call beyond those of the kind.
+    ``find_refused`` checks rules that apply in addition to the rules of the job kind.
     """
     return VmOperation.of_kind(kind, partial(_prepare_jobs, kind=kind, params=params, find_refused=find_refused))
 
@@ -238,7 +243,9 @@ def _write(
 
 
 def count_or_share(parameter: str, given: str | None, vms: int) -> int | None:
-    """Return the number that a parameter such as ``maxfailures`` gives, a percentage rounded down.
+    """Return the number of VMs that a parameter such as ``maxfailures`` allows, or None if it is not given.
+
+    A percentage such as ``10%`` is calculated from the number of VMs and rounded down.
 
     Raises:
         InvalidParameter: it is neither a number nor a percentage from 0% to 100%.

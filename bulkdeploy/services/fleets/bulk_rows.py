@@ -98,9 +98,9 @@ def make_jobs(
 
 
 def _spread_over_hosts(works: Sequence[tuple[Row[Any], VmJob]]) -> list[tuple[Row[Any], VmJob]]:
-    """Return the work in an order in which each host's VMs are as far apart as possible.
+    """Return the work in an order that alternates between hosts, so that one host's VMs are far apart.
 
-    VMs that start or move count on the host that they get.
+    A VM that starts or moves counts for its new host.
     """
     seen: Counter[int | None] = Counter()
     turns = []

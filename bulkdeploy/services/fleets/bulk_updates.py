@@ -28,10 +28,10 @@ NUMBER, NAME = "{n}", "{name}"
 
 @dataclass(frozen=True, slots=True)
 class FleetUpdate:
-    """New values for many VMs; None: not given.
+    """New values for many VMs. Values that are None are not changed.
 
-    ``display_name`` may contain NUMBER, the VM's number in the selection, and NAME, its host name. ``tags``: values
-    by key, which replace those of the same keys.
+    ``display_name`` may contain the placeholders NUMBER, the VM's number in the selection, and NAME, its host name.
+    ``tags`` maps keys to values; existing tags with the same keys are replaced.
     """
 
     display_name: str | None = None

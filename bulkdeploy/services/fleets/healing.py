@@ -24,10 +24,11 @@ ALERT_AT = 3
 def heal(
     connection: Connection, system: System, caller: Caller, managed: Row[Any], members: Sequence[Row[Any]]
 ) -> int:
-    """Begin to heal broken VMs of a deployment that the caller has locked, and return their number.
+    """Start the repair of broken VMs of a deployment that the caller has locked, and return their number.
 
-    VMs in state Error are destroyed: the size of the deployment then brings new ones. Never are more than
-    ``heal_at_once`` VMs under way. Each try that does not make the broken VMs fewer doubles the time to the next.
+    Stopped VMs are started. VMs in state Error are destroyed; the deployment's desired size then creates new VMs.
+    At most ``heal_at_once`` VMs have jobs at any time. Each attempt that does not reduce the number of broken VMs
+    doubles the time to the next attempt.
 
     Raises:
         BulkDeployError: the VMs cannot be started or destroyed.

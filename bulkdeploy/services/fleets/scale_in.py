@@ -55,9 +55,12 @@ def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPol
 
 
 def _turns(members: Sequence[Row[Any]]) -> Mapping[int, int]:
-    """Return the turn of each VM, by id, in its cluster: removing the last turns first keeps the spread even.
+    """Return the number of each VM, by id, in its cluster.
 
-    In a cluster VMs take turns host by host. VMs that stay in any case come first, then the oldest.
+    Removing the highest numbers first keeps the spread even.
+
+    Within a cluster, VMs are numbered alternately host by host. VMs with delete protection come first, then the
+    oldest VMs.
     """
     of_host: Counter[tuple[int | None, int | None]] = Counter()
     on_host: dict[int, int] = {}

@@ -42,7 +42,7 @@ from bulkdeploy.store.virtual_machines.guests import lock_vms
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAction:
-    """The action of a schedule: a bulk operation, its name, and the type of its events."""
+    """An action that a schedule can run: a bulk operation with its name and the type of its events."""
 
     command: str
     operation: VmOperation
@@ -76,7 +76,9 @@ ACTIONS: Mapping[str, ScheduledAction] = {
 
 
 def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm_id: int | None) -> None:
-    """Start the bulk operation of a schedule if it is due, and plan its next occurrence.
+    """Start the bulk operation of a schedule if it is due, and set the time of its next run.
+
+    If the VM, group or deployment of the schedule is gone, the schedule is deleted.
 
     Raises:
         BulkDeployError: no VM of the schedule can be processed; then ``skip_occurrence``.

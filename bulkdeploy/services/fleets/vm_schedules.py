@@ -50,7 +50,7 @@ class NewSchedule:
 
 
 def create_schedule(connection: Connection, caller: Caller, requested: NewSchedule) -> EntityRef:
-    """Create a schedule.
+    """Create a schedule that runs an action on VMs at the times of a cron expression.
 
     Raises:
         PermissionDenied: the caller may not touch the target, or may not stop VMs with force.
@@ -130,7 +130,9 @@ def update_schedule(connection: Connection, caller: Caller, ref: EntityRef, chan
 def delete_schedules(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef], vm: EntityRef | None
 ) -> None:
-    """Delete schedules; jobs that they made before continue. With ``vm`` they must be schedules of this VM.
+    """Delete schedules. Jobs that the schedules have already created continue.
+
+    If ``vm`` is given, all of them must be schedules of this VM.
 
     Raises:
         InvalidParameter: a schedule was deleted already, or is not of the VM.

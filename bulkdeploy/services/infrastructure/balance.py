@@ -37,9 +37,9 @@ def balance_zone(
     least_gain: float,
     plan: PlanWanted | None = None,
 ) -> JobTicket:
-    """Have VMs moved until a zone, a pod or a cluster is in balance; the job's result says what was done.
+    """Create the job that moves VMs until a zone, a pod or a cluster is balanced, and return the job.
 
-    With ``plan`` its moves are made, and no others.
+    The job's result describes the moves. If ``plan`` is given, only the moves of this plan are made.
 
     Raises:
         InvalidParameter: the place was deleted; or as ``plan_moves``.
@@ -62,7 +62,9 @@ def submit_balancing(
     moves: Sequence[tuple[int, int, int]] | None = None,
     automatic: bool = False,
 ) -> JobTicket:
-    """Create the job that balances a place. With ``moves`` (VM, host and turn) it makes these and no others.
+    """Create the job that balances a zone, a pod or a cluster, and return the job.
+
+    If ``moves`` (VM, host and turn) are given, the job makes these moves and no others.
 
     Raises:
         InvalidParameter: the place was deleted.
@@ -102,7 +104,8 @@ def show_balance(
 ) -> dict[str, Any]:
     """Return the moves that balancing a zone, a pod or a cluster would make now, and its score before and after.
 
-    They are kept under an index; moves that a dry run has shown before are judged, too.
+    The moves are stored under an index. If the request refers to a stored plan, its moves are checked against the
+    present state.
 
     Raises:
         InvalidParameter: the place was deleted; or as ``plan_moves``.

@@ -57,7 +57,9 @@ def plan_cluster(
 def execute_plan(
     connection: Connection, system: System, caller: Caller, cluster: EntityRef, moves: Sequence[Mapping[str, Any]]
 ) -> JobTicket:
-    """Have VMs of a cluster moved to hosts of it, one after the other; ``moves`` have ``vm`` and ``host`` each.
+    """Create a job that moves VMs of a cluster to other hosts of the cluster, one after the other.
+
+    Each entry of ``moves`` has a ``vm`` and a ``host``.
 
     Raises:
         InvalidParameter: the cluster was deleted, or a VM or a host is not in it, or a VM cannot move there.
@@ -90,9 +92,9 @@ def execute_plan(
 
 
 def balance_if_due(connection: Connection, *, system: System, cluster: EntityRef, zone_id: int) -> bool:
-    """Create the job that balances a cluster, unless one was made within ``drs.automatic.interval``.
+    """Create the job that balances a cluster, and return whether the job was created.
 
-    Return whether the job was made.
+    No job is created if one was created within the last ``drs.automatic.interval`` minutes.
     """
     settings = read_configuration(connection)
     take_lock(connection, Lock.CLUSTER_PLANS, cluster.id)

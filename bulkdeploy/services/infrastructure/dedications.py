@@ -29,7 +29,7 @@ CLASSES = "org.apache.cloudstack.api.commands."
 def dedicate_places(
     kind: Entity, connection: Connection, caller: Caller, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Dedicate places of one kind to domains, or to one account of each; the next plan honours it.
+    """Dedicate zones, pods, clusters or hosts to domains or accounts. All later placements respect the dedication.
 
     Raises:
         InvalidParameter: the place, the domain or the account is not there, the place has a holder, or what it lies
@@ -89,9 +89,9 @@ def release_places(connection: Connection, caller: Caller, places: Sequence[Enti
 
 
 def _hold(connection: Connection, places: Sequence[EntityRef], parameter: str) -> dict[int, Mapping[str, Any]]:
-    """Return the rows of places of one kind, held after their zones.
+    """Lock places of one kind, after their zones, and return the rows of the places by internal id.
 
-    No plan is made there until the transaction ends.
+    No placement is planned in these zones until the transaction ends.
     """
     zones = dedications.zones_of(connection, places)
     change_zone_rules(connection, {zone.id for zone in zones.values()})
@@ -105,7 +105,10 @@ def _zone_id(row: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """The holder of a place: an account, or if ``account_id`` is None a domain with those below."""
+    """The account or domain to which a place is dedicated.
+
+    If ``account_id`` is None, the place is dedicated to a domain and the domains below it.
+    """
 
     domain: EntityRef
     lineage: str
@@ -128,7 +131,7 @@ def _holders(
 
 
 class _Dedications:
-    """The dedications in some zones: by place, and by each place around it."""
+    """The dedications in some zones, indexed by place and by each place that contains the place."""
 
     def __init__(self, there: Iterable[Dedicated]) -> None:
         self._at: dict[Path, Dedicated] = {}
@@ -142,7 +145,10 @@ class _Dedications:
             self._inside.setdefault(one.path[:level], []).append(one)
 
     def add(self, parameter: str, place: EntityRef, path: Path, holder: _Holder) -> None:
-        """Dedicate one more place.
+        """Add the dedication of one more place.
+
+        Raises InvalidParameter if the place is dedicated already, or if a place that contains it or is in it is
+        dedicated to others.
 
         Raises:
             InvalidParameter: it is dedicated, or of two places, one in the other, the inner one's holder would not
@@ -184,7 +190,7 @@ def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[in
 
 
 def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """Return the job that dedicated a place; its result is the dedication."""
+    """Return the finished job of a call that dedicated a place. Its result is the dedication."""
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"

@@ -46,11 +46,11 @@ def evacuate_host(
     mode: str,
     plan: PlanWanted | None = None,
 ) -> JobTicket | MovePlan:
-    """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
+    """Mark a dead host as Down, and create the job that fences the host and starts its VMs on other hosts.
 
-    ``force``: it is fenced although it answers; or, where neither its management controller nor its driver can
-    fence, the caller says that it is off.
-    ``mode``: one of ``evacuate_host.MODES``.
+    If ``force`` is true, a host that still responds is fenced, too; if neither the management controller nor the
+    driver can fence the host, ``force`` means that the caller confirms that the host is off. ``mode`` is one of
+    ``evacuate_host.MODES``. If ``plan`` requests a dry run, the planned moves are returned.
 
     Raises:
         InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says

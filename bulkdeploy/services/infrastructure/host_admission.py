@@ -76,7 +76,9 @@ def driver_of(system: System, hypervisor: str) -> HypervisorDriver:
 
 
 def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
-    """Let machines know that they are hosts, learn what they have, and give them the files that all hosts have.
+    """Connect to machines, register them as hosts, read their hardware, and write the files that all hosts have.
+
+    Returns the hardware of each host. Raises an error if a driver or a host rejects the request.
 
     Raises:
         InvalidParameter: there is no driver for one, or its url names nothing that could be one.
@@ -95,9 +97,9 @@ def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
 
 
 def end_leftovers(connection: Connection, system: System, host: EntityRef) -> None:
-    """End the guests that run on a host which was declared off, except those that rows place there.
+    """Stop the guests that still run on a host that was declared off, except guests whose rows are on the host.
 
-    The call may be repeated. It changes no row.
+    The call can be repeated. It changes no row.
 
     Raises:
         ResourceUnavailable: the host does not answer, or a guest may still run there.
@@ -115,7 +117,10 @@ def end_leftovers(connection: Connection, system: System, host: EntityRef) -> No
 
 
 def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, HostModel]) -> None:
-    """Put the service's files on hosts. A host that cannot get them is refused: it would differ from the others."""
+    """Write the service's files to new hosts.
+
+    A host to which the files cannot be written is rejected, because it would differ from the other hosts.
+    """
     addresses = [
         HostAddress(
             host.uuid, models[host.uuid].name, models[host.uuid].ip_address, host.hypervisor, host.access.url

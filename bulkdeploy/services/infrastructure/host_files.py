@@ -32,10 +32,12 @@ def push(
     dry_run: bool = False,
     timeout_s: float,
 ) -> list[Pushed]:
-    """Make these hosts have these files, HOSTS_AT_ONCE at a time; who fails stops no other.
+    """Write missing or different files to hosts, HOSTS_AT_ONCE hosts at a time.
 
-    Checksums and modes are compared before, and again once files were put. Hosts whose drivers take no files are
-    left out. With ``dry_run`` nothing is put.
+    A failed host does not stop the others.
+
+    Checksums and modes are compared before, and again after files were written. Hosts whose driver does not support
+    files are left out. If ``dry_run`` is true, files are only compared.
     """
     able = [host for host in hosts if files and has_ability(drivers, host.hypervisor, Ability.HOST_FILES)]
 
@@ -54,7 +56,7 @@ def push(
 def audit_files(
     drivers: Drivers, hosts: Sequence[HostAddress], files: Sequence[HostFile], *, timeout_s: float
 ) -> Finding:
-    """Return whether these hosts have these files; nothing is put."""
+    """Return a finding about whether these hosts have these files. No file is written."""
     pushed = push(drivers, hosts, files, dry_run=True, timeout_s=timeout_s)
     breaches = [
         one.problem or f"host {one.host.name}: {', '.join(one.paths)} differ; bulkdeploy hosts push puts them there"

@@ -49,9 +49,10 @@ CANCEL_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.host.CancelHostM
 def prepare_host_for_maintenance(
     connection: Connection, system: System, caller: Caller, host: EntityRef, plan: PlanWanted | None = None
 ) -> JobTicket | MovePlan:
-    """Take the host out of placement now, and have its VMs moved away; the job's result is the host.
+    """Exclude the host from placement, and create the job that moves its VMs away; the job's result is the host.
 
-    With ``plan`` VMs go where a dry run has shown it, or that is shown.
+    If ``plan`` is given, the VMs move as the plan shows; if it requests a dry run, only the planned moves are
+    returned.
 
     Raises:
         InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor can not
@@ -80,9 +81,10 @@ def prepare_host_for_maintenance(
 def migrate_host(
     connection: Connection, system: System, caller: Caller, host: EntityRef, plan: PlanWanted | None = None
 ) -> JobTicket | MovePlan:
-    """Have all VMs moved that are on a host now; it stays in its resource state and may get others.
+    """Create the job that moves all present VMs off a host.
 
-    With ``plan`` they go where a dry run has shown it, or that is shown.
+    The host keeps its resource state, so new VMs may be placed on it. If ``plan`` is given, the VMs move as the
+    plan shows; if it requests a dry run, only the planned moves are returned.
 
     Raises:
         InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it; or as
@@ -108,7 +110,9 @@ def migrate_host(
 
 
 def cancel_host_maintenance(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:
-    """Let the host take VMs again; those that are on their way arrive, others stay. The job is done with the call.
+    """Enable a host for placement again, and return the job of the call, which has already ended.
+
+    Moves that have started are completed. VMs that have not moved yet stay on the host.
 
     Raises:
         InvalidParameter: the host was removed, or is not in maintenance nor on its way there.
@@ -125,7 +129,7 @@ def cancel_host_maintenance(connection: Connection, system: System, caller: Call
 
 
 def _locked(connection: Connection, host: EntityRef, states: Collection[StrEnum]) -> Row[Any]:
-    """Return the host's row, locked, where it is in one of these states."""
+    """Lock the host and return its row. Raises InvalidParameter unless its resource state is one of ``states``."""
     row = lock_host(connection, host.id)
     if row.removed is not None:
         raise InvalidParameter("id", str(host.uuid), "the host was removed")

@@ -59,7 +59,7 @@ SWITCHED = {
 
 @dataclass(frozen=True, slots=True)
 class ReachedHost:
-    """A machine that was told that it is a host, and said what it has; its row is not written yet.
+    """A machine that was registered as a host and whose hardware was read. Its row is not written yet.
 
     Attributes:
         values: its columns.
@@ -76,16 +76,16 @@ class ReachedHost:
 
 @dataclass(frozen=True, slots=True)
 class HostReachedAgain:
-    """The hardware that a host reports, and since when it was fenced before it was asked; None: it was not."""
+    """The hardware that a host reports after a reconnection, and the time of its fencing before it, or None."""
 
     model: HostModel
     fenced: datetime | None
 
 
 def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[ReachedHost]:
-    """Reach machines that are to be added to clusters, and learn what they have; before rows are written.
+    """Connect to machines that will be added to clusters, and read their hardware, before rows are written.
 
-    Where the zone allows local storage, a host's own disks become a pool.
+    If the zone allows local storage, the disks of each host become a storage pool.
 
     Raises:
         InvalidParameter: places that do not belong together, a hypervisor that is not the cluster's or has no
@@ -202,9 +202,10 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
 
 
 def reach_again(connection: Connection, system: System, host: EntityRef) -> HostReachedAgain:
-    """Reach a host again and learn what it has now; before the transaction.
+    """Connect to a host again and read its present hardware, before the transaction.
 
-    If the host was declared off, the guests that still run on it end first: they may run elsewhere by now.
+    If the host was declared off, guests that still run on it are stopped first, because they may run on other
+    hosts.
 
     Raises:
         InvalidParameter: it was deleted, is being evacuated, or there is no url to reach it by.
@@ -226,7 +227,7 @@ def reach_again(connection: Connection, system: System, host: EntityRef) -> Host
 
 
 def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reached: HostReachedAgain) -> JobTicket:
-    """Take over what a host that was reached again says it has; the job's result is the host.
+    """Write the hardware that a reconnected host reports, and set the host to Up; the job's result is the host.
 
     Raises:
         InvalidParameter: it was deleted, is being evacuated, or was fenced after it was reached.
@@ -243,7 +244,10 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reac
 
 
 def _require_not_evacuated(connection: Connection, host: EntityRef) -> None:
-    """Refuse a host that is about to be fenced. It takes no VMs, though it answers: they would end with it."""
+    """Raise InvalidParameter if a job evacuates the host.
+
+    The job will fence the host, so VMs must not be started on it even if it responds.
+    """
     job = evacuation_of(connection, host.id)
     if job is not None:
         raise InvalidParameter(

@@ -25,7 +25,7 @@ HARDWARE = frozenset({"cpu_cores", "cpu_mhz", "memory_mib"})
 
 
 def learnt_hosts(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[ReachedHost]:
-    """Return hosts that another cloud has, as ``add_hosts`` takes them.
+    """Return the hosts of another cloud in the form that ``add_hosts`` accepts.
 
     Raises:
         InvalidParameter: places that do not belong together, or a hypervisor that is not the cluster's.
@@ -59,7 +59,7 @@ def _host(given: Arguments, row: Any) -> ReachedHost:
 
 
 def follow_hosts(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Take over what another cloud says otherwise of its hosts; what is claimed stays claimed.
+    """Update hosts with the values that another cloud reports. Claims on the hosts are not changed.
 
     Raises:
         InvalidParameter: a name that is taken.
@@ -73,7 +73,7 @@ def follow_hosts(connection: Connection, caller: Caller, changes: Sequence[Chang
 
 
 def learnt_pools(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[SeenPool]:
-    """Storage pools that another cloud has, as ``create_pools`` takes them."""
+    """Return the storage pools of another cloud in the form that ``create_pools`` accepts."""
     del connection, system
     return [SeenPool(given["zoneid"], given.get("clusterid"), _url(given), _pool(given)) for given in batch]
 
@@ -85,7 +85,7 @@ def _pool(given: Arguments) -> dict[str, Any]:
 
 
 def follow_pools(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Take over what another cloud says otherwise of its pools; what is claimed stays claimed.
+    """Update storage pools with the values that another cloud reports. Claims on the pools are not changed.
 
     Raises:
         InvalidParameter: a name that is taken.

@@ -32,7 +32,7 @@ ELEMENTS_BY_KEY = {
 
 
 def add_provider(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
-    """Add a provider, disabled.
+    """Add a disabled network service provider to a physical network, and return the job of the call.
 
     Raises:
         InvalidParameter: the physical network was deleted, or has it already; or it has no such service.
@@ -48,7 +48,7 @@ def add_provider(connection: Connection, caller: Caller, given: Arguments) -> Jo
 
 
 def update_provider(connection: Connection, caller: Caller, provider: EntityRef, given: Arguments) -> JobTicket:
-    """Enable or disable a provider, or change which of its services it offers.
+    """Enable or disable a provider, or change the services that it offers.
 
     Raises:
         InvalidParameter: it was deleted, or must be configured before it is enabled; or it has no such service.
@@ -63,7 +63,7 @@ def update_provider(connection: Connection, caller: Caller, provider: EntityRef,
 
 
 def _services(name: str, given: Arguments) -> dict[str, Any]:
-    """Return the column of the services that a call gives a provider, or nothing if it gives none."""
+    """Return the column of the services that the call gives a provider, or an empty mapping if it gives none."""
     services = list(dict.fromkeys(given.get("servicelist", ())))
     for service in services:
         if service not in PROVIDERS[name]:
@@ -73,7 +73,7 @@ def _services(name: str, given: Arguments) -> dict[str, Any]:
 
 
 def delete_providers(connection: Connection, caller: Caller, providers: Sequence[EntityRef]) -> None:
-    """Delete providers.
+    """Delete network service providers.
 
     Raises:
         InvalidParameter: one was deleted.
@@ -92,7 +92,7 @@ def deleted(connection: Connection, caller: Caller, provider: EntityRef) -> JobT
 def configure_element(
     connection: Connection, caller: Caller, key: str, cmd: str, element: EntityRef, *, enabled: bool
 ) -> JobTicket:
-    """Say whether what a provider consists of may be used; the job's result is the element.
+    """Enable or disable the element of a network service provider; the job's result is the element.
 
     Raises:
         InvalidParameter: the provider was deleted, or is of another kind than ``key``.

@@ -15,11 +15,11 @@ from bulkdeploy.store.infrastructure.clusters import PromisingCluster, promising
 
 
 def register_hosts(connection: Connection, system: System, clusters: Iterable[EntityRef]) -> None:
-    """Let hosts of clusters promise, once the transaction is committed, what the over-commit says in it.
+    """Send the over-commit factors of clusters to their hypervisors after the transaction is committed.
 
-    Between the two, or where a process dies there, hosts refuse starts that need the new room, and those are
-    tried elsewhere. Saying it again is harmless, so that repeating the call mends it. A hypervisor that does not
-    answer fails the call with ``ResourceUnavailable``; the setting holds all the same.
+    Between the commit and this call, or if the process dies in between, hosts reject starts that need the new
+    capacity; those starts are retried on other hosts. The call can be repeated to repair this. If a hypervisor does
+    not respond, the call fails with ``ResourceUnavailable``, and the setting stays changed.
     """
     for cluster in promising_clusters(connection, [ref.id for ref in clusters]):
         try:

@@ -109,7 +109,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
 
 
 def done(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:
-    """Return the job that made or changed a physical network; its result is the network."""
+    """Return the finished job of a call that created or changed a physical network. Its result is the network."""
     row = only_row(physical_networks.list_physical_networks(connection, {"id": network}, ONE))
     cmd = f"{COMMANDS}{'Create' if created else 'Update'}PhysicalNetworkCmd"
     about = subject(KIND, network)
@@ -156,7 +156,7 @@ def _columns(given: Arguments, method: str) -> dict[str, Any]:
 
 
 def _vlan_ranges(written: str, largest: int) -> str | None:
-    """Ranges of VLANs as CloudStack takes them: ``100-199`` or ``100-199,300-399``."""
+    """Return VLAN ranges in CloudStack's format, such as ``100-199,300-399``, or None if there are none."""
     parts = [part.strip() for part in written.split(",") if part.strip()]
     for part in parts:
         low, _, high = part.partition("-")

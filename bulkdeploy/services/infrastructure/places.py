@@ -22,7 +22,9 @@ def delete_places(
     event: EventType,
     kind: str,
 ) -> None:
-    """Delete empty places of one kind, and their dedications; ``contents``: what may hang on them, by name.
+    """Delete empty places of one kind, and their dedications.
+
+    ``contents`` lists the objects, by name, that prevent the deletion of a place.
 
     Raises:
         InvalidParameter: something is still in one, or one was deleted.

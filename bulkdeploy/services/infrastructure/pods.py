@@ -28,7 +28,7 @@ NETWORK = ("gateway", "netmask", "start_ip", "end_ip")
 
 
 def create_pods(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create pods in zones.
+    """Create pods in zones and return them.
 
     Raises:
         InvalidParameter, InvalidCombination: a name that is taken, a range outside of its network, or a
@@ -83,7 +83,7 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
 
 
 def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Delete pods that are empty.
+    """Delete empty pods. Raises InvalidParameter if a pod is not empty.
 
     Raises:
         InvalidParameter: something is still in one.
@@ -92,7 +92,11 @@ def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityR
 
 
 def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
-    """Gateway and netmask come together, the range is of their network, and no other pod has any of it."""
+    """Check the management network of a pod.
+
+    Gateway and netmask must be given together, the address range must be in their subnet, and no other pod of the
+    zone may use an overlapping network.
+    """
     gateway, mask = row.get("gateway"), row.get("netmask")
     if (gateway is None) is not (mask is None):
         raise InvalidCombination(("gateway", "netmask"), "gateway and netmask must be given together")
@@ -111,7 +115,10 @@ def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> 
 
 
 def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
-    """Check a range, and complete it: a range without an end ends with its network, as in CloudStack."""
+    """Check an address range and add its missing end.
+
+    A range without an end extends to the last address of its subnet, as in CloudStack.
+    """
     if row.get("start_ip") is None:
         if row.get("end_ip") is not None:
             raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")

@@ -41,7 +41,7 @@ def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTic
 
 
 def update_type(connection: Connection, caller: Caller, one: EntityRef, given: Arguments) -> JobTicket:
-    """Change the bridges of a traffic type; an empty one takes it away.
+    """Change the bridges of a traffic type. An empty value removes the bridge.
 
     Raises:
         InvalidParameter: it was deleted.

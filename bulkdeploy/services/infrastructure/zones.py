@@ -26,7 +26,7 @@ GUEST_CIDR = "10.1.1.0/24"
 
 
 def create_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create zones; they take VMs once they are enabled.
+    """Create zones and return them. VMs can be placed in a zone after it is enabled.
 
     Raises:
         InvalidParameter, InvalidCombination: places that do not go together, or a name that is taken.
@@ -85,7 +85,7 @@ def _changed_columns(row: Mapping[str, Any], given: Arguments) -> dict[str, Any]
 
 
 def delete_zones(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Delete zones that are empty.
+    """Delete empty zones. Raises InvalidParameter if a zone is not empty.
 
     Raises:
         InvalidParameter: something is still in one.

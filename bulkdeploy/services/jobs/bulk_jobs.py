@@ -25,7 +25,10 @@ def new_job_fields(caller: Caller, command_class: str, created: datetime) -> dic
 
 
 def operation_state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
-    """Return the state of a call by its row and by its jobs' counts."""
+    """Return the state of a bulk call: Cancelled, InProgress or Completed.
+
+    ``jobs`` has the number of the call's jobs by state.
+    """
     if row["cancel_requested"] is not None:
         return "Cancelled"
     return "InProgress" if jobs.get("queued", 0) + jobs.get("running", 0) > 0 else "Completed"

@@ -29,7 +29,7 @@ INTERNAL = ("_id", "_group", "_now", "cancel_requested")
 def list_bulk_operations(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """Return a page of operations and deployments, with their jobs by state, their rate and their failures.
 
-    The row of an operation that is asked for by id also has its slowest jobs.
+    If one operation is requested by id, the row also has its slowest jobs.
     """
     page = list_operations(connection, visible, arguments, paging)
     jobs: dict[tuple[JobGroup, int], Mapping[str, Any]] = {}
@@ -66,8 +66,8 @@ def cancel_bulk_operation(
 ) -> Mapping[str, Any]:
     """Cancel the jobs of an operation or a bulk deployment that no worker has leased, and return its row.
 
-    The row counts the cancelled jobs as ``queued``: each fails with that reason. The row counts the leased jobs as
-    ``running``: they continue to their end.
+    The row counts the cancelled jobs as ``queued``; each of them fails with the cancellation as its reason. The row
+    counts leased jobs as ``running``; these jobs run to their end.
 
     Raises:
         PermissionDenied: the caller may not act for the operation's account.

@@ -26,13 +26,12 @@ def done_with_object(
     *,
     created: bool = False,
 ) -> JobTicket:
-    """Return the ticket of a job whose result is one object.
+    """Create a job that has already succeeded with one object as its result, and return the job's ticket.
 
-    ``row`` by wire names, under ``key`` (``affinitygroup``).
-
-    ``cmd``: the Java class that CloudStack names in the job's ``cmd``; clients match it by keyword.
-    ``created``: the call made the thing, so its id is answered beside the job's ("async+id" in reference
-    section 8).
+    ``row`` has the object's fields by their API names; the result contains the object under ``key``, such as
+    ``affinitygroup``. ``cmd`` is the Java class that CloudStack returns as the job's ``cmd``; clients search this
+    field by keyword. If ``created`` is true, the response also contains the id of the created object ("async+id" in
+    section 8 of the reference).
     """
     uuid = insert_done_job(connection, caller, cmd, object_result(key, row), instance)
     return JobTicket(str(uuid), str(instance.uuid) if created and instance is not None else None)

@@ -17,7 +17,7 @@ CHOOSING = ("ids", "type", "startdate", "enddate")
 
 
 def archive_events(connection: Connection, caller: Caller, arguments: Mapping[str, Any]) -> None:
-    """Archive events.
+    """Archive the events that the arguments select.
 
     Raises:
         InvalidCombination: neither ids nor type nor dates.
@@ -27,7 +27,7 @@ def archive_events(connection: Connection, caller: Caller, arguments: Mapping[st
 
 
 def delete_events(connection: Connection, caller: Caller, arguments: Mapping[str, Any]) -> None:
-    """Delete events.
+    """Delete the events that the arguments select.
 
     Raises:
         InvalidCombination, PermissionDenied: as for ``archive_events``.

@@ -30,7 +30,9 @@ def create_permissions(
     uuids: Sequence[str],
     projects: Sequence[EntityRef],
 ) -> None:
-    """Let accounts and projects have VMs in a network. The owner and those that may already are passed over.
+    """Permit accounts and projects to have VMs in a network.
+
+    The owner of the network and accounts that already have the permission are skipped.
 
     Raises:
         InvalidParameter: the network was deleted, or belongs to a domain or a project; or an account is not one of
@@ -51,7 +53,7 @@ def remove_permissions(
     uuids: Sequence[str],
     projects: Sequence[EntityRef],
 ) -> None:
-    """Take permissions for a network back.
+    """Remove the permissions of accounts and projects to have VMs in a network.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``create_permissions``.
@@ -62,7 +64,7 @@ def remove_permissions(
 
 
 def reset_permissions(connection: Connection, caller: Caller, network: EntityRef) -> None:
-    """Take all permissions for a network back.
+    """Remove the permissions of all accounts and projects to have VMs in a network.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``create_permissions``.

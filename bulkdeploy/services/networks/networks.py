@@ -41,9 +41,9 @@ COMMANDS = "org.apache.cloudstack.api.command.user.network"
 
 
 def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change what networks are called, their DNS, packet sizes or offering; names that are empty stay.
+    """Change the names, descriptions, DNS servers, MTU or offering of networks. An empty name is ignored.
 
-    VMs that exist keep the DNS domain they were given.
+    Existing VMs keep their DNS domain.
 
     Raises:
         InvalidParameter: one was deleted, or an offering or a server does not go with it.
@@ -95,7 +95,7 @@ def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
 
 
 def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Record an event, and do nothing else: no appliance serves the network here.
+    """Record the restart of a network as an event. Nothing else happens, because no appliance serves the network.
 
     Raises:
         InvalidParameter: it was deleted.

@@ -33,7 +33,9 @@ MOST = "vm.network.nic.max.secondary.ipaddresses"
 
 
 def add_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: str | None) -> JobTicket:
-    """Give a nic one more address, the one asked for or a free one; the job's result is the secondary address.
+    """Add a secondary IP address to a NIC; the job's result is the secondary address.
+
+    If no address is requested, a free address of the network is used.
 
     Raises:
         InvalidParameter: the VM is in no state for it, the nic was removed or has as many as it may, its network
@@ -63,7 +65,7 @@ def add_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: s
 
 
 def remove_ip(connection: Connection, caller: Caller, ip: EntityRef) -> JobTicket:
-    """Take a secondary address from its nic, and give it back; the job's result is a bare success.
+    """Remove a secondary IP address from its NIC and release it. The job's result is only a success.
 
     Raises:
         InvalidParameter: it was removed, or the VM is in no state for it.
@@ -83,7 +85,9 @@ def remove_ip(connection: Connection, caller: Caller, ip: EntityRef) -> JobTicke
 
 
 def change_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: str | None) -> JobTicket:
-    """Give a nic of a stopped VM another first address; the job's result is the VM, which starts with it.
+    """Change the primary IP address of a NIC of a stopped VM; the job's result is the VM.
+
+    The guest uses the new address from its next start.
 
     Raises:
         InvalidParameter, PermissionDenied, InsufficientAddresses: as ``add_ip``; or the VM is not Stopped.

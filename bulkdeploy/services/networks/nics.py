@@ -44,7 +44,9 @@ def add_nic(
     ip_address: str | None,
     mac: str | None,
 ) -> JobTicket:
-    """Give a VM one more nic, and its guest if it runs; the job's result is the VM.
+    """Add a NIC to a VM; the job's result is the VM.
+
+    If the VM runs, a job also adds the NIC to the guest.
 
     Raises:
         InvalidParameter: the VM is in no state for it or in the network already, the network is not for it,
@@ -69,7 +71,9 @@ def add_nic(
 
 
 def remove_nic(connection: Connection, system: System, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
-    """Take a nic from a VM; its address is given back when its guest has lost it. The job's result is the VM.
+    """Remove a NIC from a VM; the job's result is the VM.
+
+    If the VM runs, the NIC's address is released only after the guest has lost the NIC.
 
     Raises:
         InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one.
@@ -86,7 +90,7 @@ def remove_nic(connection: Connection, system: System, caller: Caller, vm: Entit
 
 
 def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
-    """Make one of a VM's nics the default one; the job's result is the VM.
+    """Make a NIC the default NIC of its VM; the job's result is the VM.
 
     Raises:
         InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one already.
@@ -109,9 +113,9 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
 def done(
     connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
 ) -> JobTicket:
-    """Return the event, and the ticket of a job that is done; its result is the VM.
+    """Record an event, and return the ticket of a finished job whose result is the VM.
 
-    ``cmd``: as root admins see it.
+    ``cmd`` is the class name of the command that root admins see.
     """
     about = Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
     _, owner = vm_of(connection, caller, vm)

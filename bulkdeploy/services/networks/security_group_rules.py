@@ -40,7 +40,7 @@ REVOKED: Mapping[Direction, EventType] = {
 
 @dataclass(frozen=True, slots=True)
 class RequestedRules:
-    """Rules of a group: one per network and per group at the other end."""
+    """The requested rules of a security group: one rule for each CIDR and for each group at the other end."""
 
     group: EntityRef
     traffic: Traffic
@@ -58,9 +58,12 @@ def authorize(
     parameter: str = "securitygroupid",
     skip_existing: bool = False,
 ) -> list[EntityRef]:
-    """Add one rule per network and per group at the other end, all or none.
+    """Add rules to security groups: one per CIDR and per group at the other end.
 
-    ``parameter``: the one that names the groups; ``skip_existing``: rules that a group has already are left alone.
+    Either all rules are added or none.
+
+    ``parameter`` is the parameter that names the groups. If ``skip_existing`` is true, rules that a group already
+    has are skipped; otherwise they are an error.
 
     Raises:
         InvalidParameter, InvalidCombination: a number, network or group that breaks a rule, or a rule that
@@ -97,7 +100,10 @@ def authorize(
 def authorized(
     connection: Connection, caller: Caller, direction: Direction, group: EntityRef, made: Sequence[EntityRef]
 ) -> JobTicket:
-    """Return the job that added rules; its result is the group with these and no others, as CloudStack answers."""
+    """Return the finished job of a call that added rules.
+
+    As in CloudStack, its result is the group with only these rules.
+    """
     shown = security_group_row(connection, caller, group)
     new = {rule.uuid for rule in made}
     for kind in Direction:
@@ -119,7 +125,10 @@ def _check(requested: RequestedRules) -> None:
 def _peers(
     connection: Connection, batch: Sequence[RequestedRules], owners: Sequence[Owner]
 ) -> dict[tuple[PeerGroup, int], EntityRef]:
-    """Return the groups at the other end, each by its name and the domain of its account, as CloudStack does."""
+    """Return the security groups at the other end of the rules.
+
+    As in CloudStack, each group is found by its name, its account's name and the domain of the owner.
+    """
     named = [
         (peer, owner.domain_id) for requested, owner in zip(batch, owners, strict=True) for peer in requested.peers
     ]

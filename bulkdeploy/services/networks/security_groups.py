@@ -32,7 +32,7 @@ DEFAULT = "default"
 
 
 def create_security_groups(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create groups without rules.
+    """Create security groups without rules and return them.
 
     Raises:
         InvalidParameter: an owner has a group of the name, or there is no such owner.
@@ -80,7 +80,9 @@ def update_security_groups(connection: Connection, caller: Caller, changes: Sequ
 def delete_security_groups(
     connection: Connection, caller: Caller, groups: Sequence[EntityRef], named: NamedOwner = NO_OWNER
 ) -> None:
-    """Delete groups with their rules; rules of other groups to be deleted may name them.
+    """Delete security groups with their rules.
+
+    Raises ResourceInUse if VMs or rules of other groups use a group, except rules of groups that this call deletes.
 
     Raises:
         InvalidParameter: one was deleted, or is a default group.

@@ -82,14 +82,14 @@ def delete_ranges(connection: Connection, caller: Caller, ranges: Sequence[Entit
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The columns that say what a range belongs to, and what that says of its addresses."""
+    """The owner of an address range: the columns of its zone, network or pod, and the defaults of its addresses."""
 
     columns: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
-    """Return the zones and the physical networks of public addresses; the zones are held alone."""
+    """Return the zones and physical networks of ranges of public addresses. The zones are locked exclusively."""
     for given in batch:
         for parameter in ("networkid", "podid"):
             if parameter in given:
@@ -120,7 +120,7 @@ def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[in
 
 
 def _of_guests(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[_Place]:
-    """Return the guest networks, held alone, with the pods in Basic zones."""
+    """Return the guest networks of address ranges, locked exclusively, and in Basic zones their pods."""
     named = _networks(connection, batch)
     networks = hold_all(connection, list(dict.fromkeys(named)), "networkid")
     owners = {f"network {network.uuid}": networks[network.id]["account_id"] for network in named}
@@ -158,7 +158,11 @@ def _guest_place(
 
 
 def _networks(connection: Connection, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Return the network that each names, or its zone's only one."""
+    """Return the network of each range.
+
+    A range that names no network belongs to the only guest network of its zone. Raises InvalidParameter if the zone
+    has none or several.
+    """
     unnamed = [given for given in batch if "networkid" not in given]
     if any("zoneid" not in given for given in unnamed):
         raise MissingParameter(COMMAND, "networkid")
@@ -188,7 +192,10 @@ def _check_overlaps(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
 
 
 def _addresses(given: Arguments, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the range itself, checked; gateway, netmask and VLAN are the network's where they are not given."""
+    """Check an address range and return its columns.
+
+    Gateway, netmask and VLAN default to the values of the network.
+    """
     start = _needed(given, "startip")
     end = given.get("endip", start)
     gateway = given.get("gateway") or defaults.get("gateway") or _needed(given, "gateway")

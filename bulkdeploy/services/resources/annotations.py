@@ -47,7 +47,7 @@ def add_annotation(
 
 
 def read_annotation(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """Return an annotation as lists answer it.
+    """Return the list row of an annotation. Raises PermissionDenied if the caller may not see the annotation.
 
     Raises:
         InvalidParameter: the annotation was deleted.
@@ -61,7 +61,7 @@ def read_annotation(connection: Connection, caller: Caller, ref: EntityRef) -> M
 
 
 def remove_annotation(connection: Connection, caller: Caller, ref: EntityRef) -> None:
-    """Delete an annotation.
+    """Delete an annotation. Only root admins and the user who wrote the annotation may delete it.
 
     Raises:
         InvalidParameter: the annotation was deleted already.
@@ -116,6 +116,6 @@ def _is_id(written: str) -> bool:
 
 
 def _show_latest(connection: Connection, entity_type: str, uuid: UUID) -> None:
-    """Let a host show its latest annotation."""
+    """Copy the latest annotation of a host to the host's row. Other entities are not changed."""
     if ENTITIES.get(entity_type) is Entity.HOST:
         annotations.show_latest(connection, SOURCES[Entity.HOST].table, entity_type, uuid)

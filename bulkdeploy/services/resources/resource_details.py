@@ -37,7 +37,7 @@ def add_details(
     *,
     display: bool,
 ) -> JobTicket:
-    """Write details of a resource, in place of those of the same keys.
+    """Write details of a resource. Existing details with the same keys are replaced.
 
     Raises:
         InvalidParameter: no resource of this type has the id, or a key or a value is empty or too long, or a key is
@@ -62,7 +62,7 @@ def add_details(
 def remove_details(
     connection: Connection, caller: Caller, resource_type: str, ref: EntityRef, key: str | None
 ) -> JobTicket:
-    """Delete one detail or all details of a resource; details that are not there are no error.
+    """Delete one detail of a resource, or all details if ``key`` is None. Missing details are not an error.
 
     Raises:
         InvalidParameter: no resource of this type has the id.

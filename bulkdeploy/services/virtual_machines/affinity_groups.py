@@ -67,7 +67,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Return the job that made a group; its result is the group."""
+    """Return the finished job of a call that created an affinity group. Its result is the group."""
     about = subject(KIND, ref)
     seen = as_found_by_id(connection, caller)
     row = affinity_groups.list_affinity_groups(connection, seen, {"id": ref}, Paging(1)).rows[0]
@@ -78,7 +78,7 @@ def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
 def delete_affinity_groups(
     connection: Connection, caller: Caller, groups: Sequence[EntityRef], named: NamedOwner = NO_OWNER
 ) -> None:
-    """Delete groups. Their VMs stay where they are and are no longer in them.
+    """Delete affinity groups. Their VMs stay on their hosts and are removed from the groups.
 
     Raises:
         InvalidParameter: one was deleted.

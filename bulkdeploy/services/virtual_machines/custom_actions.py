@@ -47,7 +47,7 @@ DEFAULT_TIMEOUT_S = 3
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The extension of the settings: its id, the name of its executable without suffix, and the path of that."""
+    """The configured extension: its id, and the name (without suffix) and path of its executable."""
 
     uuid: UUID
     name: str
@@ -78,7 +78,9 @@ def require_extension(system: System, given: str | None) -> Extension:
 
 
 def add_custom_action(connection: Connection, system: System, caller: Caller, given: Arguments) -> EntityRef:
-    """Add an action. It is disabled unless ``enabled`` is true, and root admins may run it in any case.
+    """Add a custom action. The action is disabled unless ``enabled`` is true.
+
+    Root admins may run an enabled action even if their role type is not allowed explicitly.
 
     Raises:
         InvalidParameter: the name is malformed or taken, or a parameter of the action breaks a rule; or as
@@ -151,7 +153,9 @@ def delete_custom_action(connection: Connection, caller: Caller, ref: EntityRef)
 def run_custom_action(
     connection: Connection, system: System, caller: Caller, ref: EntityRef, vm: EntityRef, given: Mapping[str, str]
 ) -> JobTicket:
-    """Run an action on a VM. The job's result says whether the action succeeded, and what it printed.
+    """Create the job that runs a custom action on a VM.
+
+    The job's result contains the success of the action and its output.
 
     Raises:
         InvalidParameter: the action was deleted or is disabled, a value breaks the rules of its parameter, or the

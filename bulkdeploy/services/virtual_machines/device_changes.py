@@ -17,10 +17,11 @@ from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_ro
 def is_changed_now(
     connection: Connection, kind: JobKind, vm: EntityRef, account_id: int, change: Callable[[], Row[Any]]
 ) -> bool:
-    """Make a change of rows, which answers its VM's row, locked; False: nothing was changed, it is for a job.
+    """Change the devices of a VM in this transaction if no job is needed, and return whether the change was made.
 
-    Where the VM runs the change is only tried and taken back: what the job would refuse now is refused now. While
-    a job works on the VM it is unknown what the next one will find, and nothing is tried.
+    ``change`` writes the rows and returns the locked row of the VM. If the VM runs, the change is only tried and
+    rolled back, so that the call fails with the errors that the job would have. If a job works on the VM, nothing
+    is tried, because the state after this job is unknown.
 
     Args:
         connection: in a transaction.

@@ -31,7 +31,7 @@ class ConsoleRefused(BulkDeployError):
 
 
 class UnknownConsoleToken(BulkDeployError):
-    """The token is unknown, used or too old, or its user or VM is no longer there: the caller is a stranger."""
+    """Raised when a console token is unknown, used or expired, or when its user or VM no longer exists."""
 
     def __init__(self) -> None:
         super().__init__("the token is unknown, used or older than a minute: create another endpoint")
@@ -39,7 +39,7 @@ class UnknownConsoleToken(BulkDeployError):
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console, the host that has it, the user whose token was for it, and the account that owns the VM."""
+    """A console of a guest, with its host, the user who got the token, and the account that owns the VM."""
 
     kind: ConsoleKind
     vm_uuid: UUID

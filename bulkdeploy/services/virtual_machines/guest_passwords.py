@@ -35,7 +35,9 @@ GIVEN = re.compile(r"[!-~]{6,128}", re.ASCII)
 def reset_password(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, given: str | None
 ) -> JobTicket:
-    """Give a stopped VM another password, ``given`` or a new one; its guest has it from its next start.
+    """Change the password of a stopped VM to ``given``, or to a random one if ``given`` is None.
+
+    The guest uses the new password from its next start.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -53,16 +55,19 @@ def reset_password(
 
 
 def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: str | None) -> Mapping[str, Any]:
-    """Give a locked VM a password, the one given or a new one; the VM as the result of its job has it."""
+    """Write a password to a locked VM, and return the VM as a job result that contains the password.
+
+    If ``given`` is None, the password is random.
+    """
     encrypted = new_guest_password(cipher) if given is None else cipher.encrypt(given)
     update_vm(connection, vm.id, {"password_encrypted": encrypted})
     return {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
 
 
 def reported(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:
-    """Return a job by wire names with the password in its result, if it set one.
+    """Return the fields of a job with the decrypted password in its result if the job set a password.
 
-    Without a cipher it is left out.
+    Without a cipher, the password is left out.
     """
     result = job.get("jobresult") or {}
     row = result.get(VM_KEY) or {}

@@ -25,7 +25,7 @@ NOUN, KIND = "instance group", "InstanceGroup"
 def create_instance_group(
     connection: Connection, caller: Caller, named: NamedOwner, name: str
 ) -> Mapping[str, Any]:
-    """Create an empty group and answer it.
+    """Create an empty instance group and return its fields.
 
     Raises:
         InvalidParameter: the owner has a group of this name, or there is no such owner.
@@ -43,7 +43,7 @@ def create_instance_group(
 def update_instance_group(
     connection: Connection, caller: Caller, ref: EntityRef, name: str | None
 ) -> Mapping[str, Any]:
-    """Rename a group, and answer it.
+    """Rename an instance group and return its fields.
 
     Raises:
         InvalidParameter: it was deleted, or its owner has one of the new name.

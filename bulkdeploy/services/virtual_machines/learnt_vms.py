@@ -44,7 +44,7 @@ class LearntOwner:
 
 @dataclass(frozen=True, slots=True)
 class LearntVolume:
-    """A volume; all ids are uuids. ``vm`` None: it is attached to nothing."""
+    """A volume that another cloud reports. All ids are uuids. If ``vm`` is None, the volume is not attached."""
 
     uuid: UUID
     name: str
@@ -118,7 +118,7 @@ class LearntMachines:
 
 @dataclass(slots=True)
 class Learnt:
-    """The numbers of VMs that were created, changed and removed here, and the ones left out with reasons."""
+    """The numbers of VMs that were created, changed and removed, and the VMs that were skipped, with reasons."""
 
     created: int = 0
     changed: int = 0
@@ -133,9 +133,9 @@ def follow_virtual_machines(
     read: datetime,
     is_of_cloud: Callable[[str], bool],
 ) -> Learnt:
-    """Make true here what another cloud says of its VMs, with volumes and nics.
+    """Update the rows of VMs, volumes and NICs so that they match the report of another cloud.
 
-    A VM that a job of ours works on, or has worked on since it was read, is left as it is.
+    A VM is skipped if a job works on it or has worked on it since the report was read.
 
     Args:
         connection: in a transaction.
@@ -193,7 +193,10 @@ class _Following:
         return self._learnt
 
     def _under_our_ids(self) -> Iterator[LearntVm]:
-        """Yield the VMs, those that we had made there under our ids; without what earlier attempts left there."""
+        """Yield the reported VMs; a VM that this service created in the other cloud gets its uuid in this service.
+
+        VMs that earlier attempts of a job left in the other cloud are skipped.
+        """
         for vm in self._machines.vms:
             if vm.uuid not in self._ordered:
                 yield vm
@@ -201,14 +204,14 @@ class _Following:
                 yield replace(vm, uuid=ours)
 
     def _is_ours(self, vm: UUID) -> bool:
-        """Return whether a call of the service deployed the VM.
+        """Return whether a call of this service deployed the VM.
 
-        Then its rows, not the other cloud, decide its volumes and nics.
+        The volumes and NICs of such a VM are defined by its rows, not by the other cloud.
         """
         return vm in self._vms and self._vms[vm]["id"] not in self._brought
 
     def _is_followed(self, vm: UUID) -> bool:
-        """Return whether volumes and nics of a VM are taken over as they are said to be."""
+        """Return whether the volumes and NICs of a VM are updated from the report."""
         return vm in self._vms and vm not in self._busy and not self._is_ours(vm)
 
     def _remove(self, gone: Iterable[UUID | None]) -> None:
@@ -507,7 +510,7 @@ class _Following:
 
 
 def _ids_of(machines: LearntMachines) -> set[UUID]:
-    """Return the ids there of all that is said."""
+    """Return the other cloud's ids of all reported VMs and volumes."""
     named = {*(vm.uuid for vm in machines.vms), *(volume.uuid for volume in machines.volumes)}
     return named.union(machines.gone_vms, machines.gone_volumes)
 
@@ -570,7 +573,10 @@ class _Ranges:
 
 
 def _different(columns: Mapping[str, Any], row: Row) -> dict[str, Any]:
-    """Return the columns that differ from the row. The last place of a VM is not compared with the other cloud."""
+    """Return the columns that differ from the row.
+
+    An unknown pod or cluster is not a difference, so that a VM without a host keeps its last pod and cluster.
+    """
     return {
         name: value
         for name, value in columns.items()

@@ -36,10 +36,10 @@ from bulkdeploy.store.virtual_machines.guests import lock_vm
 
 
 def changed_lease(connection: Connection, vm: Row[Any], days: int | None, action: str | None) -> Mapping[str, Any]:
-    """Return the columns of a locked VM whose lease a call extends, shortens or ends.
+    """Return the new columns of a locked VM if a call extends, shortens or ends its lease.
 
-    Nothing changes if ``days`` is None, or if leases are disabled and ``days`` is not -1. The duration -1 always
-    ends the lease, even if the lease has expired and its action was rejected, or waits until leases are enabled.
+    Returns no columns if ``days`` is None, or if leases are disabled and ``days`` is not -1. The duration -1 always
+    ends the lease, even if the lease has expired and its action failed or waits until leases are enabled.
 
     Raises:
         InvalidParameter: the VM has no lease to change, or its lease has expired.

@@ -39,7 +39,9 @@ def create_tags(
     pairs: Sequence[Mapping[str, str]],
     customer: str | None,
 ) -> JobTicket:
-    """Put every tag on every thing, all or none. A tag belongs to the owner of what it is on.
+    """Add all tags to all resources, or none of them if a resource already has a tag with the same key.
+
+    A tag belongs to the owner of its resource.
 
     Raises:
         InvalidParameter: an id names nothing of this type, a tag lacks key or value, or a thing has a tag of
@@ -63,7 +65,9 @@ def delete_tags(
     refs: Sequence[EntityRef],
     pairs: Sequence[Mapping[str, str]] | None,
 ) -> JobTicket:
-    """Take tags off things: those of these keys (and values, where given), or all.
+    """Delete tags of resources: the tags with the given keys (and values, if given), or all tags.
+
+    Raises InvalidParameter if no tag matches.
 
     Raises:
         InvalidParameter: an id names nothing of this type, or nothing was found to take off.
@@ -85,7 +89,7 @@ def delete_tags(
 
 
 def tag_values(pairs: Sequence[Mapping[str, str]], parameter: str = "tags") -> dict[str, str]:
-    """Return the values of tags by key, as a map parameter of a call gives them.
+    """Return the values of tags by key. ``pairs`` is the map parameter of a call.
 
     Raises:
         InvalidParameter: a key is given twice, a key or a value is missing or too long.
@@ -118,7 +122,10 @@ def _pair(entry: Mapping[str, str], *, needs_value: bool, parameter: str = "tags
 def _owners(
     connection: Connection, caller: Caller, resource_type: str, refs: Sequence[EntityRef]
 ) -> dict[int, int]:
-    """Return the account of each thing, by internal ids, once the caller is known to be allowed to touch it."""
+    """Return the account of each resource, by internal ids.
+
+    Raises an error if the caller may not use a resource.
+    """
     for ref in refs:
         if ref.entity is not TAGGABLE[resource_type] or ref.removed:
             raise InvalidParameter("resourceids", str(ref.uuid), f"there is no {resource_type} with this id")

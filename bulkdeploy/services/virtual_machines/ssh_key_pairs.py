@@ -34,7 +34,7 @@ class KeyTexts:
 
 
 def generate_key_pair() -> KeyTexts:
-    """Return an RSA key pair; making it takes its time, so it is done before the transaction."""
+    """Generate an RSA key pair. This is slow, so it runs before the transaction."""
     pair = rsa.generate_private_key(RSA_EXPONENT, RSA_BITS)
     public_key = pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     private_key = pair.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
@@ -47,7 +47,7 @@ def register_ssh_key_pairs(
     batch: Sequence[Arguments],
     event_type: EventType = EventType.SSH_KEY_PAIR_REGISTER,
 ) -> list[EntityRef]:
-    """Register public keys in OpenSSH's one-line form.
+    """Register public keys, which are given in the one-line format of OpenSSH.
 
     Raises:
         InvalidParameter: a text is no public key, an owner has a key pair of a name, or there is no such owner.
@@ -76,7 +76,7 @@ def register_ssh_key_pairs(
 
 
 def replace_public_keys(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Replace public keys under their names; VMs that were made with a pair keep the key that they have.
+    """Replace the public keys of key pairs. VMs that were deployed with a key pair keep their old public key.
 
     Raises:
         InvalidParameter: a text is no public key, or a pair was deleted.
@@ -94,7 +94,7 @@ def replace_public_keys(connection: Connection, caller: Caller, changes: Sequenc
 
 
 def delete_ssh_key_pairs(connection: Connection, caller: Caller, pairs: Sequence[EntityRef]) -> None:
-    """Delete key pairs; VMs that were made with them keep the public keys.
+    """Delete key pairs. VMs that were deployed with them keep the public keys.
 
     Raises:
         InvalidParameter: one was deleted.

@@ -33,10 +33,10 @@ def assign_virtual_machine(
     named: NamedOwner,
     security_groups: tuple[EntityRef, ...] | None,
 ) -> Mapping[str, Any]:
-    """Give a stopped VM to another account or project; answers the VM.
+    """Move a stopped VM to another account or project, and return the fields of the VM.
 
-    It keeps its nics, and so goes only to owners who may use its networks. It leaves its affinity groups, its
-    instance group and its SSH key pairs, and is in the new owner's security groups.
+    The VM keeps its NICs, so the new owner must be allowed to use its networks. The VM is removed from its affinity
+    groups and its instance group, loses its SSH key pairs, and is added to security groups of the new owner.
 
     Raises:
         PermissionDenied: the VM or the new owner is not the caller's to touch, or the new owner may not use its
@@ -47,7 +47,7 @@ def assign_virtual_machine(
     moved: list[tuple[Owner, ResourceAmounts]] = []
 
     def counts(connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
-        """Count everything on the new owner; what is answered is taken from the old one."""
+        """Count the VM and its volumes for the new owner, and return the negative amounts for the old owner."""
         new_owner = lock_owner(connection, caller, named)
         _check_new_owner(connection, row, owner, new_owner)
         amounts = compute_of(row).plus(rows.volume_amounts(connection, row.id))
@@ -95,9 +95,9 @@ def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_ow
 def _security_groups(
     connection: Connection, row: Row[Any], new_owner: Owner, given: tuple[EntityRef, ...] | None
 ) -> tuple[int, ...]:
-    """Return the groups named, or the new owner's default one.
+    """Return the internal ids of the named security groups, or of the new owner's default group.
 
-    None where the VM's networks have no such service.
+    Returns an empty tuple if the VM's networks do not have security groups.
     """
     networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
     if not any(network.has_security_groups for network in networks):

@@ -37,12 +37,11 @@ DECISIVE = ("state", "account_id", "service_offering_id", "cpu_number", "cpu_mhz
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A kind of change.
+    """A kind of change that is written to a VM's row without a job.
 
-    ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not matter.
-
-    ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not
-    matter. ``parameter``: the one that names the VM. ``spoils_snapshots``: a VM that has snapshots is refused.
+    ``states`` are the states in which the change is allowed, if no job works on the VM; with ANY_STATE jobs are
+    ignored. ``parameter`` is the parameter that names the VM. If ``spoils_snapshots`` is true, a VM with snapshots
+    is rejected.
     """
 
     event_type: EventType
@@ -56,7 +55,9 @@ class Change:
 def changing(
     connection: Connection, caller: Caller, vm: EntityRef, change: Change, counts: Counts | None = None
 ) -> Iterator[tuple[Row[Any], Owner]]:
-    """Yield the VM's row, locked, and its owner, to make the change; the change's event follows.
+    """Yield the locked row of a VM and its owner, so that the caller can change the VM, and then record the event.
+
+    Raises InvalidParameter if the state of the VM does not allow the change.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -81,7 +82,7 @@ def changing(
 
 
 def count(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
-    """Count what is taken, within the limits, and give back what is negative."""
+    """Add positive amounts to the owner's resource counts within the limits, and subtract negative amounts."""
     parts = {name: getattr(amounts, name) for name in amounts.__dataclass_fields__}
     taken = ResourceAmounts(**{name: amount for name, amount in parts.items() if amount > 0})
     freed = ResourceAmounts(**{name: -amount for name, amount in parts.items() if amount < 0})
@@ -93,7 +94,7 @@ def count(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> Non
 
 
 def compute_of(row: Row[Any]) -> ResourceAmounts:
-    """Return the amounts that a VM counts while it is not destroyed, besides its volumes."""
+    """Return the resources that are counted for a VM until it is destroyed, without its volumes."""
     return ResourceAmounts(user_vm=1, cpu=row.cpu_number, memory_mib=row.memory_mib)
 
 

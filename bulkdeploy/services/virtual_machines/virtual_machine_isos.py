@@ -32,7 +32,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_ro
 def attach_iso(
     connection: Connection, system: System, caller: Caller, iso: EntityRef, vm: EntityRef, *, forced: bool
 ) -> JobTicket:
-    """Put an ISO into a VM's drive; ``forced``: in place of the one that is there. The job's result is the VM.
+    """Attach an ISO to a VM; the job's result is the VM. If ``forced`` is true, an attached ISO is replaced.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or its owner may not use the ISO.

@@ -76,10 +76,10 @@ def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> Non
 
 
 def migrate_operation(onto: Places, off: Places) -> VmOperation:
-    """Return the operation that moves many running VMs, planned together: onto these places, and off those.
+    """Return the bulk operation that moves running VMs to the places ``onto`` and away from the places ``off``.
 
-    The jobs reserve their hosts with the call. Jobs of VMs with an unfinished job reserve nothing, because only the
-    end of that job decides where the VM is.
+    The moves are planned together, and the hosts are claimed by the call. For a VM with an unfinished job no host
+    is claimed, because its host is known only when this job ends.
     """
     return VmOperation.of_kind(MIGRATE, partial(_prepare_migration, onto=onto, off=off), claims_hosts=True)
 
@@ -117,7 +117,9 @@ def _prepare_migration(
 def find_hosts_for_migration(
     connection: Connection, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
 ) -> Page:
-    """Return the hosts in reach of a running VM's volumes and address, each with whether it takes the VM now.
+    """Return the hosts that can access a running VM's volumes and networks.
+
+    Each row also contains whether the host can run the VM now.
 
     Raises:
         InvalidParameter: the VM does not run.

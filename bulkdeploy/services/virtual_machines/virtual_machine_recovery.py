@@ -30,7 +30,7 @@ COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.RecoverVMCmd"
 
 
 def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
-    """Make a destroyed VM Stopped again; it counts again. Answers the VM.
+    """Recover a destroyed VM to state Stopped, and return the VM. The VM is counted in its owner's limits again.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the caller may not recover.
@@ -57,7 +57,10 @@ def _name_taken(row: Row[Any]) -> InvalidParameter:
 
 
 def recover_operation() -> VmOperation:
-    """Return the operation that makes many destroyed VMs Stopped again. The caller has checked the right to it."""
+    """Return the bulk operation that recovers destroyed VMs to state Stopped.
+
+    The caller must have checked the permission.
+    """
     return VmOperation(RECOVER.verb, RECOVER.states, COMMAND_CLASS, _prepare_recovery)
 
 

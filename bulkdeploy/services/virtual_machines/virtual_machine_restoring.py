@@ -37,7 +37,7 @@ from bulkdeploy.store.volumes.volume_changes import has_fixed_root_disk
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """Differences that a caller asks for between new root disks and old ones; None: as before."""
+    """The requested differences of the new root disk from the old one. Values that are None do not change."""
 
     template: EntityRef | None = None
     disk_offering: EntityRef | None = None
@@ -47,7 +47,9 @@ class RestoreRequest:
 def restore_virtual_machine(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, request: RestoreRequest
 ) -> JobTicket:
-    """Give the VM a new root volume, from its template or another one; one that ran is started again.
+    """Create the job that replaces the VM's root volume by a new one from its template or another template.
+
+    If the VM is running, it is restarted.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or its owner may not use template or disk offering.
@@ -122,7 +124,7 @@ class _RestoreChecks:
         return params
 
     def _size(self, vm: Row[Any], disk: Row[Any], template_bytes: int) -> dict[str, int]:
-        """Return size and disk offering of the new root disk, as far as they differ from those of the old one."""
+        """Return the size and the disk offering of the new root disk, if they differ from the old root disk."""
         request, params = self._request, {}
         if request.disk_offering is None and request.disk_gib is None:
             size = max(disk.size_bytes, template_bytes)

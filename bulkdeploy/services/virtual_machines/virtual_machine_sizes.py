@@ -124,7 +124,9 @@ def _more(columns: Mapping[str, Any], row: Row[Any]) -> ResourceAmounts:
 def change_service(
     connection: Connection, caller: Caller, vm: EntityRef, offering: EntityRef, details: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Give a stopped VM another service offering; ``details`` has the sizes of a custom one. Answers the VM.
+    """Change the service offering of a stopped VM, and return the VM.
+
+    ``details`` contains the sizes of a custom offering.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
@@ -147,9 +149,10 @@ def scale_virtual_machine(
     *,
     may_move: bool = False,
 ) -> JobTicket:
-    """Give a VM another service offering: a stopped one at once, a running one by a job, and only larger sizes.
+    """Change the service offering of a VM. A stopped VM is changed immediately, a running VM by a job.
 
-    ``may_move``: a running one whose host has no room moves to another.
+    A running VM can only get larger sizes. If ``may_move`` is true and the host lacks capacity, the VM moves to
+    another host.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
@@ -173,7 +176,10 @@ def scale_virtual_machine(
 
 
 def scale_operation(offering: EntityRef, details: Mapping[str, str]) -> VmOperation:
-    """Return the operation that gives many VMs another offering: stopped ones at once, running ones by jobs."""
+    """Return the bulk operation that changes the service offering of VMs.
+
+    Stopped VMs are changed immediately, running VMs by jobs.
+    """
     states = STOPPED | SCALE.states
     new = NewSizes(offering, details)
     return VmOperation(SCALE.verb, states, SCALE.command_class, partial(_prepare_scaling, new=new))
@@ -214,7 +220,10 @@ def _check_growing(connection: Connection, row: Row[Any], *, columns: Mapping[st
 def _check_growth(
     configuration: Configuration, row: Row[Any], columns: Mapping[str, Any], *, is_scalable: bool
 ) -> None:
-    """Check that a running guest only grows, and was made for it. The job checks whether its host has capacity."""
+    """Raise an error if a running VM is not dynamically scalable, or if one of its sizes would shrink.
+
+    The capacity of the host is not checked here; the job checks it.
+    """
     if not configuration.flag(SETTING, Scope.ZONE, row.zone_id):
         raise PermissionDenied(
             "Dynamically scaling virtual machines is disabled for this zone, please contact your admin "

@@ -40,10 +40,12 @@ def start_virtual_machine(
     consider_last_host: bool = False,
     plan: PlanWanted | None = None,
 ) -> JobTicket | MovePlan:
-    """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
+    """Create the job that starts a stopped VM, in a pod or cluster or on a host if given.
 
-    ``planner`` places it instead of its offering's; with ``consider_last_host`` the host that it was on last
-    is tried before others.
+    The narrowest pin applies.
+
+    ``planner`` replaces the planner of the offering. If ``consider_last_host`` is true, the VM's last host is tried
+    first. If ``plan`` requests a dry run, the planned move is returned instead of a job.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -69,10 +71,10 @@ def start_virtual_machine(
 
 
 def start_operation() -> VmOperation:
-    """Return the operation that starts many VMs on hosts that are planned together.
+    """Return the bulk operation that starts VMs on hosts that are planned together.
 
-    The VMs claim these hosts with the call; a VM that does not start there is tried on others by its job. Jobs of
-    VMs with an unfinished job plan for themselves, because only the end of that job decides what they need.
+    The call claims these hosts for the VMs. If a VM does not start on its host, its job tries other hosts. For a VM
+    with an unfinished job no host is claimed, because its needs are known only when this job ends.
     """
     return VmOperation.of_kind(START, _prepare_start, claims_hosts=True)
 

@@ -55,14 +55,16 @@ ADMIN_COMMANDS = "org.apache.cloudstack.api.command.admin"
 
 @dataclass(frozen=True, slots=True)
 class GivenUserData:
-    """User data of a call: itself, or registered one by its id; ``method``: GET or POST."""
+    """The user data of a call: a text, or the id of registered user data. ``method`` is GET or POST."""
 
     text: str | None
     registered: EntityRef | None
     method: str
 
     def content(self, connection: Connection, caller: Caller) -> str | None:
-        """Return the user data as stored: base64, empty if the call takes it away, None if it says nothing.
+        """Return the user data in base64.
+
+        The result is empty if the call removes the user data, and None if the call does not change it.
 
         Raises:
             InvalidCombination: both are given.
@@ -85,7 +87,10 @@ class GivenUserData:
 
 @dataclass(frozen=True, slots=True)
 class VmUpdate:
-    """The changes of updateVirtualMachine; None: not given. ``columns`` are written as they are."""
+    """The changes of updateVirtualMachine.
+
+    Values that are None do not change. ``columns`` are written unchanged.
+    """
 
     name: str | None = None
     display_name: str | None = None
@@ -103,7 +108,9 @@ class VmUpdate:
 def update_virtual_machine(
     connection: Connection, caller: Caller, vm: EntityRef, given: VmUpdate
 ) -> Mapping[str, Any]:
-    """Change what is given; names and user data reach the guest when it is started next. Answers the VM.
+    """Change the given fields of a VM, and return the VM.
+
+    New names and user data reach the guest at its next start.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
@@ -142,9 +149,9 @@ def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
 
 
 def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
-    """Return all details of a VM from now on, or None if nothing changes.
+    """Return the complete new details of a VM, or None if nothing changes.
 
-    Details that are given replace those of the VM, except for details that deploy calls set.
+    The given details replace all details of the VM, except details that only deploy calls set.
 
     Raises:
         InvalidCombination, InvalidParameter: the details break a rule.
@@ -196,10 +203,10 @@ def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner,
 def reset_ssh_key(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, names: Sequence[str], named: NamedOwner
 ) -> JobTicket:
-    """Give a stopped VM other SSH key pairs of its owner; they are there after its next start.
+    """Replace the SSH key pairs of a stopped VM. The guest gets the new keys at its next start.
 
-    Where its template and its hypervisor take passwords it gets a new one as well, as in CloudStack: the job tells
-    it.
+    If the template and the hypervisor support passwords, the VM also gets a new password, as in CloudStack. The
+    job's result contains the password.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -221,7 +228,7 @@ def reset_ssh_key(
 def reset_user_data(
     connection: Connection, caller: Caller, vm: EntityRef, given: GivenUserData, named: NamedOwner
 ) -> Mapping[str, Any]:
-    """Give a stopped VM other user data; none given: none. Answers the VM.
+    """Replace the user data of a stopped VM, and return the VM. If no user data is given, it is removed.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -240,9 +247,9 @@ def update_affinity_groups(
     groups: tuple[EntityRef, ...] | None,
     names: tuple[str, ...] | None,
 ) -> JobTicket:
-    """Let a stopped VM be in these affinity groups and no others; they count when it is placed next.
+    """Set the affinity groups of a stopped VM. They apply at the next placement of the VM.
 
-    An empty list takes it out of all; beside ids, an empty list of names says nothing.
+    An empty list removes the VM from all groups. If ids are given, an empty list of names is ignored.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.

@@ -58,9 +58,10 @@ def destroy_virtual_machine(
     expunge: bool,
     volumes: Sequence[EntityRef] = (),
 ) -> JobTicket:
-    """Destroy a VM; ``expunge``: with its volumes and at once, else after ``expunge.delay``.
+    """Create the job that destroys a VM.
 
-    ``volumes``: data volumes of it that are deleted as soon as it is destroyed.
+    If ``expunge`` is true, the VM and its volumes are deleted immediately, otherwise after ``expunge.delay``.
+    ``volumes`` are data volumes of the VM that are deleted when the VM is destroyed.
 
     Raises:
         PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
@@ -125,7 +126,9 @@ def reboot_virtual_machine(
 def repair_virtual_machine(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
 ) -> JobTicket:
-    """Make a VM's guest be what its rows say; ``forced``: by a restart, where it cannot be done live.
+    """Create the job that changes a VM's guest so that it matches the VM's rows.
+
+    If ``forced`` is true, the guest is restarted for changes that are not possible while it runs.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -146,7 +149,7 @@ def expunge_virtual_machine(connection: Connection, system: System, caller: Call
 
 
 def require_right(connection: Connection, caller: Caller, setting: str, what: str) -> None:
-    """Admins may; users where the operator lets them."""
+    """Raise PermissionDenied if the caller is a user and the setting ``setting`` is false. Admins always may."""
     if caller.role_type is not RoleType.USER:
         return
     if not read_configuration(connection).flag(setting):
@@ -177,9 +180,10 @@ def submit(
     parameter: str = "id",
     value: UUID | None = None,
 ) -> JobTicket:
-    """Create a job of this kind, its event and its outbox row; it is sent after the commit.
+    """Create a job of this kind for a VM, with its event and its outbox row. The job is sent after the commit.
 
-    ``parameter``: the one of the call that names the VM, or, with this ``value``, something of the VM.
+    ``parameter`` is the parameter of the call that names the VM, or that names an object of the VM with the id
+    ``value``.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -228,10 +232,10 @@ def require_ready(
 def find_unready(
     connection: Connection, system: System, vms: Sequence[Row[Any]], kind: JobKind, named: str = "it"
 ) -> dict[int, str]:
-    """Return for each locked VM that a job of this kind cannot work on the rule that forbids it, by VM id.
+    """Return the VMs that a job of this kind cannot process, by VM id, with the violated rule.
 
-    The states of VMs with an unfinished job are not checked: that job may change them. ``named`` names a VM in the
-    texts.
+    The VMs must be locked. The state of a VM with an unfinished job is not checked, because that job may change it.
+    ``named`` is the name of a VM in the texts.
     """
     spoiled = find_spoiled_snapshots(connection, [vm.id for vm in vms]) if kind.spoils_snapshots else {}
     found: dict[int, str] = {}

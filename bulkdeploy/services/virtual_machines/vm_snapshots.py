@@ -39,7 +39,9 @@ def create_vm_snapshot(
     *,
     with_memory: bool,
 ) -> JobTicket:
-    """Take a snapshot of a VM's volumes, and of the memory of one that runs; the job's result is the snapshot.
+    """Create a snapshot of a VM's volumes; the job's result is the snapshot.
+
+    If ``with_memory`` is true, the snapshot includes the memory of the running VM.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -71,7 +73,7 @@ def create_vm_snapshot(
 
 
 def delete_vm_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Remove a snapshot of a VM; its children become those of its parent.
+    """Create the job that deletes a snapshot of a VM. Its children become children of its parent.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -84,7 +86,7 @@ def delete_vm_snapshot(connection: Connection, system: System, caller: Caller, r
 
 
 def revert_to_vm_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Make a VM what it was when a snapshot of it was taken; the job's result is the VM.
+    """Create the job that reverts a VM to a snapshot; the job's result is the VM.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -116,9 +118,10 @@ def submit_for(
     parameter: str,
     volume_uuid: UUID | None = None,
 ) -> JobTicket:
-    """Return a job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends.
+    """Create a job of this kind for a snapshot that is in one of ``states``.
 
-    ``parameter``: the one that names the snapshot; ``volume_uuid``: of the one volume that it is of.
+    The snapshot is in ``state`` until the job ends. ``parameter`` is the parameter that names the snapshot.
+    ``volume_uuid`` is given if the snapshot is of one volume.
 
     Raises:
         PermissionDenied: the snapshot is not the caller's to touch.
@@ -179,7 +182,10 @@ def _check_creation(
 
 
 def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool) -> None:
-    """Check that the VM runs if its memory is asked for, and that its hypervisor takes such snapshots."""
+    """Raise an error if the memory of a VM that does not run is requested.
+
+    For a running VM, the hypervisor must support the kind of snapshot.
+    """
     if with_memory and not runs:
         raise InvalidParameter("snapshotmemory", "true", f"the virtual machine is {vm.state}; it must be Running")
     if runs:
@@ -188,7 +194,9 @@ def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool
 
 
 def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
-    """Check that no job works on one of a VM's snapshots: such jobs come one after the other.
+    """Raise InvalidParameter if a job works on one of these snapshots of a VM.
+
+    Such jobs must run one after the other.
 
     Raises:
         InvalidParameter: one does; ``shown`` is the value of ``parameter``.

@@ -40,7 +40,7 @@ class VmJob:
 
 @dataclass(frozen=True, slots=True)
 class VmChange:
-    """New values of the VM's columns, and what its owner uses more, or less. The VM's job has succeeded at once."""
+    """New values of a VM's columns and the change of its owner's resource counts. The VM's job ends immediately."""
 
     event_type: EventType
     columns: Mapping[str, Any]
@@ -98,7 +98,7 @@ class ClaimedHosts:
 
 @dataclass(frozen=True, slots=True)
 class PreparedVms:
-    """An operation that has read what it needs of all its VMs.
+    """The data that a bulk operation has read for all of its VMs.
 
     Attributes:
         work_of: checks one locked VM as the single call does and returns its work. Raises NoHostForVm,

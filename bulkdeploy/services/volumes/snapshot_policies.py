@@ -104,7 +104,7 @@ def update_policy(connection: Connection, caller: Caller, ref: EntityRef, *, dis
 
 
 def delete_policies(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
-    """Delete policies. The snapshots that they took stay.
+    """Delete snapshot policies. Snapshots that the policies created are not deleted.
 
     Raises:
         InvalidParameter: one was deleted already.
@@ -137,7 +137,10 @@ def take_snapshot(connection: Connection, *, system: System, policy_id: int, vol
 
 
 def postpone_snapshot(connection: Connection, *, system: System, policy_id: int, volume_id: int, why: str) -> None:
-    """Try a snapshot again later, or leave it out if the policy's next time comes before; tell its owner once."""
+    """Schedule a retry of a snapshot that could not be taken, or skip it if the policy's next run comes first.
+
+    The first failure is recorded as an event of the owner, with ``why`` as the reason.
+    """
     del system
     volume = take_volume(connection, volume_id)
     policy = store.lock_due_policy(connection, policy_id)

@@ -49,9 +49,9 @@ def create_snapshot(
     *,
     policy: Mapping[str, Any] = NO_POLICY,
 ) -> JobTicket:
-    """Take a snapshot of a volume that a VM has, running or not; the job's result is the snapshot.
+    """Create a snapshot of a volume that is attached to a running or stopped VM; the job's result is the snapshot.
 
-    ``policy`` has the ``policy_id`` and the ``interval_type`` of the policy that takes the snapshot.
+    ``policy`` contains the ``policy_id`` and the ``interval_type`` if a policy creates the snapshot.
 
     Raises:
         PermissionDenied: the volume is not the caller's to touch, or not the account's that the call names.
@@ -86,7 +86,7 @@ def create_snapshot(
 
 
 def delete_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Remove a snapshot; its volume, and other snapshots, stay as they are.
+    """Create the job that deletes a snapshot. Its volume and other snapshots are not changed.
 
     Raises:
         PermissionDenied, InvalidParameter: as ``submit_for``.
@@ -96,7 +96,7 @@ def delete_snapshot(connection: Connection, system: System, caller: Caller, ref:
 
 
 def revert_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Make a volume of a stopped VM what it was when a snapshot of it was taken; the job's result is the snapshot.
+    """Create the job that reverts a volume of a stopped VM to a snapshot; the job's result is the snapshot.
 
     Raises:
         PermissionDenied, InvalidParameter: as ``submit_for``.

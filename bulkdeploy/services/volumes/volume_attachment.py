@@ -39,9 +39,10 @@ def attach_volume(
     vm: EntityRef,
     device_id: int | None,
 ) -> JobTicket:
-    """Give a data volume to a VM of its owner, and to its guest if it runs; the job's result is the volume.
+    """Attach a data volume to a VM of its owner, and to the guest if the VM runs; the job's result is the volume.
 
-    A volume without a place gets one that the VM's host reaches, if it runs; else when it starts.
+    A volume without a pool is placed in a pool that the VM's host can access, or at the VM's next start if it is
+    stopped.
 
     Raises:
         InvalidParameter: a VM has the volume, the VM is in no state for it, of another owner or zone, can
@@ -72,9 +73,10 @@ def detach_volume(
     vm: EntityRef | None,
     device_id: int | None,
 ) -> JobTicket:
-    """Take a data volume from its VM: by its id, or by VM and device number; the job's result is the volume.
+    """Detach a data volume from its VM; the job's result is the volume.
 
-    While the VM runs no other VM gets the volume before its guest has lost it.
+    The volume is named by its id, or by VM and device number. If the VM runs, the volume cannot be attached to
+    another VM before the guest has lost it.
 
     Raises:
         InvalidParameter: there is no such volume, no VM has it, it has snapshots, or the VM is in no state for it.

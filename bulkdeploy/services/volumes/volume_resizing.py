@@ -46,7 +46,7 @@ def resize_volume(
     *,
     shrink_ok: bool,
 ) -> JobTicket:
-    """Let a volume have another size, of its own disk offering or of another; the job's result is the volume.
+    """Change the size of a volume, or its disk offering and size; the job's result is the volume.
 
     Raises:
         InvalidParameter, InvalidCombination: the offering does not go with the volume, or the size with the
@@ -80,7 +80,7 @@ def resize_volume(
 def _wanted(
     connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef | None
 ) -> VolumeSize:
-    """Return the size asked for; the volume's own offering given again says nothing."""
+    """Return the requested size. The volume's present disk offering is ignored if it is given."""
     if offering is not None and offering.id != volume.disk_offering_id:
         return _of_offering(connection, owner, volume, size_gib, offering)
     if size_gib is None:
@@ -108,7 +108,10 @@ def _wanted(
 def _of_offering(
     connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef
 ) -> VolumeSize:
-    """Return the size by another disk offering; one of fixed size says it, whatever ``size`` is."""
+    """Return the size that another disk offering sets.
+
+    ``size_gib`` is ignored unless the offering is customized.
+    """
     if volume.volume_type == VolumeType.ROOT:
         rule = "a root volume is resized by size: what it is made of is its virtual machine's service offering"
         raise InvalidParameter("diskofferingid", str(offering.uuid), rule)
@@ -150,9 +153,9 @@ def _check_no_snapshots(connection: Connection, vm: Row[Any], *, volume: Row[Any
 
 
 def _check_shrinkable(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
-    """Check that a volume can shrink.
+    """Raise an error if a volume cannot shrink.
 
-    While a job works on the VM it is unknown in which state the next job will find it.
+    The VM's state is not checked while a job works on the VM, because the state after the job is unknown.
     """
     _check_no_snapshots(connection, vm, volume=volume)
     if not vm.has_job:

@@ -55,7 +55,9 @@ def create_volume(
     size_gib: int | None,
     uuid: str | None = None,
 ) -> JobTicket:
-    """Create a data volume without a place; the job's result is the volume. ``uuid``: the id that it is to have.
+    """Create a data volume that is not yet placed in a pool; the job's result is the volume.
+
+    ``uuid`` is the id of the new volume if it is given.
 
     Raises:
         InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
@@ -86,9 +88,9 @@ def create_volume(
 def update_volume(
     connection: Connection, caller: Caller, ref: EntityRef, name: str | None, *, delete_protection: bool | None
 ) -> JobTicket:
-    """Change a volume's name or protection; the job's result is the volume.
+    """Change the name or the delete protection of a volume; the job's result is the volume.
 
-    A data volume that was made with its VM outlives it once it was protected.
+    A data volume that was created with its VM is not deleted with the VM once it was protected.
 
     Raises:
         InvalidParameter: it was deleted, or is to be protected while a job works on the VM that it was made with.
@@ -111,7 +113,10 @@ def update_volume(
 
 
 def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> None:
-    """Delete a volume that no VM has. Its counts are given back; its room when it is gone from its pool.
+    """Delete a volume that is not attached to a VM.
+
+    The owner's resource counts decrease immediately. The capacity of the pool is released after the volume is
+    deleted there.
 
     Raises:
         InvalidParameter: it was deleted, or a VM has it.
@@ -121,7 +126,7 @@ def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Non
 
 
 def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """``delete_volume``, with a job whose result is the volume as it last was.
+    """Delete a volume as ``delete_volume`` does, and return a finished job whose result is the volume's last state.
 
     Raises:
         InvalidParameter, PermissionDenied: as ``delete_volume``.
@@ -135,9 +140,9 @@ def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
 def owned_volume(
     connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id"
 ) -> tuple[Row[Any], Owner]:
-    """Return a live volume, which no other call changes before the transaction ends, and its owner.
+    """Lock a volume that the caller may use until the end of the transaction, and return its row and its owner.
 
-    ``parameter``: the one of the call that names it.
+    ``parameter`` is the parameter of the call that names the volume.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -150,7 +155,7 @@ def owned_volume(
 
 
 def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """Return the volume as listVolumes shows it.
+    """Return the row of the volume in listVolumes. Raises InvalidParameter if the volume was deleted.
 
     Raises:
         InvalidParameter: it was deleted, or is not the caller's to see.
@@ -168,7 +173,7 @@ def about(ref: EntityRef) -> Instance:
 
 
 def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: EventType) -> bool:
-    """Delete it; whether it may be on a pool and is still to be removed there."""
+    """Delete the row of a volume, and return whether the volume must still be deleted in its pool."""
     row, owner = owned_volume(connection, caller, ref)
     if row.vm_id is not None or row.volume_type == VolumeType.ROOT:
         raise InvalidParameter("id", str(ref.uuid), "Please specify a volume that is not attached to any VM.")
@@ -187,7 +192,7 @@ def _size_gib(
     offering: EntityRef,
     size_gib: int | None,
 ) -> int:
-    """Return the volume's size, once zone and offering are known to fit each other and the owner."""
+    """Return the size of a new volume in GiB. Raises an error if its owner may not use the zone or the offering."""
     place = facts.read_zone(connection, zone.id)
     if place is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")

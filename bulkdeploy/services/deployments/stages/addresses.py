@@ -17,7 +17,9 @@ from bulkdeploy.store.ledger.addresses import Address, lock_ranges, take_address
 
 
 def give_addresses(connection: Connection, calls: Sequence[DeployingCall], refusals: Refusals) -> None:
-    """Give each VM an address in each network that has addresses: the one that the call names, or a free one.
+    """Assign each VM an address in each network that has addresses.
+
+    The address is the one that the call names, or else a free address of the network.
 
     Raises:
         InsufficientAddresses: a network has too few free addresses.
@@ -38,7 +40,7 @@ def give_addresses(connection: Connection, calls: Sequence[DeployingCall], refus
 
 
 def _take_free(connection: Connection, calls: Sequence[DeployingCall]) -> dict[int, Iterator[Address]]:
-    """Return, by network, an address for each VM whose address there is not named."""
+    """Return, for each network, a free address for each VM to which the call gives no address in the network."""
     names: dict[int, str] = {}
     pods: dict[int, list[int | None]] = defaultdict(list)
     wanting: dict[int, list[tuple[DeployingCall, CallPart]]] = defaultdict(list)
@@ -60,7 +62,7 @@ def _take_free(connection: Connection, calls: Sequence[DeployingCall]) -> dict[i
 
 
 def _pods_of(part: CallPart) -> list[int | None]:
-    """Return the pod of each VM; for VMs without a place the pod that the call asks for."""
+    """Return the pod of each VM. If the VMs are not placed yet, this is the pod that the call names, or None."""
     if part.plan is None:
         return [part.spec.request.pod_id] * part.count
     return list(part.plan.pod_ids.tolist())

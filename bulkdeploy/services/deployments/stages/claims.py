@@ -44,5 +44,5 @@ def claim(connection: Connection, calls: Sequence[DeployingCall]) -> None:
 
 
 def _of_each(values: Sequence[int], counts: Sequence[int]) -> int | Ints:
-    """Return a column with each value as often as its count, or the value that all of them are."""
+    """Return an array that repeats each value by its count, or a single number if all values are equal."""
     return values[0] if len(set(values)) == 1 else np.repeat(values, counts)

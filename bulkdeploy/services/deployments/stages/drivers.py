@@ -39,7 +39,7 @@ def check_drivers(connection: Connection, system: System, specs: Sequence[Deploy
 def _check_device_parameters(system: System, spec: DeploySpec) -> None:
     """Check that the driver knows the device parameters of the call and of its offerings.
 
-    Which caller may give them is the rule of ``given_details``.
+    ``given_details`` checks which callers may use such parameters.
     """
     request = spec.request
     given = sorted(name for name in request.details if is_device_parameter(name))
@@ -54,7 +54,7 @@ def _check_device_parameters(system: System, spec: DeploySpec) -> None:
 
 
 def _firmware_of(request: DeployRequest) -> tuple[str, str]:
-    """Return the parameter that asks for UEFI, and its value: ``boottype``, or the template."""
+    """Return the parameter of the request that requires UEFI, and its value: ``boottype`` or the template."""
     if request.boot_type is not None:
         return "boottype", request.boot_type
     return "templateid", request.shown("templateid", request.template_id)
@@ -68,7 +68,7 @@ def _hypervisor_of(request: DeployRequest) -> tuple[str, str]:
 
 
 def _data_disk_of(request: DeployRequest) -> tuple[str, str]:
-    """Return the parameter that asks for a data disk, and its value."""
+    """Return the parameter of the request that requires a data disk, and its value."""
     parameter, offering_id = "diskofferingid", request.disk_offering_id
     if request.data_disks:
         parameter, offering_id = request.data_disks[0].parameter, request.data_disks[0].offering_id

@@ -15,9 +15,10 @@ from bulkdeploy.store.accounts.resource_counts import check_limits, most_within_
 
 
 def keep_within_limits(connection: Connection, calls: Sequence[DeployingCall], refusals: Refusals) -> None:
-    """Refuse each call that passes a limit beside the earlier calls of its owner, or leave out its last VMs.
+    """Reject each call that exceeds a limit of its owner, or leave out its last VMs if the call is partial.
 
-    The calls of one owner are checked together, and one by one only if together they pass a limit.
+    The calls of one owner are first checked together. Only if together they exceed a limit, they are checked one by
+    one, each with the calls before it.
 
     Raises:
         ResourceLimitExceeded: the only call passes a limit, and accepts no smaller number that does not.
@@ -40,10 +41,10 @@ def keep_within_limits(connection: Connection, calls: Sequence[DeployingCall], r
 def _keep_one(
     connection: Connection, each: DeployingCall, amounts: ResourceAmounts, error: ResourceLimitExceeded
 ) -> None:
-    """Check the amounts, or leave out the VMs, the last ones first, that a call which accepts fewer cannot have.
+    """Check the limits for one call, or leave out the last VMs of a call that accepts fewer VMs.
 
-    ``error`` is the reason of VMs that are left out. A call that accepts fewer shares no transaction: its amounts
-    are its own.
+    ``error`` is stored as the reason of the VMs that are left out. A call that accepts fewer VMs is alone in its
+    transaction, so ``amounts`` contains no other call.
     """
     call, spec = each.call, each.parts[0].spec
     if call.fewest == call.count:

@@ -13,7 +13,7 @@ from bulkdeploy.store.configuration.configurations import Configuration
 def give_names(
     connection: Connection, configuration: Configuration, calls: Sequence[DeployingCall], refusals: Refusals
 ) -> None:
-    """Give each VM its host name, its display name and its instance name.
+    """Set the host name, the display name and the instance name of each VM.
 
     Raises:
         InvalidParameter: the name that the only call gives is in use.
@@ -32,7 +32,10 @@ def _name_one(
     each: DeployingCall,
     of_networks: Mapping[int, set[str]],
 ) -> None:
-    """Name the VMs of one call; ``of_networks`` has the names of earlier calls, and gets those of this one."""
+    """Name the VMs of one call.
+
+    ``of_networks`` contains, by network, the names of earlier calls; the names of this call are added.
+    """
     of_call = set[str]()
     suffix = configuration.text("instance.name")
     for part in each.parts:

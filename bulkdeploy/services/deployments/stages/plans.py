@@ -148,7 +148,7 @@ def _leave_out_refused(connection: Connection, each: DeployingCall, kinds: Kinds
 
 
 def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kinds) -> None:
-    """Give each part the places of its kept VMs in the plan of its kind."""
+    """Set the plan of each part to the places of its kept VMs in the plan of their kind."""
     if each.planned is None:
         return
     row, plans = np.zeros(len(each.kept), dtype=np.int64), {}
@@ -167,7 +167,10 @@ def _why_refused(connection: Connection, need: PlacementNeed, kind: Planned, mis
 
 
 def _refusal(connection: Connection, each: DeployingCall, kinds: Kinds, fits: int) -> InsufficientCapacity:
-    """Return the error of a call whose VMs do not all fit; for a list it names the first VM that does not."""
+    """Return the error of a call whose VMs do not all fit.
+
+    For a list, the error names the first VM that does not fit.
+    """
     need, refused = next(
         (need, kind) for need, kind in zip(kinds, each.planned or (), strict=True) if kind.plan.refused
     )
@@ -193,7 +196,10 @@ def _sentences(*parts: str) -> str:
 
 
 def _missing(planned: Planned, names: Mapping[int, str]) -> str:
-    """Return what the host that comes closest lacks, in words; empty if it is not room that is missing."""
+    """Return a text with the resources that the host closest to fitting lacks.
+
+    The text is empty if the placement failed for another reason than capacity.
+    """
     short = planned.shortage
     if short is None or short.host_id not in names:
         return ""

@@ -53,7 +53,10 @@ def write(
 
 
 def _add_passwords_and_records(system: System, configuration: Configuration, each: DeployingCall) -> None:
-    """Give each part its passwords and its row; the first part's row is the call's, with the plan and the list."""
+    """Set the encrypted passwords and the deployment row of each part.
+
+    The row of the first part describes the whole call and contains the plan and the list.
+    """
     for at, part in enumerate(each.parts):
         is_first = at == 0
         listed = list_config(each) if is_first and each.call.listed else {}

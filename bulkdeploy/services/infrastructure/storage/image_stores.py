@@ -32,7 +32,7 @@ CHANGEABLE = {"readonly": "read_only", "capacitybytes": "capacity_bytes"}
 
 
 def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Add an image store of a zone; it is called by its url where no name is given.
+    """Add an image store to a zone and return the store. If no name is given, its URL is the name.
 
     Raises:
         InvalidParameter: a url that is not of an NFS export, or a name that is taken.
@@ -58,7 +58,7 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
 
 
 def update_store(connection: Connection, caller: Caller, store: EntityRef, given: Arguments) -> Mapping[str, Any]:
-    """Change an image store.
+    """Change the fields of an image store and return the store.
 
     Raises:
         InvalidParameter: it was deleted, or the name is taken.

@@ -52,7 +52,7 @@ COMMANDS = "org.apache.cloudstack.api.command.admin.storage."
 
 @dataclass(frozen=True, slots=True)
 class SeenPool:
-    """Storage that a driver saw, or whose size was given; its row is not written yet."""
+    """Storage that a driver reported, or whose size the caller gave. The row of the pool is not written yet."""
 
     zone: EntityRef
     cluster: EntityRef | None
@@ -88,7 +88,7 @@ def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any
 
 
 def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPool]) -> list[EntityRef]:
-    """Create pools of clusters or of whole zones, of storage that was looked at.
+    """Create storage pools of clusters or whole zones from storage that was checked before the transaction.
 
     Raises:
         InvalidParameter: a name that is taken, or storage that another pool of the zone is.
@@ -176,7 +176,9 @@ def delete_pools(
 
 
 def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
-    """Let a pool take no volumes until maintenance is cancelled; the job's result is the pool.
+    """Put a pool into maintenance, so that no volumes are placed in it; the job's result is the pool.
+
+    Raises ResourceInUse if running VMs use the pool.
 
     Raises:
         InvalidParameter: it is in maintenance, or was deleted.
@@ -190,7 +192,7 @@ def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) 
 
 
 def cancel_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
-    """Let a pool in maintenance take volumes again; the job's result is the pool.
+    """End the maintenance of a pool, so that volumes can be placed in it again; the job's result is the pool.
 
     Raises:
         InvalidParameter: it is not in maintenance, or was deleted.
@@ -242,7 +244,7 @@ def _login_of(system: System, url: str) -> dict[str, Any]:
 
 
 def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
-    """Return the place of a pool as columns, and the hypervisor that reaches it."""
+    """Return the columns that describe the location of a pool, and the hypervisor that can access the pool."""
     zone, pod, cluster = given["zoneid"], given.get("podid"), given.get("clusterid")
     scope = given.get("scope", PoolScope.ZONE.value if cluster is None else PoolScope.CLUSTER.value)
     if scope == PoolScope.ZONE:

@@ -37,7 +37,10 @@ NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class SeenUnit:
-    """A unit of a host, with the pool that it is; or why a host told of none (``unit`` None)."""
+    """A storage unit of a host with its pool.
+
+    If the host could not be queried, ``unit`` is None and ``problem`` has the reason.
+    """
 
     host: Row[Any]
     unit: StorageUnit | None = None
@@ -46,7 +49,7 @@ class SeenUnit:
 
     @property
     def is_allocatable(self) -> bool:
-        """Whether new data may be placed there: the hypervisor and the pool must allow it."""
+        """True if new data may be placed on the unit. Both the hypervisor and the pool must allow it."""
         return self.unit is not None and self.unit.is_allocatable and (self.pool is None or self.pool.state == UP)
 
     @property
@@ -56,7 +59,10 @@ class SeenUnit:
 
 
 def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeout_s: float) -> list[SeenUnit]:
-    """Return the units of these hosts, host by host; those whose driver tells of none are left out."""
+    """Return the storage units of these hosts, host by host.
+
+    Hosts whose driver does not report storage units are left out.
+    """
     able = [host for host in hosts if has_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS)]
     answers: dict[UUID, Sequence[StorageUnit] | DriverError] = {}
     for hypervisor in dict.fromkeys(host.hypervisor for host in able):
@@ -88,7 +94,7 @@ def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeo
 def find(
     reading: Reading, drivers: Drivers, host: Row[Any], unit_type: str, name: str, *, timeout_s: float
 ) -> SeenUnit:
-    """Return one unit of a host.
+    """Return one storage unit of a host. Raises InvalidParameter if the host does not have the unit.
 
     Raises:
         InvalidParameter: the host's driver tells of no units, the host does not answer, or has none of this type
@@ -108,10 +114,10 @@ def find(
 def set_allocatable(
     writing: Writing, drivers: Drivers, seen: SeenUnit, *, allocatable: bool, timeout_s: float
 ) -> None:
-    """Let new data go to a unit, or not; what is there stays, and is used on.
+    """Allow or forbid new data on a storage unit. Existing data stays there and remains in use.
 
-    A unit that is the pool of its host's own disks is stopped as that pool (``updateStoragePool``), which plans
-    obey; one that is no pool, by its hypervisor.
+    If the unit is the pool of its host's own disks, this pool is disabled or enabled (as by ``updateStoragePool``),
+    which placement respects. If the unit is no pool, the hypervisor changes the unit.
 
     Raises:
         InvalidParameter: it is a pool that other hosts reach, too, or one in maintenance.
@@ -138,11 +144,11 @@ def set_allocatable(
 
 
 def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool = False, timeout_s: float) -> None:
-    """Make a unit whole again, without what was lost, where no volume loses data by it.
+    """Repair a storage unit without its lost parts, if no volume loses data by the repair.
 
-    Every other holder of the data must be healthy: of a pool that several hosts reach, these hosts' units of it. Of
-    a host's own disks there is no other: no volume may be there. A pool must be stopped, so that none comes
-    meanwhile. The driver sees to guests that no row knows.
+    All other copies of the data must be healthy: if several hosts share the pool, these are the hosts' units of the
+    pool. A host's own disks have no other copy, so there must be no volumes on them. The pool must be disabled, so
+    that no volume is created meanwhile. The driver checks guests that have no row.
 
     Raises:
         InvalidParameter: the host's driver repairs nothing.

@@ -43,9 +43,10 @@ from bulkdeploy.store.virtual_machines.learnt_vms import insert_deployment, inse
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The owner of adopted guests, and their offering and template, by internal ids.
+    """The owner, offering and template of guests that are imported as VMs, by internal ids.
 
-    ``offering_id`` None: the only one of their sizes; ``template_id`` None: the one that they were started from.
+    If ``offering_id`` is None, the only offering with the guest's sizes is used. If ``template_id`` is None, the
+    template from which the guest was started is used.
     """
 
     owner: NamedOwner = NO_OWNER
@@ -56,7 +57,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The VMs that were made of guests, by uuid, and why others are left as they are."""
+    """The VMs that were created from guests, by uuid, and the reasons why other guests were skipped."""
 
     vm_ids: dict[UUID, int] = field(default_factory=dict)
     left_out: dict[UUID, str] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class _Adopting:
         self._taken: Counter[tuple[str, int]] = Counter()
 
     def run(self) -> Adopted:
-        """Adopt what can be."""
+        """Import all guests that can be imported, and return the new VMs and the skipped guests."""
         adopted = Adopted()
         rows: list[tuple[UnmanagedGuest, dict[str, Any]]] = []
         for one in self._guests:
@@ -156,7 +157,9 @@ class _Adopting:
         return dict(zip(ids.tolist(), limits.tolist(), strict=True))
 
     def _columns(self, one: UnmanagedGuest) -> dict[str, Any]:
-        """Return the row of its VM, what it takes noted as taken.
+        """Return the row of a guest's VM, and note the ids and names that the VM uses.
+
+        Raises _LeftOut for a skipped guest.
 
         Raises:
             _LeftOut: it can not be adopted.
@@ -196,7 +199,9 @@ class _Adopting:
         }
 
     def _adoptable(self, one: UnmanagedGuest) -> GuestDetails:
-        """Return the details of a guest, as its hypervisor reports them.
+        """Return the details of a guest that its hypervisor reports.
+
+        Raises _LeftOut if the guest cannot be imported.
 
         Raises:
             _LeftOut: it can not be a VM, wherever it is.
@@ -301,9 +306,9 @@ class _Adopting:
                 self._addresses.add((self._networks[nic.network_uuid].id, nic.ip_address))
 
     def _claim(self, guests: Sequence[UnmanagedGuest]) -> None:
-        """Claim hosts, then pools, under the locks of a deployment.
+        """Claim the hosts, then the pools of the guests, with the same locks as a deployment.
 
-        Addresses that were kept for the guests are free for them.
+        Addresses that were reserved for the guests become available to them.
         """
         store.forget_guests(self._connection, {one.guest.uuid for one in guests})
         amounts = ResourceAmounts(

@@ -29,10 +29,10 @@ UNMANAGE = Change(EventType.VM_UNMANAGE, "unmanage", frozenset({VmState.RUNNING}
 
 
 def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityRef) -> JobTicket:
-    """Let a running VM's guest run on without rows: its nics, its volumes and all that it holds go with it.
+    """Delete the rows of a running VM with its NICs and volumes, while the guest keeps running unmanaged.
 
-    What was its row has another id afterwards: under its own the guest may be imported again, and nothing that is
-    asked of a VM that is gone strikes the guest.
+    Afterwards the deleted row has another id. So the guest can be imported again under its id, and no late request
+    for the deleted VM affects the guest.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.

@@ -34,11 +34,11 @@ LAST_FENCE = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedGuest:
-    """A guest that no row knows, once for each host that it is on.
+    """A guest without a row, listed once for each host on which it exists.
 
-    ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
-    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on. ``let_go``: it runs
-    without a row on purpose (unmanageVirtualMachine).
+    ``host`` is the row of the host (``store.hosts_of``), or None if the host is unknown. ``details`` is None if the
+    hypervisor does not report details. ``volumes`` are the guest's volumes that exist. ``copies`` is the number of
+    hosts that have the guest. ``let_go`` is true if unmanageVirtualMachine deleted the guest's row.
     """
 
     guest: Guest
@@ -50,16 +50,13 @@ class UnmanagedGuest:
 
     @property
     def name(self) -> str:
-        """The guest's name, or else its id."""
+        """The guest's name, or its id if the hypervisor does not report a name."""
         return str(self.guest.uuid) if self.details is None else self.details.name
 
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """The guests of hypervisors that have no row, and volumes that have none. ``began``: when the search began.
-
-    ``began``: when it was begun to look.
-    """
+    """The guests and volumes of hypervisors that have no row. ``began`` is the time at which the search began."""
 
     guests: Sequence[UnmanagedGuest]
     volumes: Sequence[RealVolume]
@@ -75,7 +72,7 @@ class Removal:
 
     @property
     def uuids(self) -> list[UUID]:
-        """The guests, then the volumes."""
+        """The ids of the guests, followed by the ids of the volumes."""
         return [one.guest.uuid for one in self.guests] + [volume[0] for volume, _ in self.volumes]
 
 
@@ -125,16 +122,17 @@ def find_unmanaged(
 
 
 def note_unmanaged(connection: Connection, found: Unmanaged) -> None:
-    """Keep the addresses of guests from being given out until they are VMs, or gone."""
+    """Reserve the addresses of unmanaged guests, so that no new VM gets them while the guests exist."""
     guests = [(one.guest, one.details) for one in found.guests]
     uuids = {guest.uuid for guest, _ in guests}
     store.note_look(connection, uuids, addresses_of(guests), began=found.began, was_complete=True)
 
 
 def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
-    """Bar guests from being adopted, and late calls from making them again; what rows know by now is left out.
+    """Block unmanaged guests from being imported, and from being created again by delayed driver calls.
 
-    To be committed before ``remove``, whose calls take long. Safe to repeat.
+    Guests and volumes that have rows by now are left out. This must be committed before ``remove``, whose driver
+    calls are slow. It can be repeated safely.
     """
     take_lock(connection, Lock.UNMANAGED)
     known = store.known_volumes(connection)
