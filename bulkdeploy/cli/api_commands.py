@@ -87,7 +87,7 @@ def _see_job_through(
 ) -> None:
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(f"The job goes on. See how it ends: {context.program} follow {job_id}")
+        context.screen.say(f"The job continues. To see its result: {context.program} follow {job_id}")
         return
     follow_job(context, job_id, api.name, arguments.filter)
 

@@ -38,7 +38,9 @@ def _newest_unfinished(context: CommandContext) -> str:
     rows = rows_of(context.call("listBulkDeployments", {"listall": "true"}))
     unfinished = [row for row in rows if row.get("state") == "InProgress"]
     if not unfinished:
-        raise UsageError("follow what? No deployment is in progress", hint="bulkmonkey follow DEPLOYMENT or JOB")
+        raise UsageError(
+            "no deployment is in progress; name the one to follow", hint="bulkmonkey follow DEPLOYMENT or JOB"
+        )
     newest = max(unfinished, key=lambda row: str(row.get("created") or ""))
     context.screen.say(f"The newest deployment in progress is {newest['id']}")
     return str(newest["id"])

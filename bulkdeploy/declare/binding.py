@@ -135,7 +135,7 @@ class Binder:
                 if name != bare.lower() and kept != text:
                     raise InvalidCombination(
                         (name, bare.lower()),
-                        f"'{name}' and '{bare.lower()}' are names of one parameter: they must not differ",
+                        f"'{name}' and '{bare.lower()}' are names of one parameter: their values must be equal",
                     )
         return texts
 

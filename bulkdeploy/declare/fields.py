@@ -68,7 +68,7 @@ class WireField(fields.Field[Any]):
 
     def _printable(self, value: str) -> str:
         if UNPRINTABLE.search(value):
-            raise self._malformed(UNPRINTABLE.sub("?", value), "it holds control characters (shown as ?)")
+            raise self._malformed(UNPRINTABLE.sub("?", value), "it contains control characters (shown as ?)")
         return value
 
 

@@ -37,7 +37,7 @@ def run_allocator(program: Path, document: Mapping[str, Any], *, timeout_s: floa
         success, info = answer["success"], str(answer["info"])
         result = answer["result"] if "result" in answer else answer["nodes"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise NoAnswer(f"what it printed is no answer: {_shown(ended.printed)}") from error
+        raise NoAnswer(f"its output is not an answer: {_shown(ended.printed)}") from error
     if success is not True:
         raise NoAnswer(_shown(info))
     return result

@@ -104,7 +104,7 @@ class RedfishDriver(PowerDriver):
                 return root.get_system(f"/redfish/v1/Systems/{quote(name, safe='')}")
             systems = root.get_system_collection().get_members()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PowerError(bmc.host_name, f"its answer is no Redfish: {error}") from error
+            raise PowerError(bmc.host_name, f"its answer is not Redfish: {error}") from error
         if len(systems) != 1:
             names = ", ".join(sorted(str(one.identity) for one in systems)[:5]) or "none"
             rule = f"it manages {len(systems)} systems ({names}): the address must name one, as {address}/NAME"

@@ -121,7 +121,7 @@ def check_offerings(
                 "networkofferingid", str(offering.uuid), "it must be an enabled offering of guest networks"
             )
         if facts.guest_type == GuestType.SHARED and not caller.is_root_admin:
-            raise PermissionDenied(f"{caller.username} may not make Shared networks: only root admins may")
+            raise PermissionDenied(f"{caller.username} may not create Shared networks: only root admins may")
     return found
 
 
@@ -169,9 +169,7 @@ def _acl_type(caller: Caller, given: Arguments, guest_type: str) -> str:
     acl_type = str(given.get("acltype") or (OF_DOMAIN if shared and not account_given else OF_ACCOUNT))
     if acl_type == OF_ACCOUNT:
         if "subdomainaccess" in given:
-            raise InvalidCombination(
-                ("subdomainaccess", "acltype"), "subdomainaccess goes with acltype Domain, not with Account"
-            )
+            raise InvalidCombination(("subdomainaccess", "acltype"), "subdomainaccess requires acltype Domain")
     elif not shared:
         raise InvalidParameter("acltype", acl_type, f"{guest_type} networks are of one account: Account")
     elif account_given:
@@ -179,7 +177,7 @@ def _acl_type(caller: Caller, given: Arguments, guest_type: str) -> str:
             ("acltype", "account"), "a network of a whole domain has no account and no project"
         )
     elif caller.role_type is RoleType.USER:
-        raise PermissionDenied(f"{caller.username} may not make networks of a whole domain")
+        raise PermissionDenied(f"{caller.username} may not create networks for a whole domain")
     return acl_type
 
 
@@ -256,7 +254,9 @@ def _vlan(
         return vlan
     offering = offerings[given["networkofferingid"].id]
     if offering.specify_vlan:
-        raise InvalidCombination(("vlan", "networkofferingid"), f"offering {offering.name} wants vlan to be given")
+        raise InvalidCombination(
+            ("vlan", "networkofferingid"), f"offering {offering.name} requires the parameter vlan"
+        )
     if physical is None or not physical.vlan_range:
         return None
     found = free_vlan(physical.vlan_range, used)

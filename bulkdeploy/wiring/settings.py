@@ -223,7 +223,7 @@ class Settings(BaseSettings):
         for name in SECRETS:
             if file := values.pop(name + FILE_SUFFIX, None):
                 if values.get(name):
-                    raise ValueError(f"{name} and {name}{FILE_SUFFIX} are both set: one of the two must go")
+                    raise ValueError(f"{name} and {name}{FILE_SUFFIX} are both set: remove one of them")
                 values[name] = _read_secret(name, Path(file))
         for service in ("database", "redis"):
             if password := values.pop(f"{service}_password", None):
@@ -373,7 +373,7 @@ def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     user, _, hosts = parts.netloc.rpartition("@")
     if ":" in user:
-        raise ValueError("a password is set, and the URL has one as well: one of the two must go")
+        raise ValueError("both the setting and the URL contain a password: remove one of them")
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{hosts}"))
 
 

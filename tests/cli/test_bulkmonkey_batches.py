@@ -61,7 +61,7 @@ def test_ganetis_files_are_taken(admin_monkey: Monkey, fleet: Fleet) -> None:
     words = ("batch-create", "-", "zone=small", "serviceoffering=Custom", "diskoffering=Custom")
     done = admin_monkey(*words, text=json.dumps(GANETI))
     assert done.status == 0
-    assert "disk_template has nothing that corresponds to it here" in done.err
+    assert "disk_template has no counterpart in bulkdeploy" in done.err
     rows = fleet.zone.rows(
         "SELECT v.name, v.cpu_number, v.memory_mib, (SELECT array_agg(x.size_bytes >> 30 ORDER BY x.device_id)"
         " FROM volumes x WHERE x.vm_id = v.id) AS disks FROM virtual_machines v ORDER BY v.id"

@@ -47,7 +47,7 @@ def batch_create(context: CommandContext, words: Sequence[str]) -> None:
     batch = read_batch(words[0])
     for name, numbers in batch.remarks.items():
         named = ", ".join(map(str, numbers[:MOST_NAMED])) + (", ..." if len(numbers) > MOST_NAMED else "")
-        context.screen.warn(f"{name} has nothing that corresponds to it here, and is left out (entry {named})")
+        context.screen.warn(f"{name} has no counterpart in bulkdeploy, and is left out (entry {named})")
     _Names(context, api, of_entry, batch, words[1:]).fill()
     parameters = {name: _text(value) for name, value in batch.shared.items()}
     parameters[LIST] = json.dumps(batch.entries)

@@ -124,7 +124,7 @@ def _sizes(number: int, given: Any) -> dict[str, Any]:
         elif name in ("maxmem", "memory"):
             details["memory"] = _mib(number, f"beparams.{name}", value)
         elif name not in ("minmem", "auto_balance", "always_failover", "spindle_use"):
-            raise UsageError(f"{_entry(number, f'beparams.{name}')} has nothing that corresponds to it here")
+            raise UsageError(f"{_entry(number, f'beparams.{name}')} has no counterpart in bulkdeploy")
     return details
 
 
@@ -165,7 +165,7 @@ def _nics(number: int, given: Any) -> Iterator[tuple[str, Any]]:
 def _reject_unknown(number: int, device: str, given: Mapping[str, Any], known: Collection[str]) -> None:
     """Reject the first field of a disk or nic that nothing here corresponds to."""
     for name in sorted(given.keys() - set(known)):
-        raise UsageError(f"{_entry(number, f'{device}.{name}')} has nothing that corresponds to it here")
+        raise UsageError(f"{_entry(number, f'{device}.{name}')} has no counterpart in bulkdeploy")
 
 
 def _device_details(number: int, kind: str, given: Any, parameters: Sequence[str]) -> Iterator[tuple[str, Any]]:

@@ -40,7 +40,9 @@ def bulk(context: CommandContext, words: Sequence[str]) -> None:
         _show_plan(context, plan, arguments)
         return
     if not context.options.yes and sys.stdin.isatty() and not _is_confirmed(verb, plan):
-        raise UsageError("nothing was done: it was not confirmed", hint="--yes does it without asking")
+        raise UsageError(
+            "nothing was changed, because the operation was not confirmed", hint="--yes does it without asking"
+        )
     if int(plan["count"]):
         arguments.parameters.setdefault(EXPECTED, str(int(plan["count"]) + len(plan.get("failed") or ())))
     _follow(context, api, arguments)

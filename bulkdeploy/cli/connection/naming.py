@@ -43,7 +43,7 @@ def _resolved(parameter: ApiParameter, value: str, source: Source, call: Caller,
         say(f"{parameter.name}={found[0].id} is {value}")
         return found[0].id
     if not found:
-        raise UsageError(f"{parameter.name}: nothing is called {value!r} in {source.api.name}")
+        raise UsageError(f"{parameter.name}: there is no object called {value!r} in {source.api.name}")
     candidates = ", ".join(f"{entity.id} ({_place(entity.row) or entity.label})" for entity in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     raise UsageError(

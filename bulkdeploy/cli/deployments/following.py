@@ -46,7 +46,7 @@ class Follower:
             with waiting_for_job(self.screen.err, label, quiet=self.screen.quiet):
                 job = self._finished_job(job_id)
         except KeyboardInterrupt:
-            raise Interrupted(f"The job goes on. See how it ends: {self.program} follow {job_id}") from None
+            raise Interrupted(f"The job continues. To see its result: {self.program} follow {job_id}") from None
         if has_succeeded(job):
             return job
         result = result_of(job)

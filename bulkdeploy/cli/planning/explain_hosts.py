@@ -43,7 +43,7 @@ def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[s
 def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> Mapping[str, Any]:
     api = context.catalogue.get("listBulkDeployments")
     if api is None or api.parameter("hostids") is None:
-        raise UsageError("this API does not say why hosts take no VMs")
+        raise UsageError("this API does not report why hosts cannot get VMs")
     requested = {"id": deployment_id, "listall": "true", "hostids": names}
     resolve_names(context.catalogue, api, requested, context.call, context.screen.say)
     return next(iter(rows_of(context.call(api.name, requested))), {})
@@ -52,7 +52,7 @@ def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> M
 def _for_migration(context: CommandContext, vm_id: str, names: str) -> list[dict[str, Any]]:
     """Return the hosts to which a VM that was deployed alone could move."""
     if context.catalogue.get("findHostsForMigration") is None:
-        raise UsageError("this API does not say why hosts take no VMs")
+        raise UsageError("this API does not report why hosts cannot get VMs")
     wanted = {name.lower() for name in names.split(",")}
     answer = context.call("findHostsForMigration", {"virtualmachineid": vm_id})
     found = [row for row in rows_of(answer) if {str(row.get("name")).lower(), str(row.get("id"))} & wanted]

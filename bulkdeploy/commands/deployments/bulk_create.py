@@ -220,7 +220,7 @@ def _vms(index: int, given: Mapping[str, str], count: int) -> list[NamedVm]:
         }
     if count > 1 and "name" in named:
         raise InvalidCombination(
-            ("name", "count"), "no two VMs have one name: with count, give nameprefix instead of name"
+            ("name", "count"), "names must be unique: use nameprefix instead of name together with count"
         )
     return [NamedVm(named.get("name"), named.get("displayname"), index)] * count
 

@@ -117,7 +117,8 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
     require_root_admin(call, "hostid", "podid", "clusterid", "hostids")
     if "hostids" in call.arguments and not call.flag("dryrun"):
         raise InvalidCombination(
-            ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
+            ("hostids", "dryrun"),
+            "hostids must be given with dryrun=true: hostids only selects hosts for the report",
         )
     return deploy_call_of(call, [deploy_request(call, bulk=bulk, count=count, **more)])
 

@@ -43,7 +43,9 @@ def lock_deployment(call: Call, ref: EntityRef) -> Row[Any]:
     require_access(call.connection, call.caller, owner, f"deployment {ref.uuid}")
     managed = lock_managed(call.connection, ref.id)
     if managed is None:
-        raise InvalidParameter("id", str(ref.uuid), "it is not managed: only calls with managed=true make such")
+        raise InvalidParameter(
+            "id", str(ref.uuid), "the deployment is not managed; only deployments with managed=true are"
+        )
     return managed
 
 

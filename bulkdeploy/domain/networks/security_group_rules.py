@@ -69,7 +69,7 @@ class Traffic:
     def _refuse(self, numbers: dict[str, int | None]) -> None:
         for name, value in numbers.items():
             if value is not None:
-                raise InvalidCombination(("protocol", name), f"{name} says nothing about protocol {self.protocol}")
+                raise InvalidCombination(("protocol", name), f"{name} does not apply to protocol {self.protocol}")
 
 
 @dataclass(frozen=True, slots=True)

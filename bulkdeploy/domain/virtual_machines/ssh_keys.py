@@ -18,6 +18,6 @@ def fingerprint(public_key: str) -> str:
         raise ValueError("the key is not base64 text") from error
     length = int.from_bytes(blob[:4], "big")
     if not kind or blob[4 : 4 + length] != kind.encode():
-        raise ValueError(f"the key's text does not hold a key of type {kind}")
+        raise ValueError(f"the text does not contain a key of type {kind}")
     digest = hashlib.md5(blob, usedforsecurity=False).hexdigest()
     return ":".join(digest[at : at + 2] for at in range(0, len(digest), 2))

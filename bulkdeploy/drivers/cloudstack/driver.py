@@ -704,7 +704,7 @@ class _Start:
         if old is not None:
             raise call.error(
                 "boot",
-                f"CloudStack {old} takes no passwords for guests: 4.19 is the first that does; use a template that"
+                f"CloudStack {old} does not accept passwords for guests (4.19 and later do); use a template that"
                 " is not passwordenabled",
             )
 

@@ -659,7 +659,7 @@ class _Call(FencedCall):
     def run_custom_action(self, action: CustomAction) -> str:
         """Run a custom action on the guest, which was made, and return what the action printed."""
         if self.kept is None or self.kept.made is Made.NO:
-            raise self.error("custom_action", "the guest was not made yet: start the virtual machine once")
+            raise self.error("custom_action", "the guest does not exist yet: start the virtual machine once")
         payload = self._driver._payload(self.host, self.kept)
         if action.details:
             payload["externaldetails"]["action"] = dict(action.details)

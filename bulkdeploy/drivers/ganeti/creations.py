@@ -34,7 +34,7 @@ class Creations:
         body = {"instances": instances}
         number = rapi.send("POST", path_of("instances-multi-alloc"), body, timeout_s=timeout_s, reason=reason)
         if number is None:
-            raise JobFailed("unknown_entity", "this Ganeti does not take many instances by one request")
+            raise JobFailed("unknown_entity", "this Ganeti does not accept several instances in one request")
         self._number = int(number)
 
     def job_of(self, position: int, *, timeout_s: float) -> int:

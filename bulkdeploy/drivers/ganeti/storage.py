@@ -57,7 +57,7 @@ class NodeStorage:
         types = dict.fromkeys(kind for template in enabled for kind in TYPES_OF_TEMPLATES.get(template, ()))
         rows = [(kind, row) for kind in types for row in self._rows(node, kind, timeout_s)]
         if types and not rows:  # of a node that does not answer the job tells nothing, and succeeds
-            raise DriverError("look", node, "the node does not tell of its storage", transient=True)
+            raise DriverError("look", node, "the node does not report its storage", transient=True)
         # LVM names a disk that is gone [unknown]; what it was part of has lost it.
         has_lost = any(kind == PHYSICAL_VOLUME and not row[0].startswith("/") for kind, row in rows)
         units = []

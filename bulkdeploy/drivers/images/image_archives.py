@@ -86,7 +86,9 @@ class _Unpacked:
         if self._unpacker is None and not (
             self._input.startswith(PLAIN_BEGINNINGS) and self._input[257:262] == b"ustar"
         ):
-            raise ImageRejected("it is no archive that can be read: tar, alone or by gzip, bzip2 or xz")
+            raise ImageRejected(
+                "it is not a readable archive: it must be tar, alone or compressed by gzip, bzip2 or xz"
+            )
         self._is_plain = self._unpacker is None
 
     def _begin(self) -> None:
@@ -194,7 +196,7 @@ class _Check:
             if member.name.endswith(b"/"):
                 raise ImageRejected(f"its member {_show(parts)} is a file with the name of a directory")
         elif member.size:
-            raise ImageRejected(f"its member {_show(parts)} has a content and is no file")
+            raise ImageRejected(f"its member {_show(parts)} has content but is not a file")
         self._check_place(member, parts)
         if any(parts[:length] in self._links for length in range(1, len(parts))):
             raise ImageRejected(f"its member {_show(parts)} is below a link")

@@ -197,7 +197,9 @@ class Links:
             DriverError: the host has no URL, or its URL is not allowed.
         """
         if host.url is None:
-            raise DriverError("connect", host.name, "the host has no url: addHost gives it one", transient=False)
+            raise DriverError(
+                "connect", host.name, "the host has no url; add it with addHost url=", transient=False
+            )
         try:
             url = read_host_url(host.url, self._options).write()
         except HostUrlError as error:

@@ -72,7 +72,7 @@ def read_host_url(url: str, options: LibvirtOptions) -> LibvirtUrl:
     if driver != DRIVER:
         raise HostUrlError(f"its url must be libvirt's, {EXAMPLE}")
     if password is not None:
-        raise HostUrlError("its url must hold no password: name a key file (keyfile=) or use TLS")
+        raise HostUrlError("its url must not contain a password: name a key file (keyfile=) or use TLS")
     transport = transport or (ENCRYPTED if parts.netloc else LOCAL)
     if transport not in options.transports:
         allowed = ", ".join(options.transports)

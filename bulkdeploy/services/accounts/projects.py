@@ -90,7 +90,7 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
     """
     check_name("name", requested.name)
     if caller.role_type is RoleType.USER and not read_configuration(connection).flag("allow.user.create.projects"):
-        raise PermissionDenied("Users may not make projects: the setting allow.user.create.projects is false")
+        raise PermissionDenied("Users may not create projects: the setting allow.user.create.projects is false")
     owner, domain_id = _manager(connection, caller, requested)
     lock_domain(connection, domain_id)
     check_project_limits(connection, owner)

@@ -31,7 +31,7 @@ def update_resource_count(
     kinds = COUNTED if resource_type is None else (_counted(resource_type),)
     holder = _holder(connection, caller, requested)
     if caller.role_type is RoleType.USER:
-        raise PermissionDenied("Users may not have resources counted anew")
+        raise PermissionDenied("Users may not recount resources")
     account_ids = [holder.id] if holder.owner is not None else accounts_below(connection, holder.lineage)
     recount(connection, account_ids, kinds)
     amounts = amounts_of(connection, holder.kind, holder.id)

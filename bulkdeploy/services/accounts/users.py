@@ -352,7 +352,7 @@ def require_other(caller: Caller, user: Row[Any], action: str) -> None:
     if user.is_default:
         raise InvalidParameter("id", str(user.uuid), f"can not {action} a user that came with the installation")
     if user.id == caller.user_id:
-        raise InvalidParameter("id", str(user.uuid), f"can not {action} the calling user itself")
+        raise InvalidParameter("id", str(user.uuid), f"can not {action} the user who makes the call")
 
 
 def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments]]) -> None:

@@ -32,7 +32,7 @@ def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequenc
         if bool(given.get("customized")) is ("disksize" in given):
             raise InvalidCombination(
                 ("disksize", "customized"),
-                "either disksize gives the size, or customized is true and the caller does",
+                "give disksize for a fixed size, or customized=true for a size that the caller chooses",
             )
     sized = [{"disksize": 0, **given} for given in batch]
     return offerings.create_offerings(connection, caller, DISK_OFFERING, sized)

@@ -100,7 +100,7 @@ def _row(given: Arguments) -> dict[str, Any]:
     if given["guestiptype"] == SHARED:
         if given.get("specifyipranges") is False:
             raise InvalidCombination(
-                ("specifyipranges", "guestiptype"), "Shared networks are given their addresses"
+                ("specifyipranges", "guestiptype"), "Shared networks need specifyipranges=true"
             )
         row["specify_ip_ranges"] = True
     return row

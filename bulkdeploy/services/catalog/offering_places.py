@@ -32,7 +32,9 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
     require_domains(connection, caller, domains)
     hold_all(connection, domains, "domainid", shared=True)
     if not caller.is_root_admin and any(given.get("domainid") == () for given in batch):
-        raise PermissionDenied("Only root admins make offerings for everybody; name domains of yours by domainid")
+        raise PermissionDenied(
+            "Only root admins may create offerings for all domains; name your domains in domainid"
+        )
     hold_all(connection, _each_once(batch, "zoneid"), "zoneid", shared=True)
 
 

@@ -73,7 +73,7 @@ def _check_sizes(given: Arguments) -> None:
     if is_custom and len(missing) < 2:
         raise InvalidCombination(
             ("customized", "cpunumber", "memory"),
-            "cpunumber and memory are given both, for a fixed size, or not at all, for one that is chosen",
+            "give both cpunumber and memory for a fixed size, or neither of them for a custom size",
         )
     if not is_custom and (missing or "cpuspeed" not in given):
         raise InvalidCombination(

@@ -117,7 +117,7 @@ def _earlier(connection: Connection, call: DeployCall) -> DeployedVms | None:
     fingerprint, deployed = found
     if fingerprint != call.shared.fingerprint:
         raise InvalidParameter(
-            "requesttoken", token, "the token was used before with other parameters: take a new one"
+            "requesttoken", token, "the token was used before with other parameters: use a new one"
         )
     return deployed
 

@@ -169,7 +169,7 @@ def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode
     if request.boot_type is BootType.UEFI:
         return request.boot_mode or BootMode.LEGACY
     if request.boot_mode is BootMode.SECURE:
-        raise InvalidCombination(("bootmode", "boottype"), "bootmode SECURE is one of UEFI: give boottype=UEFI")
+        raise InvalidCombination(("bootmode", "boottype"), "bootmode SECURE requires boottype=UEFI")
     return None
 
 

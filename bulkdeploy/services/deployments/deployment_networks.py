@@ -103,7 +103,9 @@ def _requested_networks(
             )
         if not networks[0].has_security_groups:
             raise InvalidParameter(
-                request.networks_parameter, networks[0].name, "the zone wants networks with security groups enabled"
+                request.networks_parameter,
+                networks[0].name,
+                "the zone requires networks with security groups enabled",
             )
     return tuple(networks)
 

@@ -79,9 +79,7 @@ def _custom(given: Mapping[str, str], name: str, fixed: int | None, least: int |
     text = given.get(name)
     if fixed is not None:
         if text not in (None, str(fixed)):
-            raise InvalidParameter(
-                f"details[0].{name}", text, f"the offering says {fixed} {unit}: it is not custom"
-            )
+            raise InvalidParameter(f"details[0].{name}", text, f"the offering is not custom: it has {fixed} {unit}")
         return fixed
     lower = least or 1
     rule = f"the custom offering needs {name} from {lower} to {most} {unit}"
@@ -120,7 +118,7 @@ def vm_disks(
     else:
         raise InvalidCombination(
             ("overridediskofferingid", "diskofferingid"),
-            "the root disk of an ISO can be of one offering only: diskofferingid or overridediskofferingid",
+            "with an ISO, give only one offering for the root disk: diskofferingid or overridediskofferingid",
         )
     return (
         _root_disk(configuration, request, offering, root_offering, template),

@@ -87,7 +87,9 @@ def _new_network(given: Arguments, row: Mapping[str, Any], taken: Collection[int
     }
     is_basic = row["network_type"] == NetworkType.BASIC
     if is_basic and zone.id in taken:
-        raise InvalidParameter("zoneid", str(zone.uuid), f"Basic zone {zone.name} has its one physical network")
+        raise InvalidParameter(
+            "zoneid", str(zone.uuid), f"Basic zone {zone.name} can have only one physical network"
+        )
     if is_basic and values.get("vlan_range") is not None:
         raise InvalidParameter("vlan", given["vlan"], f"Basic zone {zone.name} has no VLANs")
     return values

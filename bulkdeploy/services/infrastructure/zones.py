@@ -80,7 +80,7 @@ def _changed_columns(row: Mapping[str, Any], given: Arguments) -> dict[str, Any]
     if given.get("ispublic"):
         values["domain_id"] = None
     elif given.get("ispublic") is False and row["domain_id"] is None:
-        raise InvalidParameter("ispublic", "false", "the zone is public; dedicateZone gives it to one domain")
+        raise InvalidParameter("ispublic", "false", "the zone is public; dedicate it to a domain with dedicateZone")
     return values
 
 

@@ -114,7 +114,7 @@ def _affinity_type(text: str) -> AffinityType:
     made_here = {kind.value.lower(): kind for kind in AffinityType if kind is not BY_DEDICATION}
     if text.lower() == BY_DEDICATION.value.lower():
         raise InvalidParameter(
-            "type", text, "groups of this type are made by dedicating a zone, pod, cluster or host"
+            "type", text, "groups of this type are created by dedicating a zone, pod, cluster or host"
         )
     if text.lower() not in made_here:
         known = ", ".join(kind.value for kind in made_here.values())

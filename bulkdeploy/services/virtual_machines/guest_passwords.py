@@ -49,7 +49,9 @@ def reset_password(
     with changing(connection, caller, vm, RESET) as (row, _):
         require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
         if not takes_passwords(connection, row.template_id):
-            raise InvalidParameter("id", str(vm.uuid), "it was made from a template that is not password enabled")
+            raise InvalidParameter(
+                "id", str(vm.uuid), "it was deployed from a template that is not password enabled"
+            )
         result = with_password(connection, system.cipher, vm, given)
         return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
 

@@ -88,7 +88,7 @@ def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_ow
         if not network.is_usable_by(new_owner):
             raise PermissionDenied(
                 f"Account {new_owner.account_name} does not have permission to use network {network.name};"
-                " take the virtual machine's nic there away first"
+                " remove the virtual machine's nic in this network first"
             )
 
 

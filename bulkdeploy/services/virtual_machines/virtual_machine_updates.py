@@ -171,7 +171,9 @@ def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str
             rule = "sizes are changed with the service offering: changeServiceForVirtualMachine"
             raise InvalidParameter(f"details[0].{name}", value, rule)
         if _is_of_deployment(name) and kept.get(name) != value:
-            raise InvalidParameter(f"details[0].{name}", value, "it is said when the VM is deployed, and stays")
+            raise InvalidParameter(
+                f"details[0].{name}", value, "it is set when the VM is deployed and cannot be changed"
+            )
     return {**kept, **(given.details or {})}
 
 

@@ -80,9 +80,7 @@ class SharedTransaction(Generic[T, R]):
         try:
             outcome = self._requests.run(requested)
         except Unserved as unserved:
-            raise OutcomeUnknown(
-                "It is not known whether the call was done: look before repeating it"
-            ) from unserved
+            raise OutcomeUnknown("The outcome of the call is unknown: check before you repeat it") from unserved
         if outcome.together:
             metrics.SHARED_TRANSACTIONS.observe(outcome.together)
         if outcome.is_apart:

@@ -65,7 +65,7 @@ def admit(connection: Connection, template_uuid: UUID, pool_uuid: UUID, file_byt
     columns = (np.array([value]) for value in (pool.id, pool.capacity_bytes, pool.is_local))
     limit = int(pool_limits(configuration, *columns)[0])
     if more > 0 and pool.allocated_bytes + more > limit:
-        raise ResourceUnavailable(f"storage pool {pool.name} has no room for the file of {file_bytes} bytes")
+        raise ResourceUnavailable(f"storage pool {pool.name} has no space for the file of {file_bytes} bytes")
     connection.execute(_CLAIM, {"who": copy.uuid, "pool": pool.id, "file": file_bytes})
     connection.execute(_ALLOCATE, {"more": more, "pool": pool.id})
     connection.execute(_FETCHED, {"id": template.id, "file": file_bytes, "disk": disk_bytes})

@@ -119,7 +119,7 @@ def test_the_next_one_is_asked_where_one_refuses(
 
 
 WRONG = {
-    "not JSON": ('print("hello")', "what it printed is no answer: hello"),
+    "not JSON": ('print("hello")', "its output is not an answer: hello"),
     "nothing": ("", "what it printed is no answer"),
     "a list": ("print([])", "what it printed is no answer"),
     "exit code": ('import sys; sys.stderr.write("broken"); sys.exit(3)', "exit code 3: broken"),

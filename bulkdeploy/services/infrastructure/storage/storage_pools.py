@@ -163,7 +163,7 @@ def delete_pools(
     for pool in pools:
         row = rows[pool.id]
         if row["scope"] == PoolScope.HOST and not with_local:
-            raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} goes with its host, by deleteHost")
+            raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is deleted with its host by deleteHost")
         if not forced and row["state"] != MAINTENANCE:
             rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"
             raise InvalidParameter("id", str(pool.uuid), rule)

@@ -178,7 +178,7 @@ def _check_other_holders(
     named_users = f"{', '.join(users[:NAMED])}{', ...' if len(users) > NAMED else ''}"
     who = f"{len(users)} VM(s) or detached volume(s) ({named_users})"
     if not others:
-        raise ResourceInUse(f"{refused}the data of {who} is nowhere else; move or remove them first")
+        raise ResourceInUse(f"{refused}the data of {who} exists nowhere else; move or remove these first")
     seen = look(reading, drivers, others, timeout_s=timeout_s)
     holders = [one for one in seen if one.unit is None or one.unit.pool_uuid == pool.uuid]
     broken = [one for one in holders if not one.is_healthy]
