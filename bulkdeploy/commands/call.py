@@ -16,7 +16,7 @@ from bulkdeploy.services.system import System
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as the dispatcher hands it to its command's handler.
+    """An API call with its parsed arguments and its caller, as the command's handler receives it.
 
     Attributes:
         arguments: bound values by parameter name; what was not given is not in it. Types by wire type:
@@ -40,7 +40,7 @@ class Call:
     found: Mapping[str, Any] = field(default_factory=dict)
 
     def ref(self, name: str) -> EntityRef | None:
-        """Return the entity named by a UUID parameter, or None if it was not given."""
+        """Return the entity that a UUID parameter names, or None if the parameter was not given."""
         return self.arguments.get(name)
 
     def ref_id(self, name: str) -> int | None:
@@ -58,13 +58,14 @@ class Call:
         return self.arguments.get(name)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a BOOLEAN parameter."""
+        """Return the value of a BOOLEAN parameter, or ``default`` if the parameter was not given."""
         return bool(self.arguments.get(name, default))
 
     def give_back_connection(self) -> Callable[[], AbstractContextManager[Connection]]:
-        """Give the connection back before hypervisors are asked, which takes long; what opens others for reading.
+        """Return the database connection to the pool before slow calls to hypervisors.
 
-        For reads and ``Command.prepare`` only: the handler of a command that changes state needs its transaction.
+        Returns a function that opens read-only connections. Only read commands and ``Command.prepare`` may use
+        this, because the handler of a command that changes state needs its transaction.
         """
         self.connection.close()
         return self.system.reading.connect

@@ -1,4 +1,4 @@
-"""Fields of CloudStack's answers that have the same value for everything here, by kind of object."""
+"""Response fields of CloudStack that have a constant value in this service, by kind of object."""
 
 from bulkdeploy.declare.response_fields import constant, constants, empty_map
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY

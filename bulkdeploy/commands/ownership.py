@@ -1,4 +1,4 @@
-"""The owner parameters of calls: whose objects a call shows or creates."""
+"""The owner parameters of calls, which select the owners of listed or created objects."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -14,9 +14,10 @@ Source: ``buildACLSearchParameters`` of CloudStack, which knows the single id on
 
 
 def visible(call: Call, *, project_wins: bool = False) -> Visibility:
-    """Return the visibility that the call's owner parameters, or their absence, ask for.
+    """Return the owners whose objects the call lists, according to its owner parameters.
 
-    ``project_wins``: a project beside an account is the one that counts, instead of being refused.
+    If ``project_wins`` is true and the call names both a project and an account, the project is used; otherwise
+    such a call is rejected.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership.visibility``.
@@ -38,9 +39,9 @@ def named_owner(call: Call) -> NamedOwner:
 
 
 def by_id_or_name(call: Call, entity: Entity, noun: str, by_id: str = "id", by_name: str = "name") -> EntityRef:
-    """Return the entity that a call names by its id, or by its name among the owner's.
+    """Return the entity that a call names by its id, or by its name among the owner's entities.
 
-    ``noun`` names it in texts.
+    ``noun`` describes the entity in error messages.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.owned_entities.named_entity``.

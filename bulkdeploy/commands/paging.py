@@ -1,4 +1,4 @@
-"""The paging of lists: ``page`` and ``pagesize`` against the settings.
+"""The paging of lists: ``page`` and ``pagesize`` within the limits of the settings.
 
 Every list command's handler asks ``paging(call)`` and gives the answer to its store query.
 """
@@ -13,9 +13,10 @@ EVERYTHING = -1
 
 
 def paging(call: Call) -> Paging:
-    """Return the rows asked for; without ``page`` and ``pagesize`` the first ``default.page.size`` ones.
+    """Return the range of rows that a list call requests.
 
-    None of them where only their count is asked for (``COUNT_ONLY``).
+    Without ``page`` and ``pagesize``, these are the first ``default.page.size`` rows. If only the count is
+    requested (``COUNT_ONLY``), the range is empty.
 
     Raises:
         PagingError: one of the two without the other, a page below 1, ``pagesize`` neither

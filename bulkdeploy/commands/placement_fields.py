@@ -1,4 +1,4 @@
-"""Fields of answers that tell why hosts take no VMs: of plans, deployments, failed jobs, hosts for a migration."""
+"""Response fields with the reasons why hosts cannot run VMs, in plans, deployments, failed jobs and migrations."""
 
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY

@@ -1,4 +1,4 @@
-"""Parameters and answers of calls that start or move VMs that exist, and whose plan can be looked at first."""
+"""Parameters and responses of calls that start or move existing VMs and can show their plan first."""
 
 from collections import Counter
 from collections.abc import Mapping

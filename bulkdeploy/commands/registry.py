@@ -1,4 +1,4 @@
-"""All commands there are: every module of this package that has ``COMMANDS`` or ``DERIVED`` adds its own.
+"""All commands of the service: each module of this package with ``COMMANDS`` or ``DERIVED`` adds its commands.
 
 Adding a command is adding its declaration to a module here; nothing else names it.
 """
@@ -28,11 +28,11 @@ NAMING = frozenset({"id", "zoneid", "podid", "clusterid"})
 
 
 class DuplicateCommand(Exception):
-    """Two declarations have one name."""
+    """Raised when two command declarations have the same name."""
 
 
 def find_nouns() -> dict[str, Noun]:
-    """Return the nouns of zone files by section, each after those that it refers to."""
+    """Return the nouns of zone files by section, each after the nouns to which it refers."""
     nouns = {noun.section: noun for module in _modules().values() for noun in getattr(module, "NOUNS", ())}
     by_entity = {noun.entity: noun.section for noun in nouns.values() if noun.entity is not None}
     before = {
@@ -88,12 +88,18 @@ def find_commands() -> Mapping[str, Command]:
 
 
 def every_api() -> Apis:
-    """Return all APIs by name, each with the role types that may call it if no rule of their role matches it."""
+    """Return all APIs by name, each with its authorized role types.
+
+    These role types may call the API if no rule of the caller's role matches it.
+    """
     return {name: command.authorized for name, command in find_commands().items()}
 
 
 def default_rights() -> Apis:
-    """Return all APIs that need credentials, each with the role types whose default role has a rule for it."""
+    """Return all APIs that need credentials by name, each with the role types of its default roles.
+
+    The default role of such a role type has a rule for the API.
+    """
     return {name: command.roles for name, command in find_commands().items() if not command.open}
 
 
@@ -113,7 +119,10 @@ def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
 
 
 def _finding_nothing(command: Command) -> Command:
-    """Return the command; a list by the id of a thing or place also takes -1, which names nothing."""
+    """Return a list command that also accepts -1 as the id of an entity and then returns an empty list.
+
+    Other commands are returned unchanged.
+    """
     if command.shape is not Shape.LIST or command.open:
         return command
     ids = {one.name for one in command.parameters if one.name in NAMING and one.type is WireType.UUID}
@@ -133,7 +142,7 @@ def _finding_nothing(command: Command) -> Command:
 
 
 def _with_job_results(command: Command, results: tuple[Field, ...]) -> Command:
-    """Return the command, where it answers jobs with what their results can hold."""
+    """Return the command with the fields of job results in its response if its response contains jobs."""
     response = command.response
     if response is None or JOB_RESULT not in response.fields:
         return command

@@ -1,4 +1,4 @@
-"""The reasons why parameters of CloudStack are refused here; several commands share them."""
+"""The reasons why parameters of CloudStack are rejected by this service, shared by several commands."""
 
 NO_IPV6 = "networks have IPv4 addresses only"
 NO_ACCESS_GROUPS = "hosts and pools are matched by tags, not by storage access groups"

@@ -1,4 +1,4 @@
-"""Lists of things that this service never has, and that clients ask for all the same.
+"""List commands of resources that this service does not have. They return empty lists, because clients call them.
 
 Libcloud's list of nodes fails where one of these commands is missing, csbench counts a missing one as a
 failure, CloudStack's own console asks for some on its first pages; empty answers suit them all. Whatever
@@ -216,7 +216,7 @@ UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
 
 
 def list_nothing(call: Call) -> Page:
-    """Return an empty list.
+    """Return an empty list, after checking the owner and paging parameters of the call.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -1,4 +1,4 @@
-"""The console as a web application in front of the API: pages below ``/console/``, everything else is the API's."""
+"""The console as a web application in front of the API: it serves ``/console/``; the API serves all other paths."""
 
 from collections.abc import Callable, Iterable, Mapping
 from http.cookies import SimpleCookie

@@ -1,4 +1,4 @@
-"""Calling the API as the person at the browser: the same application, request for request, and nothing else.
+"""API calls in the name of the signed-in user. The console reads and changes data only by such calls.
 
 A call is a POST to ``/client/api`` that never leaves the process. It carries the cookies, address and proxy's
 headers of the request that it is made for, so the API identifies, authorises, limits and logs it like any other.

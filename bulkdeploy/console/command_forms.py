@@ -1,4 +1,4 @@
-"""Forms of commands: a field for each parameter that the person may set, and the call that a form asks for."""
+"""Forms of commands: a field for each parameter that the user may set, and the call that a form sends."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""The command line of bulkmonkey that makes the same bulk call as the form for deploying."""
+"""The bulkmonkey command line that makes the same bulk call as the deploy form."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The formats of values: numbers, sizes, moments and shares. Templates use them as filters."""
+"""The formats of values: numbers, sizes, times and percentages. Templates use them as filters."""
 
 import re
 from collections.abc import Iterable, Mapping

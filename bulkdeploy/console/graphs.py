@@ -1,4 +1,4 @@
-"""Graphs of what VMs and hosts used, from stored samples; the server draws them as lines of an SVG."""
+"""Graphs of the past usage of VMs and hosts, from stored samples. The server draws them as SVG."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

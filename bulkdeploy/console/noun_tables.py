@@ -1,4 +1,4 @@
-"""The tables of nouns, made from what listApis says of their list commands."""
+"""The tables of nouns, generated from the listApis description of their list commands."""
 
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Nouns that have pages made from listApis: a list, an item, a form per command (one file: a declaration each)."""
+"""Nouns with generated pages: a list, an item and a form per command (one file: a declaration each)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Templates with the console's texts and formats; every value is escaped."""
+"""Templates with the console's texts and formats. All values are escaped."""
 
 import hashlib
 import re

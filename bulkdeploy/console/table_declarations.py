@@ -1,4 +1,4 @@
-"""The tables there are: what each lists, its columns, and what narrows it."""
+"""The declarations of tables: their list commands, columns and filters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""All words of the console: one file, ``texts.toml``; a translation is another such file."""
+"""All texts of the console, read from ``texts.toml``. A translation is another such file."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The abilities of hypervisors: calls that need more are refused before anything is written."""
+"""Checks of the abilities of hypervisors.
+
+A call that needs a missing ability is rejected before anything is written.
+"""
 
 from collections.abc import Mapping
 

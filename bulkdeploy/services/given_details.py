@@ -1,4 +1,7 @@
-"""Details that calls give VMs and offerings: some are said otherwise, some are for root admins alone."""
+"""Checks of the details of VMs and offerings in calls.
+
+Some details must be given as another parameter; some are for root admins only.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The shared part of calls that change the infrastructure: entities are held, and names are unique."""
+"""Locks on entities, checks of unique names and events, shared by calls that change the infrastructure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Creation of guest networks: by createNetwork, and for accounts whose first VM names none (section 8.9)."""
+"""The creation of guest networks, by createNetwork or for an account's first VM without a network (section 8.9)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

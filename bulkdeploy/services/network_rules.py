@@ -1,4 +1,4 @@
-"""The rules of createNetwork: zone, offering, who gets it, VLAN."""
+"""The rules of createNetwork for zone, offering, owner and VLAN."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Things that accounts own, found for a change: they exist, the caller may touch them, and they are locked."""
+"""Locks on entities that accounts own. The entity must exist and the caller must be permitted to use it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The permissions of callers on objects (cloudstack-protocol.md 1.8, 5.3) (one file: calls ask it in one place).
+"""The permissions of callers on objects of accounts (cloudstack-protocol.md 1.8, 5.3) (one file: all owner checks).
 
 Root admins may everything; domain and resource admins what belongs to their domain and the
 domains below; everybody what belongs to their own account and to projects they are members of.

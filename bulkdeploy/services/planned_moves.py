@@ -1,4 +1,4 @@
-"""Plans of starts and moves: shown by dry runs, kept under an index, applied as they were shown or not at all."""
+"""Stored plans of starts and moves: dry runs show them, and later calls apply them unchanged or fail."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

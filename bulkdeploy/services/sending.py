@@ -1,4 +1,4 @@
-"""Submitting jobs: they are inserted with the caller's transaction and sent once it is committed."""
+"""The submission of jobs: inserted in the caller's transaction and sent after its commit."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The objects that the synchronous half works with; built once per process by ``wiring``."""
+"""The objects that the API processes work with, created once per process by ``wiring``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Accounts: the list, and all that changes them."""
+"""Commands of accounts: list, create, update, enable, disable, lock and delete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -72,7 +72,11 @@ def list_accounts(call: Call) -> Page:
 
 
 def create_account(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Create an account with its first user, and called as that one where it is given no name."""
+    """Create an account with its first user, and return the account.
+
+    If the call gives no account name, the name of the user is used. ``user`` is the prepared user, with a hashed
+    password.
+    """
     named = {**call.arguments, "account": call.text("account") or user["username"]}
     (account,) = service.create_accounts(call.connection, call.caller, every_api(), [named])
     domain = call.ref("domainid")
@@ -82,30 +86,30 @@ def create_account(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def update_account(call: Call) -> Mapping[str, Any]:
-    """Change an account."""
+    """Change the fields of an account, and return the account."""
     account = service.account_of(call.connection, call.caller, every_api(), _account(call))
     service.update_accounts(call.connection, call.caller, every_api(), [(account, call.arguments)])
     return accounts.read_account(call.connection, call.caller, account.id)
 
 
 def enable_account(call: Call) -> Mapping[str, Any]:
-    """Enable an account."""
+    """Enable an account, and return the account."""
     return service.enable_account(call.connection, call.caller, every_api(), _account(call))
 
 
 def lock_account(call: Call) -> Mapping[str, Any]:
-    """Lock an account."""
+    """Lock an account, and return the account. Its VMs keep running."""
     return service.lock_account(call.connection, call.caller, every_api(), _account(call))
 
 
 def disable_account(call: Call) -> JobTicket:
-    """Disable an account and, unless it is only locked, stop its VMs."""
+    """Disable an account and stop its VMs. If ``lock`` is given, the account is only locked."""
     queue, lock = call.system.job_queue, call.flag("lock")
     return service.disable_account(call.connection, queue, call.caller, every_api(), _account(call), lock=lock)
 
 
 def delete_account(call: Call) -> JobTicket:
-    """Delete an account with all it owns."""
+    """Delete an account with everything that it owns. The job ends when the account's VMs are deleted."""
     queue, account = call.system.job_queue, call.arguments["id"]
     removed = service.delete_accounts(call.connection, queue, call.caller, every_api(), [account])
     return service.deleted(call.connection, call.caller, account, removed)
@@ -255,7 +259,7 @@ def create_accounts(connection: Connection, caller: Caller, batch: Sequence[Valu
 
 
 def update_accounts(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change accounts as a file says."""
+    """Change accounts so that they match the entries of a zone file."""
     service.update_accounts(connection, caller, every_api(), changes)
 
 

@@ -16,7 +16,7 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 
 
 def get_api_limit(call: Call) -> dict[str, Any]:
-    """Return how many calls the caller's account has made, and may still make, in the current interval."""
+    """Return the number of calls of the caller's account in the current interval, and the number still allowed."""
     settings = read_configuration(call.connection)
     owner = call.caller.owner
     counted = current_count(call.connection, owner.account_id, settings.number("api.throttling.interval"))

@@ -45,7 +45,9 @@ DOMAIN = Response(
 
 
 def list_domains(call: Call) -> Page:
-    """Root admins: all domains; others their own, with ``listall`` those below it too.
+    """Return the domains that the caller may see.
+
+    Root admins see all domains. Other callers see their own domain, and with ``listall`` also the domains below it.
 
     Raises:
         PermissionDenied: ``id`` is outside the caller's reach.
@@ -85,7 +87,7 @@ def list_domain_children(call: Call) -> Page:
 
 
 def create_domain(call: Call) -> Mapping[str, Any]:
-    """Create a domain.
+    """Create a domain, and return the domain.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.
@@ -95,7 +97,7 @@ def create_domain(call: Call) -> Mapping[str, Any]:
 
 
 def update_domain(call: Call) -> Mapping[str, Any]:
-    """Rename a domain, or give it another network domain.
+    """Change the name or the network domain of a domain, and return the domain.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.
@@ -106,7 +108,7 @@ def update_domain(call: Call) -> Mapping[str, Any]:
 
 
 def delete_domain(call: Call) -> JobTicket:
-    """Delete a domain.
+    """Delete a domain. With ``cleanup`` its accounts and subdomains are deleted, too.
 
     Raises:
         InvalidParameter, PermissionDenied, ResourceInUse: as the service.

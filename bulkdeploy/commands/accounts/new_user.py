@@ -1,4 +1,4 @@
-"""The user that createAccount and createUser make, from the same parameters."""
+"""The new user of createAccount and createUser, which have the same parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +19,9 @@ NEW_USER = (
 
 
 def new_user(call: Call) -> Mapping[str, Any]:
-    """Return the user that a call wants made; hashing its password takes its time: for ``prepare``."""
+    """Return the new user of a call with a hashed password.
+
+    Hashing is slow, so a command calls this as its ``prepare`` step, before its transaction.
+    """
     (user,) = prepare_users(call.connection, call.system, [call.arguments])
     return user

@@ -51,14 +51,14 @@ def list_invitations(call: Call) -> Page:
 
 
 def update_invitation(call: Call) -> JobTicket:
-    """Accept or decline an invitation."""
+    """Accept or decline an invitation to a project for an account."""
     accept = call.flag("accept", default=True)
     project, account = call.arguments["projectid"], call.text("account")
     return service.answer_invitation(call.connection, call.caller, project, account, accept=accept)
 
 
 def delete_invitation(call: Call) -> JobTicket:
-    """Delete an invitation."""
+    """Delete an invitation to a project."""
     return service.delete_invitation(call.connection, call.caller, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""Roles of projects and their rules: the lists, and all that changes them (one file: the commands of one noun)."""
+"""Commands of project roles and their rules (one file: the commands of one noun)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Projects: the lists, and all that changes them."""
+"""Commands of projects: list, create, update, activate, suspend and delete."""
 
 from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS
 from bulkdeploy.commands.call import Call
@@ -96,14 +96,14 @@ def list_project_accounts(call: Call) -> Page:
 
 
 def create_project(call: Call) -> JobTicket:
-    """Create a project."""
+    """Create a project. The job's result is the project."""
     texts = (call.arguments["name"], call.text("displaytext"), call.text("account"))
     requested = NewProject(*texts, call.ref("domainid"), call.ref("accountid"))
     return service.create_project(call.connection, call.caller, requested)
 
 
 def update_project(call: Call) -> JobTicket:
-    """Change a project.
+    """Change the name or description of a project, or the role of an account in it.
 
     Raises:
         InvalidCombination: roletype and swapowner together.
@@ -129,7 +129,7 @@ def activate_project(call: Call) -> JobTicket:
 
 
 def suspend_project(call: Call) -> JobTicket:
-    """Suspend a project."""
+    """Suspend a project. Jobs stop its VMs."""
     return _set_state(call, active=False)
 
 
@@ -139,7 +139,7 @@ def _set_state(call: Call, *, active: bool) -> JobTicket:
 
 
 def delete_project(call: Call) -> JobTicket:
-    """Delete a project."""
+    """Delete a project. With ``cleanup`` everything that it owns is deleted, too."""
     queue, project = call.system.job_queue, call.arguments["id"]
     removed = service.delete_projects(call.connection, queue, call.caller, [project], cleanup=call.flag("cleanup"))
     return service.deleted(call.connection, call.caller, project, removed)
@@ -153,7 +153,7 @@ def add_account_to_project(call: Call) -> JobTicket:
 
 
 def delete_account_from_project(call: Call) -> JobTicket:
-    """Take an account out of a project."""
+    """Remove an account from a project."""
     project, account = call.arguments["projectid"], call.arguments["account"]
     return service.delete_account(call.connection, call.caller, project, account)
 

@@ -15,7 +15,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def update_resource_count(call: Call) -> Page:
-    """Recounts what an account uses.
+    """Recalculate the resource counts of an account, a project or a domain, and return the counts.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.

@@ -67,7 +67,7 @@ def list_resource_limits(call: Call) -> Page:
 
 
 def update_resource_limit(call: Call) -> Mapping[str, Any]:
-    """Set one limit; without ``max`` there is none from now on.
+    """Set one resource limit, and return the limit. If ``max`` is not given, the resource becomes unlimited.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as the service.

@@ -1,4 +1,4 @@
-"""Rules of roles, of accounts and of projects: the fields of their answers and their parameters."""
+"""The parameters and response fields of rules, for roles of accounts and of projects."""
 
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import text

@@ -1,4 +1,4 @@
-"""Roles and their rules: the lists, and all that changes them (one file: the commands of one noun)."""
+"""Commands of roles and their rules (one file: the commands of one noun)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -50,18 +50,18 @@ def list_roles(call: Call) -> Page:
 
 
 def list_role_permissions(call: Call) -> Page:
-    """Return the rules of roles, in the order in which they are asked."""
+    """Return the rules of roles in the order in which they are evaluated."""
     return roles.list_rules(call.connection, call.arguments, paging(call))
 
 
 def create_role(call: Call) -> Mapping[str, Any]:
-    """Create a role."""
+    """Create a role, and return the role."""
     (role,) = service.create_roles(call.connection, call.caller, every_api(), [call.arguments])
     return roles.read_role(call.connection, role.id)
 
 
 def update_role(call: Call) -> Mapping[str, Any]:
-    """Change a role."""
+    """Change the fields of a role, and return the role."""
     role = call.arguments["id"]
     service.update_roles(call.connection, call.caller, every_api(), [(role, call.arguments)])
     return roles.read_role(call.connection, role.id)
@@ -269,7 +269,9 @@ RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 
 def with_rules(given: Values) -> Values:
-    """Return the values of an entry, each of its rules bound as createRolePermission binds one.
+    """Return the values of a zone file's role with parsed rules, as createRolePermission parses them.
+
+    Raises InvalidParameter if a rule is not valid.
 
     Raises:
         InvalidParameter: one of them breaks a rule.
@@ -292,7 +294,7 @@ def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]
 
 
 def update_roles(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change roles as a file says."""
+    """Change roles so that they match the entries of a zone file."""
     bound = [(role, with_rules(given)) for role, given in changes]
     service.update_roles(connection, caller, every_api(), bound)
 

@@ -38,7 +38,7 @@ class SessionEnded:
 
 
 def check_login(call: OpenCall) -> CheckedLogin:
-    """Check the password.
+    """Find the user of a login call and check the password, before the transaction of the login.
 
     Raises:
         LoginDelayed, LoginFailed: as ``services.accounts.sessions.check_login``.
@@ -55,7 +55,7 @@ def check_login(call: OpenCall) -> CheckedLogin:
 
 
 def login(call: OpenCall, checked: CheckedLogin) -> SessionBegun | LoginFailed:
-    """Begin a session.
+    """Start a session for the checked user. Returns a LoginFailed error if the login is rejected.
 
     Raises:
         LoginFailed: as ``services.accounts.sessions.log_in``.
@@ -67,7 +67,7 @@ def login(call: OpenCall, checked: CheckedLogin) -> SessionBegun | LoginFailed:
 
 
 def logout(call: OpenCall) -> SessionEnded:
-    """End the session of the cookie that came with the call; without one there is nothing to end."""
+    """End the session of the call's cookie. A call without a cookie succeeds and does nothing."""
     if call.session_token is not None:
         delete_session(call.connection, call.session_token)
     return SessionEnded({"description": "success"})
@@ -95,9 +95,9 @@ def _answer(session: NewSession) -> dict[str, Any]:
 
 
 def _known_timezone(name: str | None) -> ZoneInfo:
-    """Return the time zone of a user; UTC if the user has none, or one that this machine does not know.
+    """Return the time zone of a user, or UTC if the user has none or this machine does not know it.
 
-    CloudStack's UI keeps the time zone of each login and cannot start without one.
+    CloudStack's UI stores the time zone of each login and does not start without a time zone.
     """
     try:
         return ZoneInfo(name or UTC)

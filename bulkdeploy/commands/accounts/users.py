@@ -1,4 +1,4 @@
-"""Users and their keys: the lists, and all that changes them (one file: a noun)."""
+"""Commands of users and their API keys (one file: a noun)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -73,7 +73,7 @@ def prepare_update(call: Call) -> PreparedUpdate:
 
 
 def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | InvalidParameter:
-    """Change a user."""
+    """Change a user, and return the user. Returns an error if the current password is required and wrong."""
     user, apis = call.arguments["id"], every_api()
     if (refused := service.wrong_password(call.connection, call.caller, apis, user, prepared)) is not None:
         return refused
@@ -82,17 +82,17 @@ def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | Inv
 
 
 def enable_user(call: Call) -> Mapping[str, Any]:
-    """Enable a user."""
+    """Enable a user, and return the user. The user's counted login failures are reset."""
     return user_states.enable_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
 def lock_user(call: Call) -> Mapping[str, Any]:
-    """Disable a user."""
+    """Lock a user, so that the user cannot log in, and return the user."""
     return user_states.lock_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
 def disable_user(call: Call) -> JobTicket:
-    """Disable a user."""
+    """Disable a user. The job's result is the user."""
     return user_states.disable_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
@@ -102,13 +102,13 @@ def delete_user(call: Call) -> None:
 
 
 def register_user_keys(call: Call) -> Mapping[str, Any]:
-    """Give a user new keys."""
+    """Create new API keys for a user, and return them. The user's earlier keys become invalid."""
     user = call.arguments["id"]
     return service.register_user_keys(call.connection, call.system.cipher, call.caller, every_api(), user)
 
 
 def get_user_keys(call: Call) -> Mapping[str, Any]:
-    """Return a user's keys."""
+    """Return the newest API key and secret key of a user."""
     user = call.arguments["id"]
     return service.get_user_keys(call.connection, call.system.cipher, call.caller, every_api(), user)
 

@@ -25,7 +25,7 @@ def configure(call: Call) -> JobTicket:
 
 
 def list_resources(call: Call) -> Page:
-    """List hosts with host HA."""
+    """Return the hosts for which host HA is configured."""
     host = call.ref("hostid")
     rows = store.list_configured(call.connection, None if host is None else host.id)
     return Page(rows, len(rows))

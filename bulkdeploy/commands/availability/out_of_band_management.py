@@ -23,7 +23,7 @@ def configure(call: Call) -> dict[str, Any]:
 
 
 def issue_power_action(call: Call) -> JobTicket:
-    """Have a power action done."""
+    """Create the job that runs a power action on a host by its management controller."""
     return service.issue_power_action(
         call.connection,
         call.system,
@@ -35,7 +35,7 @@ def issue_power_action(call: Call) -> JobTicket:
 
 
 def change_password(call: Call) -> JobTicket:
-    """Have the controller's password changed."""
+    """Create the job that changes the password of a host's management controller."""
     return service.change_password(
         call.connection, call.system, call.caller, call.arguments["hostid"], call.arguments.get("password")
     )

@@ -1,4 +1,4 @@
-"""Parameters of commands about how hosts are kept available."""
+"""Parameters of the commands for host HA and out-of-band management."""
 
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.domain.entities import Entity

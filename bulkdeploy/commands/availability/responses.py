@@ -1,4 +1,4 @@
-"""Answers about how hosts are kept available."""
+"""Responses of the commands for host HA and out-of-band management."""
 
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Field, Response

@@ -1,4 +1,4 @@
-"""Commands that enable or disable something for a host, or for all hosts of a cluster or a zone."""
+"""Commands that enable or disable a feature for a host, or for all hosts of a cluster or a zone."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

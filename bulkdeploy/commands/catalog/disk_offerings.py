@@ -1,4 +1,4 @@
-"""Disk offerings: listed, made, changed, deleted."""
+"""Commands of disk offerings: list, create, update and delete."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -74,13 +74,13 @@ def list_disk_offerings(call: Call) -> Page:
 
 
 def create_disk_offering(call: Call) -> Mapping[str, Any]:
-    """Create a disk offering."""
+    """Create a disk offering, and return the offering."""
     (offering,) = offering_service.create_disk_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 
 
 def update_disk_offering(call: Call) -> Mapping[str, Any]:
-    """Change a disk offering."""
+    """Change a disk offering, and return the offering."""
     offering = call.arguments["id"]
     given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
     offering_service.update_disk_offerings(call.connection, call.caller, [(offering, given)])

@@ -1,4 +1,4 @@
-"""Parameters and fields of offerings that say how hypervisors provide disks."""
+"""Parameters and fields of offerings that define how hypervisors provide disks."""
 
 from bulkdeploy.declare.parameters import Needs, Parameter, boolean, long, string
 from bulkdeploy.declare.response_fields import flag, large_number, text

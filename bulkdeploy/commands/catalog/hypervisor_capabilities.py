@@ -1,4 +1,4 @@
-"""listHypervisorCapabilities: the limits that this service keeps, and what drivers can do, by hypervisor."""
+"""listHypervisorCapabilities: the limits of this service and the abilities of drivers, by hypervisor."""
 
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,7 +23,7 @@ OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")
 
 
 def list_hypervisor_capabilities(call: Call) -> Page:
-    """Return one row per hypervisor. An unknown id or hypervisor finds nothing."""
+    """Return one row per hypervisor. An unknown id or hypervisor returns an empty list."""
     wanted = {name: (call.text(name) or "").lower() for name in ("id", "hypervisor", "keyword")}
     rows = [
         row

@@ -20,7 +20,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_isos(call: Call) -> Page:
-    """Return the ISOs that the filter asks for, one row per zone.
+    """Return the ISOs that match the ``isofilter``, with one row per zone.
 
     Raises:
         InvalidParameter: a user asks for all.

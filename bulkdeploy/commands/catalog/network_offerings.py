@@ -1,4 +1,4 @@
-"""Network offerings: listed, made, changed, deleted."""
+"""Commands of network offerings: list, create, update and delete."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -87,13 +87,13 @@ def list_network_offerings(call: Call) -> Page:
 
 
 def create_network_offering(call: Call) -> Mapping[str, Any]:
-    """Create a network offering."""
+    """Create a network offering, and return the offering."""
     (offering,) = offering_service.create_network_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 
 
 def update_network_offering(call: Call) -> Mapping[str, Any]:
-    """Change a network offering."""
+    """Change a network offering, and return the offering."""
     offering = call.arguments["id"]
     given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
     offering_service.update_network_offerings(call.connection, call.caller, [(offering, given)])
@@ -256,7 +256,7 @@ COMMANDS = (
 
 
 def _in_any_case(entries: Iterable[str | Mapping[str, str]]) -> list[Any]:
-    """Services, or what is said of them, in the form that they are compared in."""
+    """Return services or their properties in lower case and sorted, so that they can be compared."""
     return sorted(
         one.lower() if isinstance(one, str) else sorted((key, value.lower()) for key, value in one.items())
         for one in entries

@@ -1,4 +1,4 @@
-"""The parameters by which both lists of offerings select: owner, VM and volume."""
+"""The parameters by which both lists of offerings are filtered: owner, VM and volume."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid

@@ -13,7 +13,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_os_categories(call: Call) -> Page:
-    """Categories of guest OS types."""
+    """Return the categories of guest OS types."""
     return os_categories.list_os_categories(call.connection, call.arguments, paging(call))
 
 

@@ -1,4 +1,4 @@
-"""Guest OS types: listed, added, changed, removed."""
+"""Commands of guest OS types: list, add, update and remove."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -30,7 +30,7 @@ NO_DETAILS = "guest OS types have no details"
 
 
 def list_os_types(call: Call) -> Page:
-    """List guest OS types; callers other than root admins see those that are displayed."""
+    """Return guest OS types. Callers who are not root admins see only displayed types."""
     return os_types.list_os_types(call.connection, call.arguments, paging(call), hidden=call.caller.is_root_admin)
 
 

@@ -1,4 +1,4 @@
-"""Service offerings: listed, made, changed, deleted."""
+"""Commands of service offerings: list, create, update and delete."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -100,13 +100,13 @@ def list_service_offerings(call: Call) -> Page:
 
 
 def create_service_offering(call: Call) -> Mapping[str, Any]:
-    """Create a service offering."""
+    """Create a service offering, and return the offering."""
     (offering,) = offering_service.create_service_offerings(call.connection, call.caller, [call.arguments])
     return _row(call, offering)
 
 
 def update_service_offering(call: Call) -> Mapping[str, Any]:
-    """Change a service offering."""
+    """Change a service offering, and return the offering."""
     offering = call.arguments["id"]
     given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
     offering_service.update_service_offerings(call.connection, call.caller, [(offering, given)])
@@ -114,7 +114,7 @@ def update_service_offering(call: Call) -> Mapping[str, Any]:
 
 
 def delete_service_offering(call: Call) -> None:
-    """Delete a service offering. To delete it again succeeds and does nothing, as in CloudStack."""
+    """Delete a service offering. If it is deleted already, the call succeeds and does nothing, as in CloudStack."""
     offering = call.arguments["id"]
     if not offering.removed:
         offerings.delete_offerings(call.connection, call.caller, offering_service.SERVICE_OFFERING, [offering])

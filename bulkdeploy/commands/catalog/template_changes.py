@@ -69,7 +69,7 @@ NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
 
 
 def register(kind: Kind, call: Call) -> Page:
-    """Register a template or ISO.
+    """Register a template or ISO, and return one row per zone.
 
     Raises:
         InvalidParameter: the URL names an address that is not public.
@@ -80,7 +80,7 @@ def register(kind: Kind, call: Call) -> Page:
 
 
 def update(kind: Kind, call: Call) -> Mapping[str, Any]:
-    """Change a template or ISO.
+    """Change the fields of a template or ISO, and return the template or ISO.
 
     Raises:
         InvalidParameter: all its zones were deleted.
@@ -91,14 +91,14 @@ def update(kind: Kind, call: Call) -> Mapping[str, Any]:
 
 
 def delete(kind: Kind, call: Call) -> JobTicket:
-    """Delete a template or ISO."""
+    """Delete a template or ISO from one zone, or from all zones if no zone is given."""
     ref, zone = call.arguments["id"], call.ref("zoneid")
     templates.delete_templates(call.connection, call.caller, kind, [ref], zone, forced=call.flag("forced"))
     return templates.deleted(call.connection, call.caller, kind, ref)
 
 
 def update_permissions(kind: Kind, call: Call) -> None:
-    """Share a template or ISO."""
+    """Change which accounts and projects may use a template or ISO."""
     arguments = call.arguments
     requested = Sharing(
         call.text("op"),

@@ -1,4 +1,4 @@
-"""The fields of templates and ISOs, and the parameters that both lists take."""
+"""The response fields of templates and ISOs, and the common parameters of both lists."""
 
 from bulkdeploy.commands.constant_fields import OF_IMAGES
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, SHOW_ICON

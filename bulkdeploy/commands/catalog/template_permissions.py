@@ -1,4 +1,4 @@
-"""listTemplatePermissions and listIsoPermissions: who may use a template or ISO besides its owner."""
+"""listTemplatePermissions and listIsoPermissions: the accounts and projects that may use a template or ISO."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""linkUserDataToTemplate: registered user data that VMs of a template or ISO get."""
+"""linkUserDataToTemplate: links registered user data to a template or ISO, whose VMs receive it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -21,7 +21,7 @@ NO_HYPERVISOR = "None"
 
 
 def list_templates(call: Call) -> Page:
-    """Return the templates that the filter asks for, one row per zone.
+    """Return the templates that match the ``templatefilter``, with one row per zone.
 
     Raises:
         InvalidParameter: a user asks for all.

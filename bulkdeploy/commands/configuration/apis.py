@@ -1,4 +1,4 @@
-"""listApis: the API describes itself, as the caller may use it."""
+"""listApis: the description of all commands that the caller may use."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.registry import find_commands

@@ -1,4 +1,4 @@
-"""listCapabilities: what the installation can do and how it is set up."""
+"""listCapabilities: the features and settings of the installation."""
 
 from typing import Any
 
@@ -19,7 +19,10 @@ UI_PAGE_SIZE = 20
 
 
 def list_capabilities(call: Call) -> dict[str, Any]:
-    """Return one object; the limits of calls are left out if there are none."""
+    """Return the capabilities of the service as one object.
+
+    The limits of API calls are left out if there are none.
+    """
     settings = read_configuration(call.connection)
     throttled = settings.flag("api.throttling.enabled")
     return {

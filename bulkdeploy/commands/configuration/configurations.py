@@ -57,7 +57,7 @@ ONE_PLACE = Exclusive(tuple(SCOPE_PARAMETERS))
 
 
 def list_configurations(call: Call) -> Page:
-    """Return settings with the values that hold.
+    """Return settings with their effective values in the requested scope.
 
     Raises:
         PermissionDenied: the account or domain is outside the caller's reach.
@@ -101,7 +101,7 @@ def _is(text: str | None, wanted: str | None) -> bool:
 
 
 def update_configuration(call: Call) -> Mapping[str, Any]:
-    """Set one setting.
+    """Set one setting, globally or in a scope, and return the setting.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.
@@ -113,7 +113,7 @@ def update_configuration(call: Call) -> Mapping[str, Any]:
 
 
 def reset_configuration(call: Call) -> Mapping[str, Any]:
-    """Remove a narrower value of one setting, so that the wider one applies again.
+    """Delete the value of a setting in a scope, so that the value of the wider scope applies again.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.
@@ -125,7 +125,7 @@ def reset_configuration(call: Call) -> Mapping[str, Any]:
 
 
 def with_system(_: Connection, system: System, batch: Sequence[Values]) -> list[tuple[System, Values]]:
-    """Return settings of a file, with what tells hypervisors of them."""
+    """Return the settings of a zone file, each with the System that updates the hypervisors."""
     return [(system, given) for given in batch]
 
 

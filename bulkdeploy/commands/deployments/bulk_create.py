@@ -1,4 +1,4 @@
-"""bulkCreateVirtualMachines: many unlike VMs with one call, all of them or, if so asked, those that fit.
+"""bulkCreateVirtualMachines: deploys many different VMs with one call: all of them, or on request the VMs that fit.
 
 Ours, after Ganeti's bulk creation: CloudStack has no such call. An entry of the list has the parameters of
 deployVirtualMachine, but for those that are said once for all.
@@ -161,7 +161,10 @@ def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> 
 
 
 def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
-    """Return one request for each configuration that entries share, in order of its first entry."""
+    """Return one deploy request for each distinct configuration of the list's entries.
+
+    The requests are in the order of their first entry.
+    """
     listed: Mapping[int, Mapping[str, str]] = call.arguments[LIST]
     shared = {name: value for name, value in call.arguments.items() if name != LIST}
     alike: dict[frozenset[tuple[str, str]], list[int]] = {}
@@ -182,7 +185,7 @@ def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
 
 
 def _remembering(lookup: Lookup) -> Lookup:
-    """Return the same look-up, each id once."""
+    """Return a lookup of ids with a cache, so that each id is looked up only once."""
     known: dict[Kinds, dict[str, EntityRef | None]] = {}
 
     def find(wanted: Mapping[Kinds, Sequence[str]]) -> Found:
@@ -211,7 +214,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
 
 
 def _vms(index: int, given: Mapping[str, str], count: int) -> list[NamedVm]:
-    """Return the VMs of one entry."""
+    """Return the VMs of one entry of the list, with their names. ``count`` is the number of VMs of the entry."""
     with named_entry(index):
         named = {
             name.lower(): ENTRY.value_of(name.lower(), value)

@@ -1,4 +1,4 @@
-"""The shared part of both deploy commands: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
+"""The common part of both deploy commands: converts a call to a ``DeployRequest``, and deploys or plans it."""
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -86,11 +86,11 @@ PINS = ("podid", "clusterid", "hostid")
 
 
 def deploying(request: Callable[[Call], DeployCall], answer: Callable[[Call, DeployedVms], Any]) -> Sharing:
-    """Return the declaration of a command whose calls are deployed together in one transaction.
+    """Return the declaration of a command whose calls can be deployed together in one transaction.
 
-    Bulk calls share with bulk calls, and single ones with single ones, for the same zone or the same part of it
-    that they are pinned to: nobody waits who needs another part. ``answer``: what is answered of new VMs; a dry run
-    answers its plan.
+    Bulk calls are combined with bulk calls and single calls with single calls, if they are for the same zone or are
+    pinned to the same part of it. Calls for different parts do not wait for each other. ``answer`` creates the
+    response for new VMs; the response to a dry run is its plan.
     """
 
     def answer_or_plan(call: Call, result: DeployedVms | DryRun) -> Any:
@@ -108,7 +108,9 @@ def _sharing(call: Call) -> Hashable | None:
 
 
 def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCall:
-    """Return the deployment that a call asks for; ``more``: parameters that only one of the commands has.
+    """Return the deployment that an API call requests. ``more`` contains the parameters of a single command.
+
+    Raises an error if a caller who is not a root admin names a host, pod or cluster.
 
     Raises:
         PermissionDenied: parameters that only root admins may give.
@@ -126,7 +128,9 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
 def deploy_call_of(
     call: Call, requests: Sequence[DeployRequest], *, listed: bool = False, partial: bool = False
 ) -> DeployCall:
-    """Return these requests as one deploy call; its jobs belong to this thread's API request and trace.
+    """Return these requests as one deploy call.
+
+    The call's jobs are recorded with the id and the trace of this thread's API request.
 
     Raises:
         InvalidCombination: see ``recorded_call``.
@@ -161,7 +165,7 @@ def host_ids(call: Call) -> tuple[int, ...]:
 
 
 def named_nics(call: Call) -> tuple[NamedNic, ...]:
-    """Return the nics of ``iptonetworklist``; or what ``ipaddress`` and ``macaddress`` ask of the default one.
+    """Return the NICs of ``iptonetworklist``, or a default NIC with the given ``ipaddress`` and ``macaddress``.
 
     Raises:
         InvalidParameter: an entry names no network, or an IPv6 address.

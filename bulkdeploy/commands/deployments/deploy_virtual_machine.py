@@ -1,4 +1,4 @@
-"""deployVirtualMachine: one VM, by the same service as the bulk call (cloudstack-protocol.md 5)."""
+"""deployVirtualMachine: deploys one VM with the same service as the bulk call (cloudstack-protocol.md 5)."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_call, deploying, named_nics

@@ -1,4 +1,4 @@
-"""The comparison of managed deployments with their desired state, which the sweeper makes."""
+"""The reconciliation of managed deployments with their desired state, run by the sweeper."""
 
 from functools import partial
 
@@ -27,10 +27,11 @@ SEEN_AFTER_S, STEP_AFTER_S = 30.0, 2.0
 
 
 def reconcile_if_due(connection: Connection, *, system: System, deployment_id: int, user_id: int) -> None:
-    """Give a managed deployment its desired size, in the name of the user who made it.
+    """Deploy or remove VMs of a managed deployment until it has its desired size, as the user who created it.
 
-    If its VMs are being replaced, take the next step of that. VMs beyond the desired size stay while a replacement
-    is paused or failed. Another transaction that works on the deployment, or has just done so, is left alone.
+    If the deployment's VMs are being replaced, the next step of the replacement is executed. Surplus VMs are kept
+    while a replacement is paused or failed. Nothing happens if another transaction works on the deployment or has
+    just done so.
 
     Raises:
         BulkDeployError: VMs cannot be added or removed; nothing is changed.
@@ -64,9 +65,9 @@ def reconcile_if_due(connection: Connection, *, system: System, deployment_id: i
 
 
 def put_off_resizing(connection: Connection, *, system: System, deployment_id: int, user_id: int, why: str) -> None:
-    """Keep why a managed deployment did not get its desired state; the next try is due after a longer pause.
+    """Record why a managed deployment did not reach its desired state, and postpone the next attempt.
 
-    An alert tells operators of repeated failures.
+    The pause becomes longer with each failure. Repeated failures create an alert for operators.
     """
     del system, user_id
     if store.note_failure(connection, deployment_id, why) == ALERT_AT:

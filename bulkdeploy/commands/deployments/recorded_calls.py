@@ -1,4 +1,4 @@
-"""Deploy calls that managed deployments keep, and that are made again to add VMs."""
+"""Recorded deploy calls of managed deployments. They are repeated to add VMs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -53,7 +53,9 @@ ADDRESSES = ("ipaddress", "macaddress")
 
 
 def recorded_call(call: Call) -> RecordedCall | None:
-    """Return the record of a call whose deployment is to be managed; None if it is not to be, or a dry run.
+    """Return the recorded parameters of a call that creates a managed deployment.
+
+    Returns None if the deployment is not managed, or for a dry run.
 
     Raises:
         InvalidCombination: a parameter of HOW_MANAGED without ``managed``, or a list that gives addresses.
@@ -92,7 +94,7 @@ def bound_call(call: Call, parameters: Mapping[str, str]) -> Call:
 
 
 def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments with entries of maps and lists one by one, under the names that a request gives them."""
+    """Yield the arguments with one item per entry of maps and lists, named as in an API request."""
     for name, value in arguments.items():
         entries: Mapping[int, Mapping[str, Any]] = {}
         if isinstance(value, Mapping):

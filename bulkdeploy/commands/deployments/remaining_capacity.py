@@ -1,4 +1,7 @@
-"""calculateCapacity: how many more VMs a bulk call could make. Ours, after Ganeti's hspace."""
+"""calculateCapacity: the number of further VMs that a bulk call could deploy.
+
+CloudStack does not have this command; Ganeti's hspace is similar.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -70,7 +73,7 @@ REMAINING_CAPACITY = Response(
 
 
 def calculate(call: Call) -> Mapping[str, Any]:
-    """Return how many more VMs fit, where, and what ends it."""
+    """Return the number of further VMs that fit, their places, and the reason why no more VMs fit."""
     request = deploy_request(call, bulk=True, count=1)
     return calculate_capacity(call.connection, call.caller, request, tiered=call.flag("tiered"), n1=call.flag("n1"))
 

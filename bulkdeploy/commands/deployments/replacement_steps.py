@@ -37,7 +37,7 @@ REPLACE_COMMAND = "replaceBulkDeployment"
 
 
 def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequence[Row[Any]]) -> ReplacementStep:
-    """Take the next step of a replacement in progress, whose deployment the caller has locked.
+    """Execute the next step of a replacement that is in progress. The caller has locked the deployment.
 
     Args:
         call: in the name of the user who made the deployment.
@@ -92,7 +92,7 @@ def _member(vm: Row[Any], method: ReplaceMethod, state: str | None) -> Member:
 
 
 def destroy_vms(call: Call, vms: Sequence[Row[Any]], *, expunge: bool) -> None:
-    """Destroy VMs by one bulk operation, without those that cannot be destroyed now."""
+    """Destroy VMs by one bulk operation. VMs that cannot be destroyed now are skipped."""
     request = BulkRequest(
         command=REPLACE_COMMAND, operation=destruction(expunge=expunge), selection=select_exactly(vms), partial=True
     )
@@ -100,9 +100,9 @@ def destroy_vms(call: Call, vms: Sequence[Row[Any]], *, expunge: bool) -> None:
 
 
 def _restore(call: Call, replacement: Row[Any], vms: Sequence[Row[Any]]) -> int:
-    """Begin to restore VMs, and return the number of those that cannot be restored.
+    """Create the jobs that restore VMs, and return the number of VMs that cannot be restored.
 
-    The VMs get other user data and key pairs at once: their jobs make them anew with these.
+    New user data and key pairs are written immediately, so that the jobs restore the VMs with them.
     """
     connection = call.connection
     template = store.recorded_template(connection, replacement.new_parameters)

@@ -186,7 +186,10 @@ def _resume(call: Call) -> Mapping[str, Any]:
 
 
 def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the recorded parameters with other values; of a list of VMs every entry gets them."""
+    """Return the recorded parameters with new values.
+
+    If the call deployed a list of VMs, every entry gets the values.
+    """
     parameters = dict(recorded)
     for name, value in given.items():
         wire = str(value.uuid) if isinstance(value, EntityRef) else str(value)

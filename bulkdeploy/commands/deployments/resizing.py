@@ -22,7 +22,7 @@ from bulkdeploy.store.deployments.managed_deployments import lock_managed
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The jobs, the deployment and the operation that give a deployment its desired size."""
+    """The result of a new desired size: the new jobs, the deployment, and the operation that removes VMs."""
 
     added: Sequence[tuple[str, str]] = ()
     """Pairs of a job's and its VM's uuid."""
@@ -81,9 +81,9 @@ def deploy_more(
     dry_run: bool = False,
     recorded: Mapping[str, str] | None = None,
 ) -> DeployedVms | DryRun:
-    """Make the recorded call again for ``count`` VMs, by the same rules and limits.
+    """Repeat the recorded call of a deployment for ``count`` more VMs, with the same rules and limits.
 
-    ``recorded``: parameters instead of those that the deployment has.
+    ``recorded`` replaces the parameters that are stored with the deployment.
     """
     command = find_commands()[managed.command]
     if command.repeat is None:

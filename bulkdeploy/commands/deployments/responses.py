@@ -1,4 +1,4 @@
-"""The answer that describes a bulk deployment as a whole."""
+"""The response that describes a bulk deployment as a whole."""
 
 from bulkdeploy.commands.deployments.deploy_calls import PLAN_FIELDS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, fraction, moment, number, objects, text

@@ -1,4 +1,7 @@
-"""``allocpolicy``: how readily a pod or a cluster takes new VMs. Ours, after Ganeti's node groups."""
+"""``allocpolicy``: the preference of a pod or a cluster for new VMs.
+
+CloudStack does not have this parameter; Ganeti's node groups do.
+"""
 
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.domain.infrastructure.topology import ALLOCATION_POLICIES

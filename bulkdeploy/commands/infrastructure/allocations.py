@@ -1,4 +1,4 @@
-"""listAllocations: who holds how much of which host or storage pool. Ours, after OpenStack's allocations."""
+"""listAllocations: the claims on hosts and storage pools. An own command, like OpenStack's allocations."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

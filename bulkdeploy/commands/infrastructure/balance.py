@@ -1,4 +1,4 @@
-"""balanceZone: VMs are moved until hosts are evenly used. CloudStack has none: it balances cluster by cluster."""
+"""balanceZone: moves VMs until hosts are evenly used. An own command; CloudStack balances single clusters only."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import BALANCE_RESULT

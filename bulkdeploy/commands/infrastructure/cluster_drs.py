@@ -1,4 +1,4 @@
-"""generateClusterDrsPlan, executeClusterDrsPlan and listClusterDrsPlan: balancing by CloudStack's names."""
+"""CloudStack's DRS commands: generateClusterDrsPlan, executeClusterDrsPlan and listClusterDrsPlan."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def generate_plan(call: Call) -> dict[str, Any]:
 
 
 def execute_plan(call: Call) -> JobTicket:
-    """Move VMs as a plan says."""
+    """Create the job that moves VMs of a cluster to the hosts that the call names."""
     moves = call.arguments.get("migrateto", ())
     for move in moves:
         if set(move) != {"vm", "host"}:
@@ -43,7 +43,7 @@ def execute_plan(call: Call) -> JobTicket:
 
 
 def list_plans(call: Call) -> Page:
-    """List plans of clusters."""
+    """Return the DRS plans of clusters."""
     return store.list_plans(call.connection, call.arguments, paging(call))
 
 

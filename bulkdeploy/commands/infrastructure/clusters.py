@@ -53,13 +53,13 @@ def list_clusters(call: Call) -> Page:
 
 
 def add_cluster(call: Call) -> Page:
-    """Create a cluster."""
+    """Create a cluster, and return the cluster as a list of one row."""
     (cluster,) = cluster_service.add_clusters(call.connection, call.caller, [call.arguments])
     return _page(call, cluster)
 
 
 def update_cluster(call: Call) -> Mapping[str, Any]:
-    """Change a cluster."""
+    """Change a cluster, and return the cluster."""
     cluster = call.arguments["id"]
     cluster_service.update_clusters(call.connection, call.caller, [(cluster, call.arguments)])
     return only_row(_page(call, cluster))

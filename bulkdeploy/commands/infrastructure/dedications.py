@@ -1,4 +1,4 @@
-"""Zones, pods, clusters and hosts are dedicated to one domain or account, released, listed."""
+"""Commands that dedicate zones, pods, clusters and hosts to one domain or account, release and list them."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_dedications(place: Entity, call: Call) -> Page:
-    """Dedicated places of one kind."""
+    """Return the dedicated places of one kind (zones, pods, clusters or hosts)."""
     return dedications.list_dedications(call.connection, place, call.arguments, paging(call))
 
 
@@ -30,7 +30,7 @@ def dedicate(place: Entity, call: Call) -> JobTicket:
 
 
 def release(place: Entity, call: Call) -> JobTicket:
-    """Release a dedication."""
+    """Remove the dedication of a place."""
     ref = call.arguments[f"{place.name.lower()}id"]
     service.release_places(call.connection, call.caller, [ref])
     return service.released(call.connection, call.caller, ref)

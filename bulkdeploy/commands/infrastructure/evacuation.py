@@ -1,4 +1,4 @@
-"""evacuateHost, which is ours: a dead host's VMs are started elsewhere."""
+"""evacuateHost: starts a dead host's VMs on other hosts. CloudStack does not have this command."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST_MIGRATION
@@ -14,12 +14,15 @@ from bulkdeploy.services.infrastructure import evacuation
 
 
 def look_at_host(call: Call) -> bool | None:
-    """Return whether the host answers."""
+    """Return whether the host responds to its driver, or None if this is unknown."""
     return evacuation.host_answers(call.connection, call.system, call.arguments["id"])
 
 
 def evacuate_host(call: Call, answers: bool | None) -> JobTicket | Instead:
-    """Have a dead host's VMs started elsewhere; the job's result says where. Or its plan."""
+    """Create the job that starts a dead host's VMs on other hosts, or return the plan of a dry run.
+
+    The job's result contains the new hosts of the VMs.
+    """
     done = evacuation.evacuate_host(
         call.connection,
         call.system,

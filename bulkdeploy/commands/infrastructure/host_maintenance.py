@@ -1,4 +1,4 @@
-"""prepareHostForMaintenance, cancelHostMaintenance; migrateHost, which is ours."""
+"""prepareHostForMaintenance, cancelHostMaintenance, and migrateHost, which CloudStack does not have."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST, HOST_MIGRATION
@@ -27,7 +27,10 @@ def cancel_host_maintenance(call: Call) -> JobTicket:
 
 
 def migrate_host(call: Call) -> JobTicket | Instead:
-    """Have all VMs moved off a host; the job's result says where they are. Or its plan."""
+    """Create the job that moves all VMs off a host, or return the plan of a dry run.
+
+    The job's result contains the new hosts of the VMs.
+    """
     plan = plan_wanted(call, "migrateHost")
     done = host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"], plan)
     return answered(call, done)

@@ -29,7 +29,9 @@ WITH_CAPACITY = frozenset({"all", "capacity"})
 
 
 def list_hosts(call: Call) -> Page:
-    """Return hosts, by place or all; with ``virtualmachineid`` those that this VM could move to.
+    """Return the hosts of a place or all hosts.
+
+    With ``virtualmachineid``, return the hosts to which this VM could move.
 
     Raises:
         InvalidParameter: that VM does not run.
@@ -56,7 +58,7 @@ def add_host(call: Call, reached: Sequence[ReachedHost]) -> Page:
 
 
 def update_host(call: Call) -> Mapping[str, Any]:
-    """Change a host."""
+    """Change a host, and return the host."""
     host = call.arguments["id"]
     host_service.update_hosts(call.connection, call.caller, [(host, call.arguments)])
     return only_row(_page(call, host))
@@ -68,12 +70,12 @@ def delete_host(call: Call) -> None:
 
 
 def reach_again(call: Call) -> HostReachedAgain:
-    """Ask a host again what it has."""
+    """Connect to a host again and read its hardware, before the transaction of reconnectHost."""
     return host_service.reach_again(call.connection, call.system, call.arguments["id"])
 
 
 def reconnect_host(call: Call, reached: HostReachedAgain) -> JobTicket:
-    """Take over what a host has now."""
+    """Write the hardware that a reconnected host reports. The job's result is the host."""
     return host_service.reconnect_host(call.connection, call.caller, call.arguments["id"], reached)
 
 
@@ -224,7 +226,10 @@ COMMANDS = (
 
 
 def _key(values: Values) -> Hashable:
-    """Return the key of a simulated host: the query of its url describes the host, the rest is its place."""
+    """Return the key of a host: its zone and its URL without the query.
+
+    The query of a simulated host's URL describes its hardware and does not identify the host.
+    """
     return values["zoneid"], (values.get("url") or "").partition("?")[0]
 
 

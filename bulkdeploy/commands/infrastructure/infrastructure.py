@@ -1,4 +1,4 @@
-"""listInfrastructure: how many there are of each thing that VMs stand on."""
+"""listInfrastructure: the numbers of zones, hosts, pools and other parts of the infrastructure."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,10 @@ ABSENT = dict.fromkeys(THERE[-6:], 0)
 
 
 def list_infrastructure(call: Call) -> Mapping[str, int]:
-    """Count the infrastructure. The service is one management server, however many processes it has."""
+    """Return the numbers of zones, hosts and other parts of the infrastructure.
+
+    The service counts as one management server, independent of its number of processes.
+    """
     return {**count_infrastructure(call.connection), "managementservers": 1, **ABSENT}
 
 

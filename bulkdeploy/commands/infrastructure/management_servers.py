@@ -1,4 +1,4 @@
-"""listManagementServers: the service, whatever number of processes it is."""
+"""listManagementServers: the service as one server, independent of its number of processes."""
 
 import platform
 from functools import cache

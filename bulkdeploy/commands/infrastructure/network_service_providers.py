@@ -1,4 +1,4 @@
-"""Providers of network services, and what must be configured of them, as clients do that build a zone."""
+"""Commands of network service providers and their elements, which clients configure when they build a zone."""
 
 from functools import partial
 
@@ -51,17 +51,17 @@ def list_providers(call: Call) -> Page:
 
 
 def add_provider(call: Call) -> JobTicket:
-    """Add a provider."""
+    """Add a disabled network service provider to a physical network."""
     return provider_service.add_provider(call.connection, call.caller, call.arguments)
 
 
 def update_provider(call: Call) -> JobTicket:
-    """Enable or disable a provider."""
+    """Enable or disable a network service provider, or change its services."""
     return provider_service.update_provider(call.connection, call.caller, call.arguments["id"], call.arguments)
 
 
 def delete_provider(call: Call) -> JobTicket:
-    """Delete a provider."""
+    """Delete a network service provider."""
     provider = call.arguments["id"]
     provider_service.delete_providers(call.connection, call.caller, [provider])
     return provider_service.deleted(call.connection, call.caller, provider)
@@ -86,7 +86,7 @@ def list_elements(key: str, call: Call) -> Page:
 
 
 def configure_element(key: str, cmd: str, call: Call) -> JobTicket:
-    """Say whether an element may be used."""
+    """Enable or disable the element of a network service provider."""
     element = call.arguments["id"]
     return provider_service.configure_element(
         call.connection, call.caller, key, cmd, element, enabled=call.flag("enabled")

@@ -1,4 +1,4 @@
-"""Physical networks: listed, made, changed and deleted."""
+"""Commands of physical networks: list, create, update and delete."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

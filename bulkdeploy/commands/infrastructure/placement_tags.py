@@ -1,4 +1,4 @@
-"""listHostTags and listStorageTags: what offerings may ask of hosts and pools."""
+"""listHostTags and listStorageTags: the tags of hosts and pools that offerings can require."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

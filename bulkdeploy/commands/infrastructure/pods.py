@@ -62,13 +62,13 @@ def list_pods(call: Call) -> Page:
 
 
 def create_pod(call: Call) -> Mapping[str, Any]:
-    """Create a pod."""
+    """Create a pod, and return the pod."""
     (pod,) = pod_service.create_pods(call.connection, call.caller, [call.arguments])
     return _row(call, pod)
 
 
 def update_pod(call: Call) -> Mapping[str, Any]:
-    """Change a pod."""
+    """Change a pod, and return the pod."""
     pod = call.arguments["id"]
     pod_service.update_pods(call.connection, call.caller, [(pod, call.arguments)])
     return _row(call, pod)

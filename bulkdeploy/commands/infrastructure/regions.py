@@ -1,4 +1,4 @@
-"""Regions: names and addresses of other installations, which clients look up here and which have no effect."""
+"""Commands of regions: names and URLs of other installations, which clients read and which have no effect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,14 +34,14 @@ def list_regions(call: Call) -> Page:
 
 
 def add_region(call: Call) -> Mapping[str, Any]:
-    """Add a region and answer it."""
+    """Add a region, and return the region."""
     given = call.arguments
     service.add_region(call.connection, call.caller, given["id"], given["name"], given["endpoint"])
     return _row(call)
 
 
 def update_region(call: Call) -> Mapping[str, Any]:
-    """Change a region and answer it."""
+    """Change a region, and return the region."""
     values = {column: call.arguments[name] for name, column in regions.COLUMNS.items() if name in call.arguments}
     service.update_region(call.connection, call.caller, call.arguments["id"], values)
     return _row(call)

@@ -1,4 +1,4 @@
-"""The traffic types of physical networks.
+"""Commands of the traffic types of physical networks.
 
 ListTrafficTypes, addTrafficType, updateTrafficType, deleteTrafficType.
 """
@@ -43,7 +43,7 @@ def add_traffic_type(call: Call) -> JobTicket:
 
 
 def update_traffic_type(call: Call) -> JobTicket:
-    """Change its bridges."""
+    """Change the bridges that carry a traffic type."""
     return type_service.update_type(call.connection, call.caller, call.arguments["id"], call.arguments)
 
 

@@ -1,4 +1,4 @@
-"""getZoneMap: one number for each host of a zone, in an answer that stays small with 25,000 hosts."""
+"""getZoneMap: one number for each host of a zone, in a response that stays small with 25,000 hosts."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -58,13 +58,13 @@ def list_zones(call: Call) -> Page:
 
 
 def create_zone(call: Call) -> Mapping[str, Any]:
-    """Create a zone."""
+    """Create a disabled zone, and return the zone."""
     (zone,) = zone_service.create_zones(call.connection, call.caller, [call.arguments])
     return _row(call, zone)
 
 
 def update_zone(call: Call) -> Mapping[str, Any]:
-    """Change a zone."""
+    """Change a zone, and return the zone."""
     zone = call.arguments["id"]
     zone_service.update_zones(call.connection, call.caller, [(zone, call.arguments)])
     return _row(call, zone)

@@ -1,4 +1,4 @@
-"""Alerts: what operators are to know of; the list, archiving and deleting."""
+"""Commands of alerts for operators: list, archive and delete."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -45,7 +45,7 @@ def list_alerts(call: Call) -> Page:
 
 
 def archive_alerts(call: Call) -> None:
-    """Archive alerts: lists show them no more.
+    """Archive the alerts that the call selects. Lists do not contain archived alerts.
 
     Raises:
         InvalidCombination: nothing says which.
@@ -54,7 +54,7 @@ def archive_alerts(call: Call) -> None:
 
 
 def delete_alerts(call: Call) -> None:
-    """Delete alerts, archived ones too.
+    """Delete the alerts that the call selects, including archived alerts.
 
     Raises:
         InvalidCombination: nothing says which.

@@ -43,9 +43,9 @@ CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def query_async_job_result(call: Call) -> Mapping[str, Any]:
-    """Return one job, with its result once it is finished. A VM's id stands for its latest job.
+    """Return one job, with its result if it is finished. If the id is a VM's id, return the VM's latest job.
 
-    Thousands of clients ask this again and again, so it is looked up together with the caller.
+    Thousands of clients poll this command, so the job is read in the same query as the caller.
 
     Raises:
         UnknownEntity: the job expired, or belongs to an account whose jobs the caller may not see.
@@ -84,9 +84,9 @@ def _newest_job(call: Call) -> Mapping[str, Any]:
 
 
 def _own(call: Call, found: FoundJob | None) -> Mapping[str, Any] | None:
-    """Return the job, where the caller may know of it.
+    """Return the job, or None if it does not exist or the caller may not see it.
 
-    Whether there is none or another's takes the same statements.
+    Both cases run the same SQL statements, so that the response time does not reveal jobs of other accounts.
     """
     account_id, row = (NOBODY, None) if found is None else found
     mine = call.caller.is_root_admin or account_id == call.caller.owner.account_id
@@ -97,7 +97,10 @@ def _own(call: Call, found: FoundJob | None) -> Mapping[str, Any] | None:
 
 
 def list_async_jobs(call: Call) -> Page:
-    """Jobs that have not expired, of the accounts shown; passwords are told to who asks for the job itself."""
+    """Return unexpired jobs of the visible accounts.
+
+    Passwords are left out; only queryAsyncJobResult returns them.
+    """
     page = async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
     return Page([guest_passwords.reported(row, None) for row in page.rows], page.count)
 

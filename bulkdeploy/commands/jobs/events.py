@@ -1,4 +1,4 @@
-"""Events: the lists, archiving and deleting."""
+"""Commands of events: list, archive and delete."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
@@ -35,7 +35,7 @@ EVENT = Response(
 
 
 def list_events(call: Call) -> Page:
-    """Events, newest first.
+    """Return events of the visible accounts, newest first.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -49,7 +49,7 @@ def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes 
 
 
 def archive_events(call: Call) -> None:
-    """Archive events: lists show them only where archived ones are asked for.
+    """Archive the events that the call selects. Lists contain archived events only on request.
 
     Raises:
         InvalidCombination: nothing says which.
@@ -59,7 +59,7 @@ def archive_events(call: Call) -> None:
 
 
 def delete_events(call: Call) -> None:
-    """Delete events.
+    """Delete the events that the call selects.
 
     Raises:
         InvalidCombination, PermissionDenied: as for ``archive_events``.

@@ -1,4 +1,4 @@
-"""The async job object, as bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult answer it."""
+"""The response fields of an async job in bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult."""
 
 from bulkdeploy.commands.constant_fields import BY_THE_SERVICE
 from bulkdeploy.commands.placement_fields import EXCLUDED

@@ -34,17 +34,17 @@ ACCOUNTS = (
 
 
 def create_permissions(call: Call) -> None:
-    """Let accounts have VMs in a network."""
+    """Permit accounts and projects to have VMs in a network."""
     service.create_permissions(call.connection, call.caller, call.arguments["networkid"], *_accounts(call))
 
 
 def remove_permissions(call: Call) -> None:
-    """Take permissions back."""
+    """Remove the permissions of accounts and projects to have VMs in a network."""
     service.remove_permissions(call.connection, call.caller, call.arguments["networkid"], *_accounts(call))
 
 
 def reset_permissions(call: Call) -> None:
-    """Take all permissions for a network back."""
+    """Remove the permissions of all accounts and projects to have VMs in a network."""
     service.reset_permissions(call.connection, call.caller, call.arguments["networkid"])
 
 

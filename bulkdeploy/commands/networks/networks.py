@@ -38,7 +38,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_networks(call: Call) -> Page:
-    """Return the networks that the accounts shown own, and those that they may use.
+    """Return the networks that the visible accounts own or may use.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -50,7 +50,7 @@ def list_networks(call: Call) -> Page:
 
 
 def create_network(call: Call) -> Mapping[str, Any]:
-    """Create a network."""
+    """Create a network, and return the network."""
     (network,) = create_networks(call.connection, call.caller, [call.arguments])
     return service.network_row(call.connection, call.caller, network)
 
@@ -95,7 +95,10 @@ def update_network(call: Call) -> JobTicket:
 
 
 def restart_network(call: Call) -> JobTicket:
-    """Restart what serves a network: nothing does."""
+    """Record the restart of a network as an event.
+
+    Nothing else happens, because no appliance serves the network.
+    """
     return service.restart_network(call.connection, call.caller, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""addIpToNic, removeIpFromNic, updateVmNicIp: secondary addresses of nics, and other first ones."""
+"""addIpToNic, removeIpFromNic, updateVmNicIp: secondary and primary addresses of NICs."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
@@ -25,17 +25,17 @@ NIC = uuid("nicid", Entity.NIC, "the nic", required=True)
 
 
 def add_ip(call: Call) -> JobTicket:
-    """Give a nic one more address."""
+    """Add a secondary IP address to a NIC."""
     return nic_addresses.add_ip(call.connection, call.caller, call.arguments["nicid"], call.text("ipaddress"))
 
 
 def remove_ip(call: Call) -> JobTicket:
-    """Take a secondary address from its nic."""
+    """Remove a secondary IP address from its NIC."""
     return nic_addresses.remove_ip(call.connection, call.caller, call.arguments["id"])
 
 
 def change_ip(call: Call) -> JobTicket:
-    """Give a nic another first address."""
+    """Change the primary IP address of a NIC."""
     return nic_addresses.change_ip(call.connection, call.caller, call.arguments["nicid"], call.text("ipaddress"))
 
 

@@ -32,7 +32,7 @@ def list_nics(call: Call) -> Page:
 
 
 def add_nic(call: Call) -> JobTicket:
-    """Give a VM one more nic; the job's result is the VM."""
+    """Add a NIC to a VM; the job's result is the VM."""
     arguments = call.arguments
     return nics.add_nic(
         call.connection,
@@ -57,7 +57,7 @@ def remove_nic(call: Call) -> JobTicket:
 
 
 def make_default_nic(call: Call) -> JobTicket:
-    """Make a nic the default one; the job's result is the VM."""
+    """Make a NIC the default NIC of its VM; the job's result is the VM."""
     return nics.make_default_nic(
         call.connection, call.caller, call.arguments["virtualmachineid"], call.arguments["nicid"]
     )

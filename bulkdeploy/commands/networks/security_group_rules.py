@@ -40,7 +40,7 @@ def authorize(direction: Direction, call: Call) -> JobTicket:
 def add_missing(
     direction: Direction, connection: Connection, caller: Caller, batch: Sequence[Values]
 ) -> list[EntityRef]:
-    """Give groups the rules that a file names and that they do not have yet."""
+    """Add the rules of a zone file that the security groups do not have yet."""
     requested = [_requested(given, given["securitygroupid"]) for given in batch]
     return service.authorize(connection, caller, direction, requested, skip_existing=True)
 
@@ -60,7 +60,7 @@ def _traffic(arguments: Values) -> Traffic:
 
 
 def revoke(direction: Direction, call: Call) -> JobTicket:
-    """Remove a rule."""
+    """Remove a rule from its security group."""
     (group,) = service.revoke(call.connection, call.caller, direction, [call.arguments["id"]])
     return service.revoked(call.connection, call.caller, direction, group)
 
@@ -133,7 +133,7 @@ COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values(
 
 
 def _key(values: Values) -> Hashable:
-    """Rules of one group that let through the same, whatever is at the other end."""
+    """Return the key of a rule: its security group and traffic, without the CIDR or group at the other end."""
     return tuple(values.get(name) for name in ("securitygroupid", *TRAFFIC))
 
 

@@ -34,13 +34,13 @@ def list_security_groups(call: Call) -> Page:
 
 
 def create_security_group(call: Call) -> Mapping[str, Any]:
-    """Create a security group."""
+    """Create a security group without rules, and return the group."""
     (group,) = service.create_security_groups(call.connection, call.caller, [call.arguments])
     return service.security_group_row(call.connection, call.caller, group)
 
 
 def update_security_group(call: Call) -> Mapping[str, Any]:
-    """Rename a security group."""
+    """Rename a security group, and return the group."""
     group = call.arguments["id"]
     service.update_security_groups(call.connection, call.caller, [(group, call.arguments)])
     return service.security_group_row(call.connection, call.caller, group)

@@ -40,18 +40,18 @@ NOT_GIVEN_AWAY = "public addresses are not given to accounts"
 
 
 def list_ranges(call: Call) -> Page:
-    """Address ranges, by place or all."""
+    """Return the address ranges of a place, or all ranges."""
     return vlan_ip_ranges.list_ranges(call.connection, call.arguments, paging(call))
 
 
 def create_range(call: Call) -> Mapping[str, Any]:
-    """Add a range."""
+    """Add an address range, and return the range."""
     (made,) = range_service.create_ranges(call.connection, call.caller, [call.arguments])
     return only_row(vlan_ip_ranges.list_ranges(call.connection, {"id": made}, ONE))
 
 
 def delete_range(call: Call) -> None:
-    """Delete a range."""
+    """Delete an address range."""
     range_service.delete_ranges(call.connection, call.caller, [call.arguments["id"]])
 
 

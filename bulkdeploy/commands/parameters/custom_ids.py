@@ -1,4 +1,4 @@
-"""Ids that root admins choose for what a call makes: ``customid``, and ``customjobid`` for its job.
+"""Ids that root admins choose for created objects: ``customid``, and ``customjobid`` for the job.
 
 A caller that never heard the answer finds what it made by them. CloudStack's rules and texts: UUIDManagerImpl.
 """
@@ -26,7 +26,9 @@ UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def chosen_id(call: Call, parameter: str, *kinds: Entity) -> str | None:
-    """Return the id that a call chooses for what it makes, of these kinds; None: it leaves that to the service.
+    """Return the id that a call chooses for the new entity, or None if the service generates the id.
+
+    Only root admins may choose an id. Raises InvalidParameter if an entity of these kinds already has the id.
 
     Raises:
         PermissionDenied: the caller is no root admin.

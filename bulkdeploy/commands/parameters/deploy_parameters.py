@@ -49,9 +49,9 @@ NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None
 
 
 def deployment_planner(description: str) -> Parameter:
-    """Return the planner that a call names.
+    """Return the declaration of the parameter that names a planner.
 
-    From others than root admins it is ignored (cloudstack-protocol.md 5.1).
+    The parameter is ignored unless the caller is a root admin (cloudstack-protocol.md 5.1).
     """
     return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
 

@@ -1,4 +1,4 @@
-"""The disks that a deploy call asks for: of ``rootdisksize``, ``details`` and the lists of data disks."""
+"""The disks that a deploy call requests by ``rootdisksize``, ``details`` and the lists of data disks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +64,7 @@ def _device_id_of(name: str, entry: Mapping[str, Any]) -> int | None:
 
 
 def _number(parameter: str, field: str, text: str, least: int, most: int) -> int:
-    """Return the whole number that a text in a map parameter says.
+    """Return the whole number of a field in a map parameter. Raises InvalidParameter if it is not in the range.
 
     Raises:
         InvalidParameter: the text is no whole number from ``least`` to ``most``.
@@ -75,5 +75,5 @@ def _number(parameter: str, field: str, text: str, least: int, most: int) -> int
 
 
 def merge_details(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    """Return all sub-maps of a map parameter as one, as CloudStack reads them."""
+    """Return all entries of a map parameter as one map, as CloudStack does."""
     return {key: value for part in arguments.get(name, ()) for key, value in part.items()}

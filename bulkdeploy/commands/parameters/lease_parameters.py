@@ -20,7 +20,7 @@ LEASE_RULES: tuple[Rule, ...] = (Needs("leaseexpiryaction", "leaseduration"),)
 
 
 def lease_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the duration and the action of a lease as a call gives them, or nothing if it gives none.
+    """Return the duration in days and the action of the lease that a call requests, or an empty dict.
 
     Raises:
         InvalidParameter: the duration is zero, or no action follows it.

@@ -1,4 +1,4 @@
-"""The indexes of plans: their fields in answers, and the fingerprints by which equal calls are recognized."""
+"""The indexes of stored plans: their response fields, and the fingerprints that identify equal calls."""
 
 import hashlib
 from collections.abc import Mapping
@@ -54,9 +54,9 @@ def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
-    """Return the fingerprint of a deploy call: of all its parameters but the token itself.
+    """Return the hash of all parameters of a deploy call, without the request token and the names in ``without``.
 
-    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
+    Entities are hashed by their ids, so a renamed or deleted entity does not change the fingerprint.
     """
     parts = [
         f"{name}={_plain(arguments[name])!r}"

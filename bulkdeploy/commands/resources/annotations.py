@@ -41,7 +41,7 @@ def list_annotations(call: Call) -> Page:
 
 
 def add_annotation(call: Call) -> Mapping[str, Any]:
-    """Write an annotation."""
+    """Add an annotation to an entity, and return the annotation."""
     given = call.arguments
     ref = service.add_annotation(
         call.connection,
@@ -55,7 +55,7 @@ def add_annotation(call: Call) -> Mapping[str, Any]:
 
 
 def remove_annotation(call: Call) -> Mapping[str, Any]:
-    """Delete an annotation and answer it."""
+    """Delete an annotation, and return its last state."""
     ref = call.arguments["id"]
     row = service.read_annotation(call.connection, call.caller, ref)
     service.remove_annotation(call.connection, call.caller, ref)

@@ -21,7 +21,7 @@ RESOURCE = Parameter("resourceid", WireType.UUID, "the resource", required=True,
 
 
 def list_details(call: Call) -> Page:
-    """List details of resources.
+    """Return the details of resources. Only root admins see hidden details.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -31,7 +31,7 @@ def list_details(call: Call) -> Page:
 
 
 def add_detail(call: Call) -> JobTicket:
-    """Write details of a resource."""
+    """Write details of a resource. Existing details with the same keys are replaced."""
     given = call.arguments
     return service.add_details(
         call.connection,
@@ -44,7 +44,7 @@ def add_detail(call: Call) -> JobTicket:
 
 
 def remove_detail(call: Call) -> JobTicket:
-    """Delete details of a resource."""
+    """Delete one detail of a resource, or all details if no key is given."""
     given = call.arguments
     return service.remove_details(
         call.connection, call.caller, given["resourcetype"], given["resourceid"], call.text("key")

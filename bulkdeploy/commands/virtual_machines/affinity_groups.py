@@ -42,7 +42,7 @@ def list_affinity_groups(call: Call) -> Page:
 
 
 def list_affinity_group_types(call: Call) -> Page:
-    """Return the types that there are."""
+    """Return the supported types of affinity groups."""
     keyword = (call.text("keyword") or "").lower()
     return cut_page([{"type": kind.value} for kind in AffinityType if keyword in kind.value.lower()], paging(call))
 

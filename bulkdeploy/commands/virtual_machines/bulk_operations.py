@@ -68,7 +68,7 @@ class Operation:
 
     @property
     def selection(self) -> tuple[Parameter, ...]:
-        """The parameters that select VMs."""
+        """The parameters that select the VMs of the operation."""
         own = {parameter.name for parameter in self.parameters}
         return tuple(parameter for parameter in SELECTION if parameter.name not in own)
 

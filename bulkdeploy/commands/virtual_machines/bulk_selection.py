@@ -1,4 +1,4 @@
-"""The parameters by which operations on many virtual machines select them, and the answers of these operations."""
+"""The parameters by which bulk operations select VMs, and the responses of bulk operations."""
 
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.virtual_machines import virtual_machines as lists

@@ -1,4 +1,4 @@
-"""Custom actions: listed, added, changed, deleted, run; the extension listed (one file: one table)."""
+"""Commands of custom actions and of the extension that runs them (one file: one table)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -93,7 +93,7 @@ RESULT = Response(
 
 
 def list_extensions(call: Call) -> Page:
-    """Return the extension of the settings, if there is one."""
+    """Return the configured extension, or an empty list if none is configured."""
     found, page = service.read_extension(call.system), paging(call)
     if (
         found is None
@@ -131,19 +131,19 @@ def list_custom_actions(call: Call) -> Page:
 
 
 def add_custom_action(call: Call) -> Mapping[str, Any]:
-    """Add an action."""
+    """Add a custom action, and return the action."""
     made = service.add_custom_action(call.connection, call.system, call.caller, _given(call))
     return _shown(call, made)
 
 
 def update_custom_action(call: Call) -> Mapping[str, Any]:
-    """Change an action."""
+    """Change a custom action, and return the action."""
     service.update_custom_action(call.connection, call.caller, call.arguments["id"], _given(call))
     return _shown(call, call.arguments["id"])
 
 
 def delete_custom_action(call: Call) -> None:
-    """Delete an action."""
+    """Delete a custom action."""
     service.delete_custom_action(call.connection, call.caller, call.arguments["id"])
 
 

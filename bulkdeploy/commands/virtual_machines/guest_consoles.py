@@ -1,4 +1,4 @@
-"""createConsoleEndpoint: where a browser, or a terminal, finds the console of a VM."""
+"""createConsoleEndpoint: returns the URL of a VM's console for a browser or a terminal."""
 
 from typing import Any
 from urllib.parse import urlencode, urlsplit

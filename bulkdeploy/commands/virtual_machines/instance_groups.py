@@ -30,7 +30,7 @@ INSTANCE_GROUP = Response(
 
 
 def list_instance_groups(call: Call) -> Page:
-    """Instance groups.
+    """Return the instance groups of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -39,12 +39,12 @@ def list_instance_groups(call: Call) -> Page:
 
 
 def create_instance_group(call: Call) -> Mapping[str, Any]:
-    """Create an instance group."""
+    """Create an instance group, and return the group."""
     return service.create_instance_group(call.connection, call.caller, named_owner(call), call.arguments["name"])
 
 
 def update_instance_group(call: Call) -> Mapping[str, Any]:
-    """Rename an instance group."""
+    """Rename an instance group, and return the group."""
     return service.update_instance_group(
         call.connection, call.caller, call.arguments["id"], call.text("name") or None
     )

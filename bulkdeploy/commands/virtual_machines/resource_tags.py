@@ -16,7 +16,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_tags(call: Call) -> Page:
-    """Return tags.
+    """Return the tags of resources of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -25,7 +25,7 @@ def list_tags(call: Call) -> Page:
 
 
 def create_tags(call: Call) -> JobTicket:
-    """Put tags on things."""
+    """Add tags to resources."""
     arguments = call.arguments
     return service.create_tags(
         call.connection,
@@ -38,7 +38,7 @@ def create_tags(call: Call) -> JobTicket:
 
 
 def delete_tags(call: Call) -> JobTicket:
-    """Take tags off things."""
+    """Delete tags of resources."""
     arguments = call.arguments
     return service.delete_tags(
         call.connection, call.caller, arguments["resourcetype"], arguments["resourceids"], arguments.get("tags")

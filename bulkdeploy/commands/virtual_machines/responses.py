@@ -1,4 +1,4 @@
-"""The UserVm object: what every command that answers a virtual machine declares (cloudstack-protocol.md 5.8).
+"""The response fields of a VM in every command that returns virtual machines (cloudstack-protocol.md 5.8).
 
 ``store.virtual_machines.virtual_machines.virtual_machine_rows`` reads it.
 """

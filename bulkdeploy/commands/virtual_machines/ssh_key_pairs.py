@@ -46,12 +46,12 @@ def list_ssh_key_pairs(call: Call) -> Page:
 
 
 def generate_keys(_: Call) -> service.KeyTexts:
-    """Make the keys of a key pair."""
+    """Generate an SSH key pair, before the transaction of createSSHKeyPair."""
     return service.generate_key_pair()
 
 
 def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]:
-    """Create a key pair."""
+    """Store a generated key pair, and return the key pair with its private key, which is not stored."""
     given = {**call.arguments, "publickey": keys.public}
     event_type = EventType.SSH_KEY_PAIR_CREATE
     (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [given], event_type)
@@ -59,7 +59,7 @@ def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]
 
 
 def register_ssh_key_pair(call: Call) -> Mapping[str, Any]:
-    """Register a public key."""
+    """Register a public SSH key, and return the key pair."""
     (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [call.arguments])
     return _row(call, pair)
 
@@ -70,7 +70,7 @@ def _row(call: Call, pair: EntityRef) -> Mapping[str, Any]:
 
 
 def delete_ssh_key_pair(call: Call) -> None:
-    """Delete a key pair."""
+    """Delete an SSH key pair."""
     pair = by_id_or_name(call, Entity.SSH_KEY_PAIR, service.NOUN)
     service.delete_ssh_key_pairs(call.connection, call.caller, [pair])
 

@@ -1,4 +1,4 @@
-"""Guests that hypervisors run and no row knows, listed, imported and made (docs/how-to/backup.md).
+"""Commands of unmanaged guests, which have no row: list, import and unmanage (docs/how-to/backup.md).
 
 CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
 """
@@ -103,7 +103,7 @@ def look(call: Call) -> list[UnmanagedGuest]:
 
 
 def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTicket:
-    """Make a virtual machine of a guest, where it runs.
+    """Import an unmanaged guest as a VM on its present host. The job's result is the VM.
 
     Raises:
         InvalidParameter: it can not be adopted, with the reason.
@@ -124,7 +124,7 @@ def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTic
 
 
 def unmanage_virtual_machine(call: Call) -> JobTicket:
-    """Let the guest of a VM run on without it."""
+    """Delete the rows of a VM while its guest keeps running unmanaged."""
     return let_go(call.connection, call.caller, call.system.drivers, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""listVirtualMachinesUsageHistory and getVirtualMachineUsageHistory: what VMs used earlier."""
+"""listVirtualMachinesUsageHistory and getVirtualMachineUsageHistory: the past usage of VMs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -59,7 +59,7 @@ def list_usage_history(call: Call) -> Page:
 
 
 def get_usage_history(call: Call) -> Mapping[str, Any]:
-    """Return what a VM used, by interval.
+    """Return the resources that a VM used, per interval of the requested period.
 
     Raises:
         PermissionDenied: the VM is not within the caller's reach.

@@ -40,7 +40,7 @@ USER_DATA = Response(
 
 
 def list_user_data(call: Call) -> Page:
-    """Return registered user data.
+    """Return the registered user data of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -16,7 +16,7 @@ from bulkdeploy.services.virtual_machines import virtual_machine_assignment
 
 
 def assign_virtual_machine(call: Call) -> Mapping[str, Any]:
-    """Give a stopped VM to another account.
+    """Move a stopped VM to another account or project, and return the VM.
 
     Raises:
         InvalidCombination: no account is named.

@@ -1,4 +1,4 @@
-"""Changing existing VMs: names, flags, groups, keys, user data and sizes."""
+"""Commands that change existing VMs: names, flags, groups, keys, user data and sizes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ NO_DISK_CHANGES = {
 
 
 def update_virtual_machine(call: Call) -> Mapping[str, Any]:
-    """Change what is given."""
+    """Change the given fields of a VM, and return the VM."""
     arguments = call.arguments
     columns = {column: arguments[name] for name, column in FLAGS.items() if name in arguments}
     if (os_type := call.ref("ostypeid")) is not None:
@@ -90,7 +90,7 @@ def update_virtual_machine(call: Call) -> Mapping[str, Any]:
 
 
 def change_service(call: Call) -> Mapping[str, Any]:
-    """Give a stopped VM another service offering."""
+    """Change the service offering of a stopped VM, and return the VM."""
     return virtual_machine_sizes.change_service(
         call.connection,
         call.caller,
@@ -114,7 +114,7 @@ def scale_virtual_machine(call: Call) -> JobTicket:
 
 
 def reset_ssh_key(call: Call) -> JobTicket:
-    """Give a stopped VM other key pairs.
+    """Replace the SSH key pairs of a stopped VM.
 
     Raises:
         InvalidCombination: none is named.
@@ -128,14 +128,14 @@ def reset_ssh_key(call: Call) -> JobTicket:
 
 
 def reset_user_data(call: Call) -> Mapping[str, Any]:
-    """Give a stopped VM other user data."""
+    """Replace the user data of a stopped VM, and return the VM."""
     return virtual_machine_updates.reset_user_data(
         call.connection, call.caller, call.arguments["id"], _user_data(call), _named_owner(call)
     )
 
 
 def update_affinity_groups(call: Call) -> JobTicket:
-    """Put a stopped VM into other affinity groups."""
+    """Set the affinity groups of a stopped VM."""
     return virtual_machine_updates.update_affinity_groups(
         call.connection,
         call.caller,
@@ -146,7 +146,7 @@ def update_affinity_groups(call: Call) -> JobTicket:
 
 
 def get_user_data(call: Call) -> Mapping[str, Any]:
-    """Return a VM's user data."""
+    """Return the user data of a VM."""
     return virtual_machine_updates.user_data_of(call.connection, call.caller, call.arguments["virtualmachineid"])
 
 

@@ -13,7 +13,7 @@ VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM, Running or Stopped"
 
 
 def attach_iso(call: Call) -> JobTicket:
-    """Put an ISO into a VM's drive."""
+    """Attach an ISO to a VM. With ``forced`` an attached ISO is replaced."""
     arguments = call.arguments
     return virtual_machine_isos.attach_iso(
         call.connection,

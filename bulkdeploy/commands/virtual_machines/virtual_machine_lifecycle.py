@@ -1,4 +1,4 @@
-"""Starting, stopping, rebooting, destroying, recovering and expunging VMs."""
+"""Commands that start, stop, reboot, destroy, recover and expunge VMs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ def reboot_virtual_machine(call: Call) -> JobTicket:
 
 
 def repair_virtual_machine(call: Call) -> JobTicket:
-    """Make a VM's guest be what its rows say; the job's result is the VM."""
+    """Create the job that changes a VM's guest so that it matches the VM's rows; the job's result is the VM."""
     return virtual_machines.repair_virtual_machine(
         call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
     )
@@ -77,7 +77,7 @@ def expunge_virtual_machine(call: Call) -> JobTicket:
 
 
 def recover_virtual_machine(call: Call) -> Mapping[str, Any]:
-    """Make a destroyed VM Stopped again."""
+    """Recover a destroyed VM to state Stopped, and return the VM."""
     return virtual_machine_recovery.recover_virtual_machine(call.connection, call.caller, call.arguments["id"])
 
 

@@ -11,7 +11,7 @@ from bulkdeploy.services.virtual_machines import guest_passwords
 
 
 def reset_password(call: Call) -> JobTicket:
-    """Give a stopped VM another password."""
+    """Change the password of a stopped VM. The job's result contains the new password."""
     vm, given = call.arguments["id"], call.text("password")
     return guest_passwords.reset_password(call.connection, call.system, call.caller, vm, given)
 

@@ -23,7 +23,7 @@ STATES = (*(state.value for state in VmState), virtual_machines.PRESENT)
 
 
 def list_virtual_machines(call: Call) -> Page:
-    """Return VMs of the accounts shown, in the order they were made.
+    """Return the VMs of the visible accounts, ordered by creation.
 
     Raises:
         InvalidParameter: an unknown word in ``details``.
@@ -52,7 +52,7 @@ def _details(call: Call) -> frozenset[Detail]:
 
 
 def _sees_destroyed(call: Call) -> bool:
-    """Admins see destroyed VMs; users where the operator lets them."""
+    """Return whether the caller sees destroyed VMs. Admins do; users do if the operator's setting allows it."""
     if call.caller.role_type is not RoleType.USER:
         return True
     return read_configuration(call.connection).flag("allow.user.view.destroyed.vm")

@@ -74,7 +74,7 @@ RESOURCE_SCHEDULE = Response(
 
 
 def create_schedule(call: Call, response: Response) -> Mapping[str, Any]:
-    """Create a schedule."""
+    """Create a schedule that runs an action on VMs, and return the schedule."""
     arguments = call.arguments
     parameter = next((name for name in TARGETS if name in arguments), "tags")
     made = service.create_schedule(
@@ -97,7 +97,7 @@ def create_schedule(call: Call, response: Response) -> Mapping[str, Any]:
 
 
 def list_schedules(call: Call, response: Response) -> Page:
-    """List schedules.
+    """Return the VM schedules of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -116,14 +116,14 @@ def list_schedules(call: Call, response: Response) -> Page:
 
 
 def update_schedule(call: Call, response: Response) -> Mapping[str, Any]:
-    """Change a schedule."""
+    """Change a VM schedule, and return the schedule."""
     ref = call.arguments["id"]
     service.update_schedule(call.connection, call.caller, ref, call.arguments)
     return _shown(store.read_schedule(call.connection, ref), response)
 
 
 def delete_schedules(call: Call) -> None:
-    """Delete schedules."""
+    """Delete one or several VM schedules."""
     refs = call.arguments.get("ids") or (call.arguments["id"],)
     distinct = tuple({ref.id: ref for ref in refs}.values())
     vm = call.ref("virtualmachineid") or call.ref("resourceid")

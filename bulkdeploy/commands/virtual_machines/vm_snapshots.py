@@ -39,7 +39,7 @@ FIELDS = (
 
 
 def create_vm_snapshot(call: Call) -> JobTicket:
-    """Take a snapshot of a VM."""
+    """Create a snapshot of a VM, with its memory if ``snapshotmemory`` is true."""
     return service.create_vm_snapshot(
         call.connection,
         call.system,
@@ -52,7 +52,7 @@ def create_vm_snapshot(call: Call) -> JobTicket:
 
 
 def list_vm_snapshots(call: Call) -> Page:
-    """Return snapshots of VMs.
+    """Return the VM snapshots of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names somebody outside the caller's reach.
@@ -66,7 +66,7 @@ def delete_vm_snapshot(call: Call) -> JobTicket:
 
 
 def revert_to_vm_snapshot(call: Call) -> JobTicket:
-    """Make a VM what it was in a snapshot."""
+    """Create the job that reverts a VM to a snapshot."""
     return service.revert_to_vm_snapshot(call.connection, call.system, call.caller, call.arguments["vmsnapshotid"])
 
 

@@ -58,7 +58,7 @@ def create_policy(call: Call) -> Mapping[str, Any]:
 
 
 def list_policies(call: Call) -> Page:
-    """List policies of volumes.
+    """Return the snapshot policies of volumes.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -67,14 +67,14 @@ def list_policies(call: Call) -> Page:
 
 
 def update_policy(call: Call) -> JobTicket:
-    """Show or hide a policy."""
+    """Show a snapshot policy to users, or hide it. A hidden policy takes no snapshots."""
     return service.update_policy(
         call.connection, call.caller, call.arguments["id"], display=call.arguments.get("fordisplay")
     )
 
 
 def delete_policies(call: Call) -> None:
-    """Delete policies."""
+    """Delete one or several snapshot policies."""
     refs = call.arguments.get("ids") or (call.arguments["id"],)
     service.delete_policies(call.connection, call.caller, tuple({ref.id: ref for ref in refs}.values()))
 

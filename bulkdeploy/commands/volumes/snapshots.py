@@ -44,13 +44,13 @@ RESPONSE = Response(
 
 
 def create_snapshot(call: Call) -> JobTicket:
-    """Take a snapshot of a volume."""
+    """Create a snapshot of a volume."""
     volume, name = call.arguments["volumeid"], call.text("name") or None
     return service.create_snapshot(call.connection, call.system, call.caller, volume, name, named_owner(call))
 
 
 def list_snapshots(call: Call) -> Page:
-    """Return snapshots of volumes.
+    """Return the volume snapshots of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names somebody outside the caller's reach.
@@ -64,7 +64,7 @@ def delete_snapshot(call: Call) -> JobTicket:
 
 
 def revert_snapshot(call: Call) -> JobTicket:
-    """Make a volume what it was in a snapshot."""
+    """Create the job that reverts a volume to a snapshot."""
     return service.revert_snapshot(call.connection, call.system, call.caller, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""Commands of volumes (one file: what is done with one thing)."""
+"""Commands of volumes (one file: the commands of one noun)."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.constant_fields import OF_VOLUMES
@@ -86,7 +86,7 @@ VOLUME = Response(
 
 
 def list_volumes(call: Call) -> Page:
-    """Return volumes.
+    """Return the volumes of the visible accounts.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -110,7 +110,7 @@ def create_volume(call: Call) -> JobTicket:
 
 
 def attach_volume(call: Call) -> JobTicket:
-    """Give a data volume to a VM."""
+    """Attach a data volume to a VM."""
     arguments = call.arguments
     return volume_attachment.attach_volume(
         call.connection,
@@ -123,7 +123,7 @@ def attach_volume(call: Call) -> JobTicket:
 
 
 def detach_volume(call: Call) -> JobTicket:
-    """Take a data volume from its VM."""
+    """Detach a data volume from its VM."""
     return volume_attachment.detach_volume(
         call.connection,
         call.system,
@@ -146,7 +146,7 @@ def update_volume(call: Call) -> JobTicket:
 
 
 def resize_volume(call: Call) -> JobTicket:
-    """Resizes a volume."""
+    """Change the size or the disk offering of a volume."""
     arguments = call.arguments
     return volume_resizing.resize_volume(
         call.connection,
@@ -160,7 +160,7 @@ def resize_volume(call: Call) -> JobTicket:
 
 
 def delete_volume(call: Call) -> None:
-    """Delete a volume."""
+    """Delete a volume that is not attached to a VM."""
     service.delete_volume(call.connection, call.caller, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""The capacity pages: what zones, clusters and hosts have and promise, and how many more VMs would fit."""
+"""The capacity pages: capacity and usage of zones, clusters and hosts, and the number of VMs that still fit."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

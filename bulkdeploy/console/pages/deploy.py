@@ -1,4 +1,4 @@
-"""The bulk form, its plan as one types, and the call itself."""
+"""The deploy form, its plan, which updates while the user types, and the deploy call."""
 
 import base64
 import secrets

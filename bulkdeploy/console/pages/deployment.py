@@ -1,4 +1,4 @@
-"""The page of a bulk deployment. It reads one fragment again and again until the deployment has ended."""
+"""The page of a bulk deployment. It polls one fragment until the deployment has ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The page about the health of the service, judged as docs/reference/monitoring.md describes."""
+"""The health page of the service, with the rules of docs/reference/monitoring.md."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

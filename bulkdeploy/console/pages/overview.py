@@ -1,4 +1,4 @@
-"""The first page and the search: what runs, what failed, what needs attention, and where a name or an id leads."""
+"""The start page and the search: running and failed VMs, problems, and objects by name or id."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Tables of what there is: one page of it at a time, everything that narrows or orders it in the address."""
+"""Table pages with paging. All filters and the sort order are in the URL."""
 
 import csv
 import io

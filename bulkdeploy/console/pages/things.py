@@ -1,4 +1,4 @@
-"""Pages of nouns: the list, one thing with all that is known of it, and the forms of what can be done with it."""
+"""Pages of nouns: the list, one object with all its fields, and the forms of its commands."""
 
 from collections.abc import Mapping
 from functools import partial

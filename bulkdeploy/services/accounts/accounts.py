@@ -1,4 +1,4 @@
-"""Accounts: made with their first user, changed, enabled, disabled, locked and deleted.
+"""Operations on accounts: create, update, enable, disable, lock and delete.
 
 Lock order: the domain's row, the account's, its users', and then as ADR 5 has it.
 """

@@ -1,4 +1,4 @@
-"""Limits on how often an account calls: counting, asking and forgetting.
+"""Limits on the number of API calls of an account per interval.
 
 Source: CloudStack's rate limit (cloudstack-protocol.md 1.7); root admins are exempt.
 """

@@ -1,4 +1,4 @@
-"""The rules of administering users: a caller cannot give, or take over, rights that it does not have.
+"""Permission checks for the administration of users. Callers can neither grant nor take over rights that they lack.
 
 A caller who can set a user's password or keys, or choose an account's role, could act with those rights; so all
 such calls ask here. Source: CloudStack's checks against role escalation.

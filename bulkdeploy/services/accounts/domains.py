@@ -1,4 +1,4 @@
-"""Domains: made, renamed and deleted with all that is in them."""
+"""Operations on domains: create, rename, and delete with everything in them."""
 
 from collections.abc import Sequence
 from typing import Any

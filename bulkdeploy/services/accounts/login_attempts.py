@@ -1,4 +1,6 @@
-"""Attempts to prove a password, counted by user and address and by address before the password is checked.
+"""Limits on password attempts, counted before the password is checked.
+
+Attempts are counted by user and address, and by address.
 
 No thread waits here: the answer says for how long to wait, so a guesser holds nothing.
 """

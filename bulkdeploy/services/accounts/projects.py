@@ -1,4 +1,4 @@
-"""Projects: things that accounts own together, behind an account of their own (one file: all that changes them).
+"""Operations on projects, whose objects belong to an account of the project (one file: all operations on projects).
 
 A project is managed by its accounts with the role Admin, and by admins above its domain.
 Lock order: the domain's row, the project's, its account's, and then as ADR 5 has it.

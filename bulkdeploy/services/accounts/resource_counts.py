@@ -1,4 +1,4 @@
-"""Counting anew what an account, a project or a domain uses (updateResourceCount)."""
+"""The recalculation of the resource counts of accounts, projects and domains (updateResourceCount)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Limits of accounts, projects and domains: shown and set (cloudstack-protocol.md 7.5)."""
+"""Resource limits of accounts, projects and domains: list and set (cloudstack-protocol.md 7.5)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rules of one role, which the caller has locked, whether accounts or members of a project have the role.
+"""Operations on the rules of one locked role. The role is one of accounts or one of a project's members.
 
 The callers check who may change the role, and record the events.
 """

@@ -1,4 +1,4 @@
-"""Roles and their rules: made, changed, put in order and deleted.
+"""Operations on roles and their rules: create, update, reorder and delete.
 
 Roles that came with the installation stay as they are, Root Admin above all. No role can be made that may do more
 than its own does. A change holds from the next call on: rules are read with every call.

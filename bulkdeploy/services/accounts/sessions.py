@@ -1,4 +1,4 @@
-"""Logging in and out.
+"""Login and logout of users.
 
 Source: CloudStack's login and logout (cloudstack-protocol.md 2.2). Every login begins a new session
 with fresh secrets, so nothing that an attacker planted before it is of use afterwards.

@@ -1,4 +1,4 @@
-"""Users let in and kept out: enabled, locked and disabled."""
+"""Operations that enable, lock and disable users."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Users: made, changed, deleted, and given keys (one file: one noun)."""
+"""Operations on users and their API keys: create, update and delete (one file: one noun)."""
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence

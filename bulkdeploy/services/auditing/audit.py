@@ -1,4 +1,4 @@
-"""The audit: rows against rows, and against what the hypervisors really have (one file: one comparison, whole).
+"""The audit: compares rows with each other and with the state of the hypervisors (one file: one comparison, whole).
 
 Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
 does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,

@@ -1,4 +1,4 @@
-"""Healing: what breaks a promise of the audit is mended by the statement that stands beside it in ``audit.sql``.
+"""The repair of broken invariants by the SQL statements that ``audit.sql`` defines for each invariant.
 
 Claims without a consumer are dropped, VMs and volumes without a claim get theirs, and counters are computed anew
 from them, round after round, until nothing is mended any more.

@@ -1,4 +1,4 @@
-"""Repairs on hypervisors: what is there and not what the rows say is set right by jobs, with their fences.
+"""Repairs on hypervisors: jobs correct guests and volumes that differ from their rows.
 
 A VM gets a job that repairs it; the guest of an expunged one is expunged again, and a volume that outlived its row
 is removed by the sweeper. What no row knows may belong to another system, and is left to people.

@@ -1,4 +1,4 @@
-"""Host HA: configured, enabled and disabled here. Sweepers do what it promises."""
+"""The configuration of host HA: configure, enable and disable. Sweepers execute the HA actions."""
 
 from collections.abc import Mapping
 from typing import Any

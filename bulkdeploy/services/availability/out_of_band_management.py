@@ -1,4 +1,4 @@
-"""Out-of-band management of hosts: how their management controllers are reached, and what they are asked for."""
+"""Out-of-band management of hosts: the addresses of management controllers, and the actions on them."""
 
 import secrets
 import string

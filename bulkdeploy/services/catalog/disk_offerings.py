@@ -1,4 +1,4 @@
-"""Disk offerings: their columns, and what makes one."""
+"""Operations on disk offerings."""
 
 from collections.abc import Sequence
 from typing import Any

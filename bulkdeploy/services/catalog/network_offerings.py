@@ -1,4 +1,4 @@
-"""Making, changing and deleting network offerings."""
+"""Operations on network offerings: create, update and delete."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,7 @@
-"""The domains and zones of an offering, and who may set them: root admins any, domain admins their domains."""
+"""The domains and zones of an offering.
+
+Root admins may set any domains, domain admins their own domains and those below.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

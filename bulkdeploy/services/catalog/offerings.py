@@ -1,4 +1,4 @@
-"""Making, changing and deleting offerings, of service and of disk alike: what differs is an ``OfferingKind``."""
+"""Operations on service and disk offerings. ``OfferingKind`` contains their differences."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

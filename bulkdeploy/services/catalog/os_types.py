@@ -1,4 +1,4 @@
-"""Guest OS types of operators: added, changed, removed."""
+"""Operations on guest OS types that operators define: add, update and remove."""
 
 from sqlalchemy import Connection
 

@@ -1,4 +1,4 @@
-"""Service offerings: their columns, and what makes one."""
+"""Operations on service offerings."""
 
 from collections.abc import Sequence
 from typing import Any

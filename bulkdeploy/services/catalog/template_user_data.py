@@ -1,4 +1,4 @@
-"""Registered user data linked to templates and ISOs, whose VMs get it."""
+"""Links from templates and ISOs to registered user data, which their VMs receive."""
 
 from sqlalchemy import Connection
 

@@ -1,4 +1,4 @@
-"""Templates and ISOs registered, changed, shared, deleted (one file: one noun).
+"""Operations on templates and ISOs: register, update, share and delete (one file: one noun).
 
 What is registered is ready at once in its zones. Its size is ``NOMINAL_BYTES`` until a driver fetches its file.
 Simulated hypervisors need no contents; others are expected to have them under the template's uuid.

@@ -1,4 +1,4 @@
-"""createTemplate: a template of a volume of a stopped VM. It is asked for here, and a job makes it.
+"""The createTemplate command for a volume of a stopped VM. The request is checked here; a job creates the template.
 
 The template is in the volume's zone, and not ready until the job has ended.
 

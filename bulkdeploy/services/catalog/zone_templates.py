@@ -1,4 +1,4 @@
-"""The entries of operators about templates and ISOs in zones, whose images they have put there by other means."""
+"""Entries of zone files for templates and ISOs. Operators have copied the images to the zones by other means."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Global settings as API objects: listed with the value that holds, and changed."""
+"""Global settings as API objects: list with effective values, and update."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

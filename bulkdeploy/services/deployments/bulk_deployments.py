@@ -1,4 +1,4 @@
-"""Bulk deployments after their call was answered: seen as a whole, and cancelled."""
+"""Bulk deployments after the response to their call: list as a whole, and cancel."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

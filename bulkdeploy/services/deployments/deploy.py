@@ -1,4 +1,4 @@
-"""The deploy calls, of one VM, of many alike and of a list, in one transaction.
+"""Deploy calls for one VM, many equal VMs or a list of VMs, executed in one transaction.
 
 This is the synchronous half of a deployment (docs/explanation/architecture.md). A call that answers an error, or
 dies before its commit, has changed nothing. A call that dies after its commit leaves outbox rows, which the sweeper

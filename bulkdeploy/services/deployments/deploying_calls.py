@@ -1,4 +1,4 @@
-"""Deploy calls on their way through the stages of a deployment: which VMs are made, and which are left out."""
+"""The state of deploy calls during the stages of a deployment: the VMs that are created or left out."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

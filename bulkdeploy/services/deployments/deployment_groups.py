@@ -1,4 +1,4 @@
-"""The affinity groups and key pairs that a VM is given: they exist, and are its owner's to use."""
+"""Checks that the affinity groups and key pairs of a deployment exist and that its owner may use them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Names of new VMs: given, made of a prefix, or generated; unique in the network's domain."""
+"""Names of new VMs: given, built from a prefix, or generated. They are unique in the network's domain."""
 
 import re
 from collections.abc import Sequence, Set

@@ -1,4 +1,4 @@
-"""Errors of one entry of a call's list: they name it, as parameters are written."""
+"""Errors of one entry of a call's list. The errors name the entry in the format of a parameter."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""User data that accounts register under a name, and delete."""
+"""Operations on user data that accounts register under a name."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plans that were shown and are applied: what happens is what was shown, to the host, or nothing happens."""
+"""Plans of dry runs that are applied later. A plan is applied exactly as it was shown, or the call fails."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

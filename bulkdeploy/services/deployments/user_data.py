@@ -1,4 +1,4 @@
-"""User data: what a deploy call may send, and how it is kept (cloudstack-protocol.md 5.5)."""
+"""The format of user data in deploy calls and in the database (cloudstack-protocol.md 5.5)."""
 
 import base64
 import binascii

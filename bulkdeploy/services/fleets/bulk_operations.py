@@ -1,4 +1,4 @@
-"""Operations on many VMs: selected, checked together, and done by one job per VM.
+"""Bulk operations: many VMs are selected and checked together, and one job per VM does the work.
 
 All checks come first. A call that passes them claims the hosts that its VMs get, and writes the operation, its
 jobs, their events and their outbox rows in the transaction of the call, with a constant number of statements. The

@@ -1,4 +1,4 @@
-"""The rows of an operation on many VMs: changes that are done at once, and jobs that are sent after the commit."""
+"""The rows of a bulk operation: changes that are written immediately, and jobs that are sent after the commit."""
 
 from collections import Counter
 from collections.abc import Sequence

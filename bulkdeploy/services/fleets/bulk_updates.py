@@ -1,4 +1,4 @@
-"""Changes of many VMs: display names by a pattern, flags, details and tags."""
+"""Bulk changes of VMs: display names by a pattern, flags, details and tags."""
 
 import re
 from collections.abc import Mapping, Sequence

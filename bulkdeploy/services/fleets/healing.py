@@ -1,4 +1,4 @@
-"""Healing of managed deployments: VMs in state Error are replaced, VMs that stopped by themselves are started."""
+"""Healing of managed deployments: replaces VMs in state Error, and starts VMs that stopped unexpectedly."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Managed deployments: the choice and the removal of VMs when there are too many."""
+"""Managed deployments: selects and removes VMs beyond the desired size."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

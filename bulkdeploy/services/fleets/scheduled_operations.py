@@ -1,4 +1,4 @@
-"""Occurrences of VM schedules: the sweeper runs the bulk operation of each, or tells why it was skipped.
+"""Runs of VM schedules: the sweeper starts the bulk operation of each run, or records why the run was skipped.
 
 One transaction makes the jobs of an occurrence and plans the next one. Each occurrence therefore runs once, with
 any number of sweepers and whenever one of them dies. Occurrences that passed while no sweeper ran are made up for

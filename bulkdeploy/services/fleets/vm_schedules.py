@@ -1,4 +1,4 @@
-"""Schedules of virtual machines, as calls create, change and delete them; ``scheduled_operations`` runs them."""
+"""Operations on VM schedules: create, update and delete; ``scheduled_operations`` runs the schedules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

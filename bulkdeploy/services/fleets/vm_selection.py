@@ -1,4 +1,4 @@
-"""The VMs that one operation on many VMs selects: by their ids, or by filters of listVirtualMachines."""
+"""The selection of the VMs of a bulk operation: by their ids, or by filters of listVirtualMachines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Balancing a zone, a pod or a cluster: looked at here, done by a job."""
+"""Balancing a zone, a pod or a cluster: requests are checked here, and a job moves the VMs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

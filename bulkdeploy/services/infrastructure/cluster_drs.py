@@ -1,4 +1,4 @@
-"""CloudStack's DRS commands: plans that balance a cluster, shown, made by a call, and made by the sweeper.
+"""CloudStack's DRS commands: plans that balance a cluster, shown or executed by a call or by the sweeper.
 
 A plan is a job that balances one cluster (``services.infrastructure.balance``), and is kept as long as the job.
 """

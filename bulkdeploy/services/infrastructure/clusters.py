@@ -1,4 +1,4 @@
-"""Making, changing and deleting clusters."""
+"""Operations on clusters: create, update and delete."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Dedicating zones, pods, clusters and hosts to one domain or account, and releasing them."""
+"""Dedications of zones, pods, clusters and hosts to one domain or account."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

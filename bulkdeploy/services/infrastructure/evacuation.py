@@ -1,4 +1,4 @@
-"""Evacuating dead hosts: checked here, done by a job."""
+"""The evacuation of dead hosts: requests are checked here, and a job restarts the VMs on other hosts."""
 
 from typing import Any
 

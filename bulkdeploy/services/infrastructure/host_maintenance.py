@@ -1,4 +1,4 @@
-"""Hosts that VMs leave: for maintenance, which keeps others away until it is cancelled, or just so."""
+"""Moving VMs off hosts: for maintenance, which blocks new VMs until it is cancelled, or without maintenance."""
 
 from collections.abc import Collection
 from enum import StrEnum

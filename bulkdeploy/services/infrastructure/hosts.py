@@ -1,4 +1,4 @@
-"""Adding, changing and deleting hosts.
+"""Operations on hosts: add, update, reconnect and delete.
 
 What a host has is learnt from its driver, which reaches it before a row is written: a process that dies
 in between leaves a machine that knows a uuid that is never used.

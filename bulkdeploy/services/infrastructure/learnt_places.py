@@ -1,4 +1,4 @@
-"""Hosts and storage pools of another cloud: what they have is what that cloud says, and no driver is asked."""
+"""Hosts and storage pools of another cloud. Their data comes from that cloud; no driver is called."""
 
 from collections.abc import Sequence
 from typing import Any

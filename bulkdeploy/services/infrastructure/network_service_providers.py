@@ -1,4 +1,4 @@
-"""Providers of network services on a physical network: added, configured, enabled and deleted.
+"""Network service providers of physical networks: add, configure, enable and delete.
 
 bulkdeploy runs no routers; providers are here because clients that build a zone want to see them enabled.
 """

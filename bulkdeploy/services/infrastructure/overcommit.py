@@ -1,4 +1,4 @@
-"""Telling hypervisors how much of themselves the hosts of a cluster may promise."""
+"""The over-commit factors of clusters, sent to their hypervisors."""
 
 from collections.abc import Iterable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Physical networks: made, changed and deleted. CloudStack does so by jobs; here they are done at once."""
+"""Operations on physical networks. CloudStack runs them as jobs; here they finish with the call."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Deleting zones, pods and clusters: what they have in common."""
+"""The common part of deleting zones, pods and clusters."""
 
 from collections.abc import Sequence
 

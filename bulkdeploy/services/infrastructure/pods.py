@@ -1,4 +1,4 @@
-"""Making, changing and deleting pods."""
+"""Operations on pods: create, update and delete."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network

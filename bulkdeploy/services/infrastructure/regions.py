@@ -1,4 +1,4 @@
-"""Regions added, changed and removed."""
+"""Operations on regions: add, update and remove."""
 
 from collections.abc import Mapping
 

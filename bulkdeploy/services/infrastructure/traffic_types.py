@@ -1,4 +1,4 @@
-"""The traffic types of a physical network, and the bridges of each hypervisor's hosts that carry them."""
+"""The traffic types of a physical network, and the host bridges that carry them on each hypervisor."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Making, changing and deleting zones."""
+"""Operations on zones: create, update and delete."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

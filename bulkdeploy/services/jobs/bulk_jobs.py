@@ -1,4 +1,4 @@
-"""The jobs that one call makes for many VMs, as answers show them."""
+"""The jobs that one call creates for many VMs, in the format of API responses."""
 
 from collections.abc import Mapping
 from datetime import datetime

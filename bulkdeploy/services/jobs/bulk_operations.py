@@ -1,4 +1,4 @@
-"""Operations on many VMs after their call was answered: listed as a whole, and cancelled."""
+"""Bulk operations after the response to their call: list as a whole, and cancel."""
 
 from collections.abc import Mapping
 from typing import Any

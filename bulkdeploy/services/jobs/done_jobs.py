@@ -1,4 +1,4 @@
-"""Calls that clients know as asynchronous, done at once.
+"""Finished jobs for calls that are asynchronous in the API but end immediately in this service.
 
 CloudStack answers many calls with a job that only change rows. Here the transaction that makes the change
 also writes the job, finished, with its result: the client polls once. A call that is refused is refused at

@@ -1,4 +1,4 @@
-"""Archiving and deleting events: the caller's own, and for admins those of all below.
+"""Operations that archive and delete events of the caller, and for admins also the events of all accounts below.
 
 Given ids must all be within reach; type and dates choose among what is.
 """

@@ -1,4 +1,4 @@
-"""Networks of another cloud: their VLANs and addresses are what that cloud says, and none is chosen here."""
+"""Networks of another cloud. Their VLANs and addresses come from that cloud; none is chosen here."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Permissions for networks: other accounts of the owner's domain may have VMs in a network.
+"""Network permissions, which let other accounts of the owner's domain have VMs in a network.
 
 VMs that are in the network stay there when the permission is taken back.
 """

@@ -1,4 +1,4 @@
-"""Guest networks made, changed, restarted and deleted.
+"""Operations on guest networks: create, update, restart and delete.
 
 A network is rows: VLAN and addresses, which VMs are given. There is no appliance that serves it, so nothing is
 built, and restarting one finds nothing to restart.

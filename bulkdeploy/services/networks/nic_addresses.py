@@ -1,4 +1,4 @@
-"""Secondary addresses of nics, and other first ones: rows alone, no hypervisor is called."""
+"""Secondary addresses of NICs, and changes of primary addresses. Only rows change; no hypervisor is called."""
 
 from collections.abc import Collection
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Nics added to virtual machines, taken away, and made the default.
+"""Operations on the NICs of VMs: add, remove, and make default.
 
 Which nic is the default one is a matter of rows: hypervisors are not told.
 """

@@ -1,4 +1,4 @@
-"""Rules of security groups, added and removed.
+"""Operations on rules of security groups: add and remove.
 
 These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.watches.filter_updates``).
 """

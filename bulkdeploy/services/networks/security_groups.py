@@ -1,4 +1,4 @@
-"""Security groups made, renamed and deleted; their rules: ``security_group_rules``."""
+"""Operations on security groups: create, rename and delete. Their rules are in ``security_group_rules``."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Address ranges: added to guest networks, or to a zone as public ones, and deleted."""
+"""Operations on address ranges of guest networks and on public ranges of zones: create and delete."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Annotations written, shown to others and deleted."""
+"""Operations on annotations: write, share and delete."""
 
 from collections.abc import Mapping
 from typing import Any

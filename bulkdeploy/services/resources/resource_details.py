@@ -1,4 +1,4 @@
-"""Details that clients keep beside resources. The service stores them and does not interpret them."""
+"""Details that clients attach to resources. The service stores them and does not interpret them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Affinity groups made and deleted. Who puts VMs into them is the VMs' own matter."""
+"""Operations on affinity groups: create and delete. The calls of VMs set the groups of a VM."""
 
 from collections.abc import Sequence
 

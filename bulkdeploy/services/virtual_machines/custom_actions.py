@@ -1,4 +1,4 @@
-"""Custom actions of the extension that runs VMs: added, changed, deleted, and run on a VM by a job.
+"""Custom actions of the extension that runs VMs: add, update, delete, and run on a VM by a job.
 
 A custom action is an action that the extension's own executable knows beside those of every extension; no other
 program is ever run. There is one extension, that of the settings.

@@ -1,4 +1,4 @@
-"""Devices of VMs: changed with the answer while their VM is stopped, else by a job, which tells its guest."""
+"""Changes of a VM's devices: immediate if the VM is stopped, otherwise by a job that also changes the guest."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Consoles of VMs: a token for callers who may see one, and the connection that it is good for."""
+"""Consoles of VMs: one-time tokens for permitted callers, and the connections that the tokens open."""
 
 import socket
 from collections.abc import Sequence

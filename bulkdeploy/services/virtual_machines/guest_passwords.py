@@ -1,4 +1,4 @@
-"""Passwords of guests: made or given, kept encrypted, shown in the result of the job that set them.
+"""Passwords of guests: generated or given, stored encrypted, and returned in the result of the job that set them.
 
 A row holds the password for the hypervisor, which gives it to the guest at the next start. The job's result holds
 it for the account whose user called, until the job expires. Both are encrypted: neither a dump of the database nor

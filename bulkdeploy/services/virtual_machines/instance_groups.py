@@ -1,4 +1,4 @@
-"""Instance groups made, renamed and deleted. VMs get into them by their own calls."""
+"""Operations on instance groups: create, rename and delete. The calls of VMs set the group of a VM."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

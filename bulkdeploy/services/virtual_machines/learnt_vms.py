@@ -1,4 +1,6 @@
-"""VMs of another cloud: what it says of them holds, unless a job of ours works on one (one file: one comparison).
+"""VMs of another cloud, whose rows follow its report (one file: one comparison).
+
+A VM is skipped while a job of this service works on it.
 
 They were placed there: no plan, no limit and no driver has a say, and capacity is booked as it is used.
 """
@@ -444,7 +446,10 @@ class _Following:
         ]
 
     def _addresses_of_ours(self, vm: LearntVm, there: Mapping[UUID, dict[str, Any]]) -> Iterator[GivenAddress]:
-        """Yield what the other cloud gave to the nics of a VM that we had made there, where rows say otherwise."""
+        """Yield the addresses of NICs that differ between the rows and the other cloud.
+
+        This is for VMs of this service that the other cloud runs: the other cloud chooses their addresses.
+        """
         vm_id = self._vms[vm.uuid]["id"]
         rows = sorted((row for row in there.values() if row["vm_id"] == vm_id), key=lambda row: row["device_id"])
         for nic in sorted(vm.nics, key=lambda one: one.device):

@@ -1,4 +1,4 @@
-"""Tags put on things and taken off."""
+"""Operations on resource tags: create and delete."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""SSH key pairs made, registered and deleted. Private keys are never kept."""
+"""Operations on SSH key pairs: create, register and delete. Private keys are never stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

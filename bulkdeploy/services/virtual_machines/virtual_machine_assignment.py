@@ -1,4 +1,4 @@
-"""Giving a stopped VM to another account: it, its volumes and their tags, with all that is counted of them."""
+"""Moving a stopped VM to another account, with its volumes, their tags and all resource counts."""
 
 from collections.abc import Mapping
 from typing import Any

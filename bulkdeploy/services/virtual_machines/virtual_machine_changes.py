@@ -1,4 +1,4 @@
-"""Changes of a VM that its rows alone make: checked, counted and written in one transaction.
+"""Changes of a VM that only affect its rows: checked, counted and written in one transaction.
 
 What changes counts is counted first and the VM's row locked after, in the one lock order; where the VM turns
 out to be another than was read, the transaction is repeated.

@@ -1,4 +1,4 @@
-"""ISOs put into the drives of VMs and taken out.
+"""Operations that attach ISOs to VMs and detach them.
 
 A job changes the drive of a guest that runs. A stopped VM's guest finds the ISO when it starts, and boots from it
 where its root disk does not boot.

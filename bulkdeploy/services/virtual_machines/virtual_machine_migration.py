@@ -1,4 +1,4 @@
-"""Moving a running VM to another host: checked here, done by a job; and where it could go."""
+"""The migration of running VMs: requests are checked here, and jobs move the VMs. Lists possible hosts, too."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

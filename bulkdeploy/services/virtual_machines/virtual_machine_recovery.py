@@ -1,4 +1,4 @@
-"""Recovering destroyed VMs, one or many: checked, counted and written in the call's transaction."""
+"""The recovery of one or many destroyed VMs: checked, counted and written in the call's transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

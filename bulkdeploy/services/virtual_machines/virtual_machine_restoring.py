@@ -1,4 +1,4 @@
-"""Making a VM's root disk anew from a template: checked here, done by a job."""
+"""Replacing a VM's root disk by a new one from a template: requests are checked here, and a job does the work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

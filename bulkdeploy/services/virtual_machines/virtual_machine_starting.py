@@ -1,4 +1,4 @@
-"""Starting stopped VMs, one or many: checked and planned here, done by jobs."""
+"""Starting one or many stopped VMs: checked and planned here, executed by jobs."""
 
 from collections.abc import Sequence
 from typing import Any

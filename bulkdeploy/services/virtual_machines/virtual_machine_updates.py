@@ -1,4 +1,4 @@
-"""The changes that users make to their VMs: names, flags, details, groups, keys, user data; and recovery."""
+"""Changes of VMs by users: names, flags, details, groups, keys and user data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Starting, stopping and destroying VMs: checked here, done by a job.
+"""Starting, stopping and destroying VMs: requests are checked here, and jobs do the work.
 
 Jobs of one VM run one after the other. While one is unfinished it is not known which state the next one will
 find, so states are checked here only where none is; the job itself always checks.

@@ -1,4 +1,4 @@
-"""Snapshots of VMs: asked for and checked here, taken, reverted to and removed by jobs."""
+"""Snapshots of VMs: requests are checked here, and jobs create, revert to and delete snapshots."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The work that an operation on many VMs does on one of them: a job, or a change that is written with the call."""
+"""The work of a bulk operation on one VM: a job, or a change that the call writes immediately."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Snapshot policies: made, changed and deleted by calls; the sweeper takes their snapshots and deletes old ones.
+"""Snapshot policies: create, update and delete. The sweeper takes their snapshots and deletes old ones.
 
 One transaction makes the job of a snapshot and sets the policy's next time. Each time therefore takes one
 snapshot, whatever sweepers run or die. If the snapshot cannot be taken, it is tried again after ``AGAIN_S`` until

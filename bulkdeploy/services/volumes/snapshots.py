@@ -1,4 +1,4 @@
-"""Snapshots of volumes: asked for and checked here; jobs take them, revert to them and remove them.
+"""Snapshots of volumes: requests are checked here, and jobs create, revert to and delete snapshots.
 
 A snapshot lies in its volume, and the hypervisor of the VM that has the volume makes it: it is a snapshot of that
 VM, of one of its volumes (``services.virtual_machines.vm_snapshots``).

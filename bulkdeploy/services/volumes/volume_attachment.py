@@ -1,4 +1,4 @@
-"""Volumes attached to VMs and detached."""
+"""Operations that attach volumes to VMs and detach them."""
 
 from functools import partial
 from typing import Any

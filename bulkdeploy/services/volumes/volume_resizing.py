@@ -1,4 +1,4 @@
-"""resizeVolume: what may be asked for, and whether it is done now or by a job.
+"""The resizeVolume command: its rules, and the choice between an immediate change and a job.
 
 What no guest uses changes with the answer: it grows on its pool when its VM starts. A job resizes what a guest runs
 with, and makes smaller what exists on a pool (``provisioning/kinds/resize_volume``).

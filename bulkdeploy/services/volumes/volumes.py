@@ -1,4 +1,4 @@
-"""Data volumes made, attached to VMs, detached and deleted.
+"""Operations on data volumes: create, update and delete.
 
 A volume claims room in a pool when it gets a place: when a VM that runs gets it, else when its VM starts. The
 sweeper removes what was deleted from its pool.

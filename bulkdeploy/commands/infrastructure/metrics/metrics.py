@@ -1,4 +1,4 @@
-"""Lists with metrics: those of the plain commands, and what is promised of each thing, as CloudStack writes it.
+"""List commands with metrics: the plain lists with capacity and usage, in CloudStack's format.
 
 What is allocated is what the ledger has promised. What is used is what hypervisors measured last; fields about it
 are left out where nothing was measured.
@@ -44,7 +44,7 @@ POOL_NOTIFICATION = "cluster.storage.allocated.capacity.notificationthreshold"
 
 
 def ghz(mhz: float) -> str:
-    """MHz in CloudStack's words."""
+    """Return a number of MHz as text in GHz, in CloudStack's format."""
     return f"{mhz / 1000:.2f} Ghz"
 
 
@@ -68,7 +68,7 @@ def _of_vms(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _use_of_vm(row: Row) -> dict[str, Any]:
-    """Return what a VM used since the last measurement; nothing if nothing was measured or asked for."""
+    """Return the resources that a VM used recently. Empty if nothing was measured or requested."""
     amounts = {
         name: row.get(plain)
         for name, plain in (
@@ -86,7 +86,7 @@ def _use_of_vm(row: Row) -> dict[str, Any]:
 
 
 def _of_vm(row: Row) -> dict[str, str]:
-    """Return the sizes of a VM as CloudStack shows them, or nothing if the call asked for none."""
+    """Return the sizes of a VM in CloudStack's format. The result is empty if the call did not request them."""
     if row.get("cpunumber") is None:
         return {}
     return {
@@ -113,7 +113,7 @@ def _of_hosts(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _use_of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
-    """Return what is used of a host; nothing if nothing was measured or asked for."""
+    """Return the used resources of a host and exceeded thresholds. Empty if nothing was measured or requested."""
     found: dict[str, Any] = {}
     if row.get("cpuused") is not None:
         share = float(row["cpuused"].rstrip("%")) / 100
@@ -170,7 +170,7 @@ def _of_clusters(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _of_zones(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
-    """Thresholds are set for clusters; a zone is held against those that hold for all."""
+    """Return the rows of zones with their metrics. Zones are compared with the global thresholds."""
     figures = metrics.zone_figures(call.connection, [row["id"] for row in rows])
     is_above = partial(_is_above, read_configuration(call.connection), scope=Scope.GLOBAL, place_id=0)
     return [
@@ -185,7 +185,7 @@ def _of_zones(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _of_place(capacity: Sequence[Row], is_above: Callable[..., bool]) -> dict[str, Any]:
-    """CPU and memory of a place from its capacity rows; nothing of a place without hosts."""
+    """Return the CPU and memory metrics of a place from its capacity rows. Empty for a place without hosts."""
     by_type = {row["type"]: row for row in capacity}
     found: dict[str, Any] = {}
     for kind, name, shown, notification, disable in (
@@ -240,7 +240,7 @@ def _of_use(figures: PlaceFigures) -> str:
 
 
 def _as_requested(call: Call, row: Row) -> Row:
-    """Return the row with its capacity only where the call wants it."""
+    """Return the row without its capacity, unless the call requests capacities."""
     if call.flag("showcapacities"):
         return row
     return {name: value for name, value in row.items() if name != "capacity"}
@@ -265,7 +265,10 @@ def _with_metrics(
     authorized: frozenset[RoleType] = ROOT_ADMIN_ONLY,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
-    """Return a plain list command with more fields; ``asks``: what it is asked for besides, for their sake."""
+    """Return a derived list command that adds fields with metrics to the rows of a plain list command.
+
+    ``extra_arguments`` are added to the arguments of the plain command, because the metrics need them.
+    """
 
     def make(base: Command) -> Command:
         if base.response is None:

@@ -13,7 +13,7 @@ from bulkdeploy.store.infrastructure.metrics.server_metrics import read_database
 
 
 def list_database_metrics(call: Call) -> Mapping[str, Any]:
-    """Return what PostgreSQL reports of itself."""
+    """Return the statistics that PostgreSQL reports about itself."""
     return read_database_metrics(call.connection)
 
 

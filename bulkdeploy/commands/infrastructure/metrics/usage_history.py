@@ -1,4 +1,4 @@
-"""getHostUsageHistory: what a host, a cluster or a zone used within the last hour, day or week."""
+"""getHostUsageHistory: the usage of a host, a cluster or a zone within the last hour, day or week."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Image stores: listed, added, changed, deleted. They are rows alone: templates are ready without them."""
+"""Commands of image stores: list, add, update and delete. Templates do not depend on image stores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,12 +41,12 @@ def list_image_stores(call: Call) -> Page:
 
 
 def add_image_store(call: Call) -> Mapping[str, Any]:
-    """Add an image store."""
+    """Add an image store to a zone, and return the image store."""
     return service.add_store(call.connection, call.caller, call.arguments)
 
 
 def update_image_store(call: Call) -> Mapping[str, Any]:
-    """Change an image store."""
+    """Change an image store, and return the image store."""
     return service.update_store(call.connection, call.caller, call.arguments["id"], call.arguments)
 
 

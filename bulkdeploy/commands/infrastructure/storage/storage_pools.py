@@ -1,4 +1,4 @@
-"""Primary storage pools: listed, made, changed, deleted, and put into maintenance."""
+"""Commands of primary storage pools: list, create, update, delete and maintenance."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,7 +58,7 @@ STORAGE_POOL = Response(
 
 
 def list_storage_pools(call: Call) -> Page:
-    """Primary storage pools, by place or all."""
+    """Return the primary storage pools of a place, or all pools."""
     return storage_pools.list_storage_pools(call.connection, call.arguments, paging(call))
 
 
@@ -68,30 +68,30 @@ def look_at_storage_pool(call: Call) -> list[SeenPool]:
 
 
 def create_storage_pool(call: Call, seen: Sequence[SeenPool]) -> Mapping[str, Any]:
-    """Create a pool."""
+    """Create a storage pool from storage that ``prepare`` has checked, and return the pool."""
     (pool,) = pool_service.create_pools(call.connection, call.caller, seen)
     return _row(call, pool)
 
 
 def update_storage_pool(call: Call) -> Mapping[str, Any]:
-    """Change a pool."""
+    """Change a storage pool, and return the pool."""
     pool = call.arguments["id"]
     pool_service.update_pools(call.connection, call.caller, [(pool, call.arguments)])
     return _row(call, pool)
 
 
 def delete_storage_pool(call: Call) -> None:
-    """Delete a pool without volumes."""
+    """Delete a storage pool that has no volumes."""
     pool_service.delete_pools(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
 def enable_storage_maintenance(call: Call) -> JobTicket:
-    """Put a pool into maintenance."""
+    """Put a storage pool into maintenance, so that no volumes are placed in it."""
     return pool_service.enable_maintenance(call.connection, call.caller, call.arguments["id"])
 
 
 def cancel_storage_maintenance(call: Call) -> JobTicket:
-    """Cancel a pool's maintenance."""
+    """End the maintenance of a storage pool."""
     return pool_service.cancel_maintenance(call.connection, call.caller, call.arguments["id"])
 
 

@@ -1,4 +1,4 @@
-"""listStorageUnits: what hosts keep data on, as their hypervisors tell (docs/how-to/storage-units.md)."""
+"""listStorageUnits: the storage of hosts as hypervisors report it (docs/how-to/storage-units.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ def _matches(call: Call, row: Mapping[str, Any]) -> bool:
 
 
 def as_row(seen: SeenUnit) -> dict[str, Any]:
-    """Return a unit, or a host that told of none, as it is answered."""
+    """Return the API row of a storage unit, or of a host that could not be queried."""
     host, unit, pool = seen.host, seen.unit, seen.pool
     row: dict[str, Any] = {
         "hostid": str(host.uuid),

@@ -1,4 +1,4 @@
-"""Stage: an address for each nic, taken together for all calls."""
+"""Stage of a deployment: assigns an address to each NIC, for all calls together."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Stage: each planned VM claims its host and its pools in the ledger, which checks the room again."""
+"""Stage of a deployment: each planned VM claims its host and pools in the ledger.
+
+The ledger checks the capacity again.
+"""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""First stage: the driver of each hypervisor exists, and can do what the guests need."""
+"""First stage of a deployment: checks that the driver of each hypervisor exists and supports the guests' needs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Stage: resource limits of the owner and of the domains above it."""
+"""Stage of a deployment: checks the resource limits of the owner and of the domains above it."""
 
 from bisect import bisect
 from collections import defaultdict

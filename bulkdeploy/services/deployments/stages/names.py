@@ -1,4 +1,4 @@
-"""Stage: a name for each VM, which no other VM of its call or of its networks has."""
+"""Stage of a deployment: assigns each VM a name that is unique in its call and in its networks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Stage: a host and pools for each VM, planned together for all calls, or the refusal that says how many would fit.
+"""Stage of a deployment: plans hosts and pools for the VMs of all calls together.
+
+If not all VMs fit, the error contains the number of VMs that would fit.
 
 VMs of one *kind* have the same placement need: parts whose VMs differ only in addresses or user data are placed as
 one kind.

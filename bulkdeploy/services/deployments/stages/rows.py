@@ -1,4 +1,4 @@
-"""Last stage: the rows of all VMs; their jobs are sent after the commit."""
+"""Last stage of a deployment: writes the rows of all VMs. Their jobs are sent after the commit."""
 
 from collections.abc import Sequence
 from functools import partial

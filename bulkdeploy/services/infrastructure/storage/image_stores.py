@@ -1,4 +1,7 @@
-"""Adding, changing and deleting image stores: rows that operators' tools find again; no template is kept in one."""
+"""Operations on image stores.
+
+The rows exist for operators' tools; the service stores no templates in image stores.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

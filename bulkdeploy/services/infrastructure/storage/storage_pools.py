@@ -1,4 +1,4 @@
-"""Making, changing and deleting primary storage pools."""
+"""Operations on primary storage pools: create, update and delete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Storage units of hosts: looked at, kept from new data, repaired (docs/how-to/storage-units.md).
+"""Storage units of hosts: list, exclude from new data, and repair (docs/how-to/storage-units.md).
 
 Nothing of them stands in rows: each look asks the hypervisors.
 """

@@ -1,4 +1,4 @@
-"""Guests that no row knows are made virtual machines, where they run and as they are (one file: one transaction).
+"""The import of guests without rows as VMs, on their present hosts and unchanged (one file: one transaction).
 
 What one is, its hypervisor says (``details_of_guests``); whose it is and by which offering, people say. What it
 takes is claimed as by a deployment: never more than there is, no address twice. What does not fit is left out.

@@ -1,4 +1,4 @@
-"""unmanageVirtualMachine: a VM's rows go, its guest runs on as it is, and can be imported again.
+"""The unmanageVirtualMachine command: deletes a VM's rows. The guest keeps running and can be imported again.
 
 The guest is noted as one that was let go: its addresses are given to nobody, and the audit does not call it lost.
 Its room is free in the books from then on, as it is in CloudStack.

@@ -1,4 +1,4 @@
-"""Guests and volumes that hypervisors have and no row knows: found, and removed. ``adoption`` makes VMs of guests.
+"""The search for guests and volumes without rows, and their removal. ``adoption`` imports guests as VMs.
 
 A restore of an older backup leaves them.
 """
