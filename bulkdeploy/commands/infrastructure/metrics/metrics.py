@@ -265,10 +265,7 @@ def _with_metrics(
     authorized: frozenset[RoleType] = ROOT_ADMIN_ONLY,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
-    """Return a derived list command that adds fields with metrics to the rows of a plain list command.
-
-    ``extra_arguments`` are added to the arguments of the plain command, because the metrics need them.
-    """
+    """Return a list command that adds metrics to a plain list command, called with ``extra_arguments``, too."""
 
     def make(base: Command) -> Command:
         if base.response is None:
