@@ -19,7 +19,10 @@ def planned_host(params: Mapping[str, Any], vm_id: int, name: str) -> dict[str, 
 
 
 def make_child_jobs(connection: Connection, jobs: Sequence[NewJob]) -> list[JobMessage]:
-    """Create jobs, at most one per instance and all of one kind; their messages, to be sent after the commit."""
+    """Create jobs of one kind, at most one per instance, and return their messages.
+
+    The caller sends the messages after the commit.
+    """
     if not jobs:
         return []
     made = insert_jobs(connection, jobs, INTERACTIVE)

@@ -123,7 +123,9 @@ class DriverCalls:
         return None if seen is None else failure
 
     def look(self, work: Assignment, host: HostAddress) -> PowerState | DriverError | None:
-        """Return the power state of the guest on this host. None: it is absent. An error: it cannot be seen.
+        """Return the guest's power state on this host.
+
+        Returns None if the guest is not on the host, and an error if the state cannot be read.
 
         Raises:
             LeaseLost: see ``run``.
@@ -170,7 +172,7 @@ class DriverCalls:
         )
 
     def remove(self, work: Assignment, *, with_volumes: bool) -> DriverError | None:
-        """Make the guest, and with ``with_volumes`` its volumes, not exist.
+        """Delete the guest from the hypervisor; with ``with_volumes``, also delete the VM's own volumes.
 
         Raises:
             LeaseLost: see ``run``.
@@ -296,7 +298,9 @@ class DriverCalls:
         driver.ensure_resized(host, work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s)
 
     def size_of(self, work: Assignment, volume: VolumeSpec) -> int | DriverError | None:
-        """Return the size in bytes of a volume of the guest. None: it is absent. An error: it cannot be seen.
+        """Return a volume's size in bytes.
+
+        Returns None if the volume does not exist, and an error if its size cannot be read.
 
         Raises:
             LeaseLost: see ``run``.

@@ -97,7 +97,10 @@ class JobSteps(ABC, Generic[W]):
         return True
 
     def at_once(self, work: W) -> Outcome | None:
-        """Return the outcome where what was read with the lease decides it; None where ``run`` is needed."""
+        """Return the outcome if the rows that were read with the lease decide it, else None.
+
+        After None, ``run`` is called.
+        """
         del work
         return None
 
@@ -184,7 +187,7 @@ class JobKind:
         return f"{self.action} {self.instance_type.noun} {name}"
 
     def cmd(self, *, is_root_admin: bool) -> str:
-        """``cmd`` of a job as its caller's CloudStack would name it."""
+        """Return the job's ``cmd``: the name of CloudStack's command class for this kind of caller."""
         return class_for(self.command_class, is_root_admin=is_root_admin)
 
     def new_job(

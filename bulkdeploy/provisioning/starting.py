@@ -54,9 +54,9 @@ FindPlace = Callable[[Connection, Assignment, frozenset[int]], NoPlace | None]
 
 
 class Starter:
-    """Runs VMs for one kind of job. Safe to share between threads.
+    """The steps that start VMs for one kind of job. It is thread-safe.
 
-    What is left of a VM where even that could not be reached in time is its kind's ``if_abandoned``.
+    If the clean-up of a failed start is not possible in time, the VM gets the state ``if_abandoned`` of the kind.
 
     Args:
         kind: the kind.
@@ -73,9 +73,9 @@ class Starter:
         self._find_place, self._failed, self._removes_volumes = find_place, failed, removes_volumes
 
     def run(self, work: Assignment, *, pinned: bool, leaves_host: DriverError | None = None) -> Outcome:
-        """Run the VM; ``pinned``: on its host or nowhere.
+        """Start the VM, and return the outcome. With ``pinned``, only its current host is tried.
 
-        ``leaves_host``: why it is started elsewhere without a try on its host.
+        ``leaves_host`` is the reason why the VM is started on another host without a try on its current host.
 
         Raises:
             LeaseLost: see DriverCalls.
@@ -141,7 +141,10 @@ class Starter:
         return with_host(connection, read_assignment(connection, job), DriverLimits.of(configuration))
 
     def _give_up(self, work: Assignment) -> Failed:
-        """Time is up: remove what is there; what cannot be removed now keeps its claims until it can."""
+        """Remove the guest of an overdue job, and return the failure.
+
+        If the guest cannot be removed now, the VM keeps its claims until it can be removed.
+        """
         why = why_overdue(work.job.progress)
         earlier = earlier_failure(work.job.progress)
         if earlier is not None:
@@ -159,9 +162,9 @@ class Starter:
 
 
 def with_host(connection: Connection, work: Assignment, limits: DriverLimits) -> Assignment | Paused:
-    """Return the job, about to go on with the host it has just claimed.
+    """Register the job as the user of its newly claimed host, and return the job.
 
-    Paused where it must wait for its turn there.
+    Returns Paused if the job must wait for a free driver call on that host.
     """
     if work.host_id is None or change_host(connection, work.job, work.host_id, limits):
         return work
@@ -169,7 +172,7 @@ def with_host(connection: Connection, work: Assignment, limits: DriverLimits) ->
 
 
 def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> Place | NoPlace:
-    """Return a place for a VM that holds none, as its job's params ask."""
+    """Find a host for a VM without a claim, following the parameters of its job."""
     params = work.job.params
     pins = {pin: params[pin] for pin in PINS if pin in params}
     return plan_stopped_vm(
@@ -184,7 +187,10 @@ def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: froze
 
 
 def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> NoPlace | None:
-    """Give the old host back and claim another, or say why; then the old claim stays for the caller to end."""
+    """Replace the claimed host by another one, or return the reason if there is none.
+
+    If there is none, the old claim is kept, and the caller ends it.
+    """
     return replace_place(
         connection,
         work.vm_id,
@@ -194,8 +200,8 @@ def _another_place(connection: Connection, work: Assignment, avoid_host_ids: fro
 
 
 def starter_of_existing_vms(kind: JobKind, tools: StepTools) -> Starter:
-    """Return the starter of VMs that existed before their job.
+    """Return the starter for VMs that existed before their job.
 
-    If one cannot be started, it is Stopped and keeps its volumes.
+    If such a VM cannot be started, it becomes Stopped and keeps its volumes.
     """
     return Starter(kind, tools, find_place=_another_place, failed=STOPPED, removes_volumes=False)

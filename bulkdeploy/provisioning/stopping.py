@@ -22,12 +22,10 @@ STOP_FAILPOINTS = frozenset({Failpoint.DRIVER_STOP, Failpoint.DRIVER_LOOK})
 
 
 def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:
-    """Return how a job continues whose guest was not stopped.
+    """Return the outcome of a job whose guest was not stopped.
 
-    An unanswered stop is repeated while there is time.
-
-    A stop that failed permanently leaves the claim in any case: a host whose guest may still run has no room for
-    another.
+    An unanswered stop is repeated while the job still has time. A stop that failed permanently keeps the claim in
+    any case, because the guest may still use the host's capacity.
     """
     if failure.unanswered and OVERDUE not in work.job.progress:
         return pause(work, None)

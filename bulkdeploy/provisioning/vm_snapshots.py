@@ -15,9 +15,10 @@ from bulkdeploy.store.virtual_machines.vm_snapshots import volume_of_snapshot
 
 
 class SnapshotSteps(VmSteps):
-    """Params: ``snapshot_id``, ``snapshot_uuid``, ``with_memory``; ``volume_uuid``: what its events are about.
+    """The shared steps of jobs about snapshots. Params: ``snapshot_id``, ``snapshot_uuid`` and ``with_memory``.
 
-    Of which volume the snapshot is, its row says: a process of the release before asks for none.
+    ``volume_uuid`` names the volume for the job's events. The volume itself is read from the snapshot's row,
+    because jobs of the previous release do not name it.
     """
 
     def at_once(self, work: Assignment) -> Outcome | None:
@@ -35,7 +36,7 @@ class SnapshotSteps(VmSteps):
 
     @abstractmethod
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
-        """Take the snapshot, revert to it, or remove it: of a VM that has the volumes."""
+        """Take, revert to or delete the snapshot of a VM that has its volumes, and return the outcome."""
 
     def without_volume(self, work: Assignment) -> Outcome:
         """Return the outcome of a job whose volume is on no pool any more, or not the VM's."""

@@ -51,14 +51,15 @@ class VolumeRemoval:
         self._engine, self._drivers, self._timeout_s = engine, drivers, min(timeout_s, PATIENCE_S)
 
     def destroy_ownerless(self) -> None:
-        """Delete volumes whose owner was deleted while a VM that had them was removed."""
+        """Delete volumes whose owner was deleted while a VM with these volumes was being removed."""
         destroy = partial(destroy_orphaned_volumes, most=OWNERLESS_AT_ONCE)
         _report("volumes_of_nobody", run_transaction(self._engine, destroy, Failpoint.SWEEP_OWNERLESS))
 
     def remove_volumes(self) -> None:
-        """Remove what is due, until nothing is, or something fails: that is tried again later.
+        """Remove the due volumes from their pools until none is due. Failed removals are tried again later.
 
-        What is still due after MOST_TURNS waits for the next round: other passes wait for this one.
+        After MOST_TURNS rounds the rest waits for the next call, so that other passes of the sweeper are not
+        delayed.
         """
         for _ in range(MOST_TURNS):
             with read_only(self._engine) as connection:

@@ -153,9 +153,9 @@ class JobRunner:
         ended.wait()
 
     def drain(self) -> None:
-        """Begin nothing more: what waits for a thread is requeued to other workers, now and from now on.
+        """Begin no more jobs: requeue all waiting jobs, now and from now on, so that other workers run them.
 
-        Returns at once; may be called from a signal handler.
+        Returns immediately; may be called from a signal handler.
         """
         self._draining = True
         while True:
@@ -167,9 +167,9 @@ class JobRunner:
                 self._end(Finished(work.job, work.name, Requeued()))
 
     def close(self) -> None:
-        """Finish what was begun, or all that was accepted without ``drain``; then end all threads.
+        """Finish the running jobs, or all accepted jobs if ``drain`` was not called, and end all threads.
 
-        Nothing may be accepted any more.
+        No job may be accepted afterwards.
         """
         with self._counting:
             self._counting.wait_for(lambda: self._ended >= self._accepted)
@@ -196,7 +196,7 @@ class JobRunner:
         return None
 
     def on_acquired(self, acquired: Acquired) -> None:
-        """See Listener."""
+        """Queue the leased jobs for the threads, complete the decided jobs, and free refused slots."""
         for _ in acquired.refused:
             self._slots.put(None)
         self._count_ended(acquired.refused)
@@ -210,7 +210,7 @@ class JobRunner:
             self.drain()
 
     def on_completed(self, finished: Sequence[Finished]) -> None:
-        """See Listener."""
+        """Forget the leases of completed jobs, and wake the threads that wait for them."""
         for entry in finished:
             self._held.discard(entry.job)
         self._count_ended([entry.job.id for entry in finished])
@@ -268,10 +268,11 @@ class JobRunner:
             return given_up_on(steps.kind, work) if is_over else pause(work, None)
 
     def _bounded(self, steps: JobSteps[Any], work: Work, outcome: Outcome) -> Outcome:
-        """Return the outcome, or the end of a job whose time is up and which still waits after the last try.
+        """Return the outcome, or the final failure of an overdue job that used up its clean-up tries.
 
-        This bounds all tries of a job together, whatever its errors. A job whose hypervisor answers ends by itself
-        before, in the state that the hypervisor reports. Of the others their kind says what is certain.
+        This limits all tries of a job together, whatever its errors are. A job whose hypervisor answers ends
+        before, in the state that the hypervisor reports. For other jobs, the job's kind declares the state that is
+        certain.
         """
         if not isinstance(outcome, Paused) or OVERDUE not in work.job.progress:
             return outcome
@@ -311,7 +312,7 @@ def worker_name() -> str:
 
 
 def _facts(work: Work) -> dict[str, Value]:
-    """Return the attributes of a job's span, which are those of its log lines."""
+    """Return the attributes of a job's trace span, which are the same as those of its log lines."""
     facts: dict[str, Value] = {f"bulkdeploy.{name}": value for name, value in work.names.items()}
     return {**facts, "bulkdeploy.attempt": work.job.attempts, "bulkdeploy.request": work.job.request_id or ""}
 

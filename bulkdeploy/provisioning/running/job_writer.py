@@ -43,14 +43,17 @@ class Listener(Protocol):
     """The recipient of results after the commit."""
 
     def on_acquired(self, acquired: Acquired) -> None:
-        """Leases were acquired, and some requests refused."""
+        """Handle the result of a batch of lease requests: acquired leases and refused requests."""
 
     def on_completed(self, finished: Sequence[Finished]) -> None:
-        """Note that these jobs were completed, or their leases lost. Nothing more is to be done for them."""
+        """Handle jobs that were completed or that lost their leases.
+
+        This process has nothing more to do for them.
+        """
 
 
 class JobWriter:
-    """Writes batches. Used by one thread.
+    """The writer of batches of lease requests and finished jobs. Only one thread uses it.
 
     Args:
         engine: the database; while it cannot be reached the writer waits and repeats.
@@ -72,7 +75,7 @@ class JobWriter:
         return 0.0 if moved_on is None else time.monotonic() - moved_on
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Write a batch; never raises."""
+        """Write a batch of entries. Never raises an exception."""
         self._moved_on = time.monotonic()
         try:
             self._write(entries)
@@ -94,7 +97,8 @@ class JobWriter:
     def _write_batch(self, requests: list[int], finished: list[Finished]) -> None:
         """Write a batch in one transaction.
 
-        After a defect each entry gets its own, so that one bad row stops only itself.
+        If that fails because of a defect, each entry is written in its own transaction, so that one bad row stops
+        only itself.
         """
         if not requests and not finished:
             return
@@ -116,7 +120,7 @@ class JobWriter:
         self._moved_on = time.monotonic()
 
     def _held(self, finished: list[Finished], error: Exception) -> list[Finished]:
-        """Return the jobs whose leases are still valid. Jobs that another worker has taken over are not checked."""
+        """Return the jobs whose leases are still valid, and report the other jobs as completed by other workers."""
         leases = [entry.job.lease for entry in finished]
         held = self._insist(lambda: self._read_held(leases)) if leases else set()
         lost = [entry for entry in finished if entry.job.lease not in held]
@@ -203,7 +207,7 @@ def _report_lost(lost: Sequence[Finished], why: str) -> None:
 
 
 def _count(completed: Sequence[Finished]) -> None:
-    """Count what became of these jobs."""
+    """Add the outcomes of these jobs to the metrics."""
     ends = Counter((entry.job.kind, type(entry.outcome)) for entry in completed)
     for (kind, outcome), jobs in ends.items():
         if outcome is Paused:

@@ -14,10 +14,10 @@ from bulkdeploy.store.database.engine import read_only
 
 
 def with_seen_state(engine: Engine, calls: DriverCalls, work: Work, outcome: Outcome) -> Outcome:
-    """Return the outcome; if it would leave the VM Unknown, with the state that the hypervisor reports.
+    """Return the outcome, with the state that the hypervisor reports if the VM would become Unknown.
 
-    The VM stays Unknown, and keeps what it holds, if the hypervisor cannot tell, or has a guest that does not run:
-    an earlier call may still start such a guest.
+    The VM still becomes Unknown and keeps its claims if the state cannot be read, or if the hypervisor has a guest
+    that does not run: an earlier call may still start such a guest.
 
     Raises:
         LeaseLost: the hypervisor has seen a newer lease of this VM.

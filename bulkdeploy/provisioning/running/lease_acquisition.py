@@ -32,11 +32,10 @@ CANCELLED_BEFORE = "it was cancelled before it began"
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The result of requesting leases.
+    """The result of a batch of lease requests.
 
-    Work for threads, jobs that rows alone decided, and ids that got no lease.
-
-    An id that was asked for twice is refused once.
+    It contains the work for threads, the jobs that the rows alone decided, and the ids of jobs that got no lease.
+    If an id was requested twice, the second request is among the refused ones.
     """
 
     works: list[Work] = field(default_factory=list)
@@ -45,7 +44,7 @@ class Acquired:
 
 
 class LeaseAcquisition:
-    """Acquires leases for one worker. Used by one thread.
+    """The acquisition of leases for one worker process. Only one thread uses it.
 
     Args:
         steps: those of each kind of job.
@@ -67,7 +66,7 @@ class LeaseAcquisition:
         self._settings: tuple[float, Configuration] | None = None
 
     def acquire(self, connection: Connection, job_ids: Sequence[int]) -> Acquired:
-        """Lease what may be run, and begin it."""
+        """Lease those of the requested jobs that may run now, begin them, and return the result."""
         settings = self._read_settings(connection)
         limits, capacity = DriverLimits.of(settings), 0 if self._quarantined() else 1
         wanted = set(job_ids)
@@ -131,7 +130,7 @@ class LeaseAcquisition:
 
 
 def _refused(job_ids: Sequence[int], leased: Iterable[int]) -> list[int]:
-    """Return the ids that got no lease, and those that were asked for again."""
+    """Return the ids that got no lease, and every repetition of an id."""
     first = set(leased)
     refused = []
     for job_id in job_ids:
@@ -143,12 +142,12 @@ def _refused(job_ids: Sequence[int], leased: Iterable[int]) -> list[int]:
 
 
 def _to_be_ended(job: LeasedJob, most_lost: int) -> LeasedJob:
-    """Return the job with the order to clean up and fail; one that had it keeps its reason."""
+    """Return the job marked OVERDUE, so that it cleans up and fails. An earlier reason is kept."""
     why = f"its worker ended abruptly {job.lost} times while it ran (job.lost.worker.max is {most_lost})"
     return replace(job, progress={OVERDUE: why, **job.progress})
 
 
 def given_up_on(kind: JobKind, work: Work) -> Failed:
-    """Return the failure of a job that cannot even be cleaned up after: what its kind declares is left."""
+    """Return the failure of a job that cannot even clean up. Its kind declares the final state for this case."""
     why = why_overdue(work.job.progress)
     return Failed(INTERNAL_ERROR, f"{work.label}: {why}. What is left of it is not known", kind.if_abandoned)

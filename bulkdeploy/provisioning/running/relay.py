@@ -14,7 +14,7 @@ GRACE_S = 1.0
 
 
 class Relay:
-    """Sends what the outbox holds. Several may work at once: they share the rows by locks.
+    """A sender of the messages in the outbox table. Several relays may run at once; row locks divide the work.
 
     Args:
         engine: the database.
@@ -26,10 +26,10 @@ class Relay:
         self._engine, self._job_queue, self._grace_s = engine, job_queue, grace_s
 
     def send_unsent(self) -> int:
-        """Send what is due, at most MOST_TURNS times MESSAGES_AT_ONCE; how many messages.
+        """Send the due messages, at most MOST_TURNS times MESSAGES_AT_ONCE, and return their number.
 
-        A message is sent while its row is locked and forgotten after: if this process dies in between it
-        is sent again.
+        A message is sent while its row is locked, and its row is deleted afterwards. If the process dies in
+        between, the message is sent again.
 
         Raises:
             QueueUnavailable: the message broker does not answer; the rows stay.

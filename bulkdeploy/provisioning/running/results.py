@@ -26,7 +26,10 @@ from bulkdeploy.store.volumes.volumes import volume_rows
 
 
 def failure_result(failed: Failed) -> str:
-    """Return a failure: the code and the reason; where placement found no host, what each of its rules excluded."""
+    """Return the job result of a failure as JSON text: the error code and the reason.
+
+    If placement found no host, the result also lists the hosts that each placement rule excluded.
+    """
     result: dict[str, Any] = {"errorcode": failed.error_code, "errortext": failed.text}
     if failed.excluded:
         result["excluded"] = excluded_rows(failed.excluded)

@@ -72,9 +72,10 @@ class Sweeper:
         self._report("requeued", again)
 
     def requeue_throttled(self) -> None:
-        """Wake jobs that wait for a host which has places, and release jobs that a bulk operation has room for.
+        """Wake jobs that wait for a free driver call on a host, and release jobs that a bulk operation may run now.
 
-        Places were not given back, or a limit was raised; a job of the operation ended without a worker.
+        This repairs the cases in which no other job woke them: a worker died, a limit was raised, or a job of the
+        operation ended without a worker.
         """
         with self._engine.connect() as connection:
             limits = DriverLimits.of(read_configuration(connection))
@@ -86,7 +87,7 @@ class Sweeper:
         self._report("throttled_woken", run_transaction(self._engine, wake, Failpoint.SWEEP_THROTTLED))
 
     def requeue_lost(self) -> None:
-        """Send again what Redis lost: jobs are queued here, and nothing waits there."""
+        """Send the messages of queued jobs again if their Redis queue is empty, because Redis has lost them."""
         empty = [queue for queue, waiting in self._job_queue.waiting().items() if waiting == 0]
         lost = self._in_turns(
             lambda connection: store.requeue_lost(connection, JOB_QUEUES, empty, ROWS_AT_ONCE), Failpoint.SWEEP_LOST
@@ -94,9 +95,10 @@ class Sweeper:
         self._report("lost_messages", lost)
 
     def end_late(self) -> None:
-        """Have jobs ended that take longer than ``job.cancel.threshold.minutes``.
+        """Order jobs to end that take longer than ``job.cancel.threshold.minutes``.
 
-        For as long after the database's clock was set no job is old: its age is not known.
+        For the same time after a change of the database's clock, no job is treated as late, because its age is
+        unknown.
         """
         minutes = self._setting("job.cancel.threshold.minutes")
         if self._clock_was_set(60.0 * minutes):
@@ -197,7 +199,7 @@ def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
 
 
 def _never_begun(row: Row[Any]) -> Finished:
-    """Return the job as its first lease would find it, failed: its fence is still zero."""
+    """Return a job that never got a lease, with a failure as its outcome. Its fence is still zero."""
     job = LeasedJob(
         id=row.id,
         uuid=row.uuid,

@@ -26,7 +26,9 @@ from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 def stop_or_restart(
     connection: Connection, *, host_uuids: Sequence[UUID], vm_uuids: frozenset[UUID], crashed: frozenset[UUID]
 ) -> int:
-    """Make a job in the name of each VM's owner that stops it, or starts it again; return how many were made.
+    """Create jobs that stop or restart the VMs of ended guests, and return the number of jobs.
+
+    Each job runs in the name of the VM's owner.
 
     Args:
         connection: a transaction of the caller.

@@ -41,7 +41,7 @@ class FilterUpdates:
         self._engine, self._drivers, self._timeout_s = engine, drivers, min(timeout_s, PATIENCE_S)
 
     def update_filters(self) -> None:
-        """Give every running guest whose rules are not those of its groups these rules."""
+        """Apply the current security group rules to all running guests whose filters are outdated."""
         with read_only(self._engine) as connection:
             filtering = [kind for kind in hypervisors_in_use(connection) if self._filters(kind)]
             vms = store.outdated(connection, filtering) if filtering else []

@@ -84,7 +84,7 @@ class HostHa:
         self._engine, self._drivers, self._power, self._timeout_s = engine, drivers, power, timeout_s
 
     def follow_hosts(self) -> None:
-        """Make the transitions that are due, and do what they begin."""
+        """Make the due state transitions of all hosts with host HA, and run the actions that follow from them."""
         with read_only(self._engine) as connection:
             rows = store.followed_hosts(connection)
             if not rows:
@@ -153,10 +153,11 @@ class HostHa:
         )
 
     def _activity(self, row: Row[Any], configuration: Configuration) -> tuple[bool | None, str | None]:
-        """Return whether a host's VMs are active and the mark of their last writes; None is unknown.
+        """Return whether a host's VMs are active, and the mark of their last disk writes. None means unknown.
 
-        A host without power is not active. Otherwise another host looks at the disks of the VMs: they are written
-        to if their mark is not the one of the last check. A driver that cannot look finds no activity.
+        A host without power is not active. Otherwise another host reads the marks of the VMs' disks: the VMs are
+        active if the mark has changed since the last check. If the driver cannot read the marks, no activity is
+        found.
         """
         if row.simulated is not None:
             return bool(row.simulated["activity"]), None
@@ -213,7 +214,7 @@ class HostHa:
 
 
 def settings_of(row: Row[Any], configuration: Configuration) -> HaSettings:
-    """Return the settings of a host's cluster, or those of hosts whose checks are simulated."""
+    """Return the host HA settings of a host's cluster, or fixed settings if the host's checks are simulated."""
     if row.simulated is not None:
         return replace(SIMULATED, failure_ratio=1.0 if row.simulated["activity"] else 0.0)
 
@@ -233,7 +234,7 @@ def settings_of(row: Row[Any], configuration: Configuration) -> HaSettings:
 
 
 def _withheld(silent: Sequence[Row[Any]]) -> frozenset[tuple[int, int]]:
-    """Return zones and clusters in which so many hosts are silent that nothing is reset or fenced."""
+    """Return the zones and clusters with so many silent hosts that no host there is reset or fenced."""
     zones: dict[int, tuple[int, int]] = {}
     for row in silent:
         hosts, quiet = zones.get(row.zone_id, (0, 0))
@@ -250,9 +251,10 @@ def _move(row: Row[Any], event: HaEvent) -> Move:
 
 
 def _move_of(host_id: int, version: int, previous: HaState, event: HaEvent, record: HaRecord) -> Move:
-    """Return the transition of a host, with the counts that stand after it.
+    """Return the state transition of a host for this event, with the counters that it has afterwards.
 
-    A host that answers, or is fenced, begins anew. What was decided by activity checks is checked anew.
+    If the host answers or is fenced, all counters restart at zero. If activity checks decided the event, their
+    counters restart.
     """
     state = TRANSITIONS[previous, event]
     move = Move(host_id, version, event, previous, state, record.checks, record.failed_checks, record.recoveries)
@@ -272,7 +274,7 @@ def _move_of(host_id: int, version: int, previous: HaState, event: HaEvent, reco
 
 
 def _make(connection: Connection, *, moves: Sequence[tuple[Row[Any], Move]]) -> set[int]:
-    """Make transitions, and what belongs to them in the same transaction: jobs that fence, and alerts."""
+    """Write state transitions together with their fencing jobs and alerts; return the moved hosts."""
     moved = store.write_moves(connection, [move for _, move in moves])
     for row, move in moves:
         if move.host_id not in moved:
@@ -296,7 +298,7 @@ def _make(connection: Connection, *, moves: Sequence[tuple[Row[Any], Move]]) -> 
 
 
 def _fence(connection: Connection, row: Row[Any]) -> None:
-    """Create the job that fences a host and starts its VMs elsewhere, unless there is one; the host is Down now."""
+    """Mark a host as Down and create the job that fences it and restarts its VMs, unless such a job exists."""
     if row.simulated is not None and not row.simulated["fence"]:
         return
     host = lock_host_to_fence(connection, row.host_id)

@@ -69,7 +69,7 @@ is fenced."""
 
 
 def is_cut_off(hosts: int, silent: int) -> bool:
-    """Return whether so many hosts of a zone or a cluster are silent that the sweeper may be cut off from them."""
+    """Return whether the share of silent hosts suggests that the sweeper itself is disconnected from them."""
     return silent > MOST_SILENT * hosts
 
 
@@ -82,9 +82,10 @@ class Waits:
 
 
 def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_drained: bool = False) -> HostState:
-    """Return the state of a host that was in ``state`` and has answered, or not, for ``lasted_s``.
+    """Return the new state of a host that has answered, or has not answered, for ``lasted_s`` seconds.
 
-    One that is drained takes no new VMs as if it did not answer, and is never Down: its guests run.
+    A drained host is Disconnected, so that it gets no new VMs, but it never becomes Down because its guests still
+    run.
     """
     if is_drained:
         return HostState.DISCONNECTED
@@ -96,9 +97,10 @@ def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A look at a host: its row, why it did not answer (None: it did), and its guests that run or have crashed.
+    """The result of one check of a host: its row, the reason for its silence, and its running or crashed guests.
 
-    ``is_drained``: it takes no new guests, and that stands where silence would.
+    ``silence`` is None if the host answered. ``is_drained`` means that the host accepts no new guests; the reason
+    for that is then in ``silence``.
     """
 
     host: Row[Any]
@@ -109,7 +111,7 @@ class Seen:
 
     @property
     def answers(self) -> bool:
-        """Whether the host answered."""
+        """Whether the host answered the check."""
         return self.silence is None
 
 
@@ -140,7 +142,7 @@ class HostWatch:
         self._withheld: frozenset[tuple[str, int]] = frozenset()
 
     def watch_hosts(self) -> None:
-        """Look at every watched host once."""
+        """Check every watched host once, and write the new states of hosts and VMs."""
         with read_only(self._engine) as connection:
             drivers = self._watched(store.hypervisors_in_use(connection))
             hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
@@ -171,7 +173,7 @@ class HostWatch:
                 self._follow_memory(driver, kind, hosts)
 
     def look_after_ends(self) -> None:
-        """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
+        """Check the hosts for which drivers reported ended guests, and check missing guests a second time."""
         with read_only(self._engine) as connection:
             watched = self._watched(store.hypervisors_in_use(connection))
             drivers = {kind: driver for kind, driver in watched.items() if driver.guests_may_end}
@@ -255,7 +257,7 @@ class HostWatch:
         return [one for one in seen if not one.answers and states[one.host.id] == HostState.DOWN]
 
     def _end_leftovers(self, driver: HypervisorDriver, host: Row[Any]) -> None:
-        """End the guests that still run on a host which was declared off and answers: they may run elsewhere."""
+        """Stop the old guests on a host that was declared off and now answers: their VMs may run on other hosts."""
         with read_only(self._engine) as connection:
             kept = guests_kept_on(connection, host.id)
         failpoints.before(Failpoint.DRIVER_LEFTOVERS)
@@ -395,7 +397,10 @@ def _back(host: Row[Any]) -> Alert:
 
 
 def _evacuate(connection: Connection, *, host_id: int) -> bool:
-    """Return a job that evacuates the host; False: there is one, or it is no longer to be."""
+    """Create a job that evacuates the host.
+
+    Returns False if there is such a job already, or if the host must not be evacuated any more.
+    """
     host = store.lock_host_to_evacuate(connection, host_id)
     if host is None:
         return False

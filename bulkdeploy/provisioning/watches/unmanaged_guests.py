@@ -35,7 +35,10 @@ class UnmanagedGuests:
         self._known: frozenset[UUID] = frozenset()
 
     def note_unmanaged(self) -> None:
-        """Look once; where a hypervisor can not be asked, what was noted before stays."""
+        """Read the guests of all hypervisors once, and write those without a VM row into the database.
+
+        If a hypervisor cannot be queried, its earlier notes are kept.
+        """
         with read_only(self._engine) as connection:
             began = store.read_moment(connection)
 

@@ -28,10 +28,10 @@ MOST_HOSTS = 500
 
 
 class UsageWatch:
-    """Measures the hosts that are Up every ``vm.stats.interval`` milliseconds; 0 turns this off.
+    """The measurement of hosts that are Up, every ``vm.stats.interval`` milliseconds; 0 disables it.
 
-    The figures of a VM are written at most once in this time. A host that does not answer keeps its last figures
-    for ``store.KEPT_MINUTES``.
+    The statistics of a VM are written at most once per interval. A host that does not answer keeps its last
+    statistics for ``store.KEPT_MINUTES`` minutes.
     """
 
     def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:

@@ -142,9 +142,10 @@ class EvacuateHost(JobSteps[PlaceWork]):
         note(connection, work.job, {**work.job.progress, ALERTED: True}, self.tools.lease_seconds)
 
     def _fence(self, work: PlaceWork) -> DriverError | PowerError | None:
-        """Make nothing run on the host, by its management controller or else its driver; return why that failed.
+        """Stop everything on the host, by its management controller or driver; return the error, if any.
 
-        A host that answers although its controller reports Off is not the server that was switched off.
+        If the controller reports Off but the host answers, the controller belongs to another server, and an error
+        is returned.
         """
         with read_only(self.tools.engine) as connection:
             row = read_address(connection, work.job.instance_id)

@@ -77,7 +77,7 @@ class RepairVirtualMachine(VmSteps):
         return Succeeded(UNCHANGED)
 
     def _end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
-        """Cut the power of a guest that belongs elsewhere; a driver may hold it for the one that belongs there."""
+        """Remove a copy of the guest from a host to which it does not belong, or else cut its power."""
         failure = self.tools.calls.end_copy(work, host)
         if failure is None or failure.may_pass:
             return failure

@@ -71,7 +71,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return self._settle(replace(work, off_hosts=off), address_of(source)) if off else super().run(work)
 
     def _settle(self, work: Assignment, source: HostAddress) -> Outcome:
-        """End the job although one of its hosts was declared off: the guest is on the other one, or ended."""
+        """End the job after one of its hosts was declared off: the guest runs on the other host or not at all."""
         arrived = work.is_off(source)
         here = replace(work, host=work.host if arrived else source)
         if here.host is None or here.host_is_off:
@@ -145,7 +145,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().hosts_of(work) + ([] if source is None else [source])
 
     def _source(self, work: Assignment) -> Row[Any] | None:
-        """Return the host that the VM comes from, which its migration holds; None: it does not move."""
+        """Return the host that the VM leaves and still claims, or None if the VM does not migrate."""
         with read_only(self.tools.engine) as connection:
             return read_sources(connection, [work.job.uuid]).get(work.job.uuid)
 

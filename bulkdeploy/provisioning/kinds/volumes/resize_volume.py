@@ -55,7 +55,7 @@ class ResizeVolume(DeviceChange):
         return self._resize(work, volume, old)
 
     def _resize(self, work: Assignment, volume: VolumeSpec, old: VolumeSize) -> Outcome:
-        """Ask the hypervisor, see what came of it where it failed, and let the rows say so."""
+        """Resize the volume on the hypervisor, and write its real size into the rows if that fails."""
         grows = volume.size_bytes > old.size_bytes
         failure = self._read_size(work, volume, grows=grows)
         if failure is not None:
@@ -86,11 +86,11 @@ class ResizeVolume(DeviceChange):
         return self._write(connection, work, OLD, asdict(VolumeSize.of(volume)))
 
     def _read_size(self, work: Assignment, volume: VolumeSpec, *, grows: bool) -> DriverError | None:
-        """Ask for the new size, unless it is only to be seen what an earlier try left."""
+        """Resize the volume on the hypervisor, or return the failure of an earlier try without a new call."""
         return noted_failure(work, "resize", work.host) or self.tools.calls.resize(work, volume, running=grows)
 
     def _write_size(self, work: Assignment, size: VolumeSize) -> None:
-        """Give back what the volume does not have; a later try of the job begins anew."""
+        """Release the storage capacity that the volume does not use. A later try of the job starts over."""
         run_transaction(self.tools.engine, partial(self._give_back, work=work, size=size), GIVE_BACK_COMMIT)
 
     def _give_back(self, connection: Connection, *, work: Assignment, size: VolumeSize) -> None:
