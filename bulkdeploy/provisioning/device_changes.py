@@ -1,4 +1,4 @@
-"""Changing the devices of a running VM: its rows and its guest, also where a process dies in between.
+"""Changes of the devices of a running VM, in its rows and in its guest, which survive the death of a process.
 
 A device that a VM gets is in its rows before its guest has it, and one that it loses stays there until its guest
 has lost it: no other VM gets it meanwhile. A change that fails is undone by asking for the opposite; while that

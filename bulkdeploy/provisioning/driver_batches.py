@@ -1,4 +1,4 @@
-"""Calls that come to a driver while others are being sent are sent together (``joined_requests``)."""
+"""Batches of driver calls: calls that arrive while others are being sent are sent together."""
 
 import time
 from collections.abc import Callable, Sequence

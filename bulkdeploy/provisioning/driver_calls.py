@@ -1,4 +1,4 @@
-"""Driver calls for an assignment, with fence and patience; failures are values (one file: all calls there are)."""
+"""The driver calls of jobs, with fence and timeout, which return failures as values (one file: all calls)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

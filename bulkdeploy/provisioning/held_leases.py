@@ -1,4 +1,4 @@
-"""The leases a process holds, and the thread that keeps them while drivers take their time."""
+"""The leases of a process, and the thread that renews them during long driver calls."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The shared steps of jobs about ISOs: a drive changes in the VM's rows, then in its guest (``device_changes``)."""
+"""The shared steps of jobs about ISOs: the VM's rows change, then its guest's drive (see ``device_changes``)."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

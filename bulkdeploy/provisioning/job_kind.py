@@ -1,4 +1,4 @@
-"""The declaration of a kind of job: all its properties, and its steps.
+"""The declaration of a kind of job: its properties and its steps.
 
 A kind is one file in ``provisioning/kinds``. Workers, sweepers, services and the events of jobs read what they need
 of it there, and nowhere else is any of it written again.

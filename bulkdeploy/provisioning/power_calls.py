@@ -1,4 +1,4 @@
-"""Calls to the management controllers of hosts, with their time and their failpoints; failures are values."""
+"""Calls to the management controllers of hosts, with timeouts and failpoints, which return failures as values."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Making a VM run: on the host it has claimed, else, if it may move, on another one.
+"""The shared steps that start a VM: on its claimed host or, if the VM may move, on another host.
 
 All kinds that start VMs share this. What a failed try left is removed before the VM gets another place or
 the job ends; while it cannot be removed, the job waits and the claims stay. If no host remains but hosts whose

@@ -1,4 +1,4 @@
-"""The sweeper's pass over deleted volumes: what may be on a pool is removed there, then its room is given back.
+"""The sweeper's removal of deleted volumes from their storage pools, after which their capacity is released.
 
 Several processes may do it at once and each may die at any line: removing is asked for again until somebody
 has written that the volume is gone.

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 
 def database_time(connection: Connection) -> datetime:
-    """Now, by the database's clock."""
+    """Return the current time of the database's clock."""
     moment: datetime = connection.execute(text("SELECT now()")).scalar_one()
     return moment
 
@@ -47,9 +47,10 @@ def note_progress(
     seen: datetime | None = None,
     imported: datetime | None = None,
 ) -> bool:
-    """Note how far the cloud is followed; False, and nothing is noted: another process follows it by now.
+    """Record how far a CloudStack's events were followed. Return False if another process follows it by now.
 
-    Until the end of the transaction no other process can begin to follow it.
+    If False is returned, nothing was written. Otherwise no other process can begin to follow it until the
+    transaction ends.
     """
     values = {"url": url, "follower": follower, "newest_event": newest_event, "seen": seen, "imported": imported}
     return connection.execute(_NOTE, values).rowcount > 0
@@ -71,9 +72,9 @@ _AGE = text(
 
 
 def picture_age_s(connection: Connection) -> float | None:
-    """Age in seconds of what was read from the followed CloudStack, of several the oldest; None: none is followed.
+    """Return the age in seconds of the oldest data read from a followed CloudStack, or None if none is followed.
 
-    One whose process died, and did not yield the lead, counts as followed.
+    A CloudStack whose following process died without giving up its role counts as followed.
     """
     age: float | None = connection.execute(_AGE).scalar()
     return None if age is None else max(age, 0.0)

@@ -1,4 +1,4 @@
-"""All kinds of jobs: every module below this folder that declares a ``JobKind``."""
+"""The registry of all job kinds: every ``JobKind`` that a module below this folder declares."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Completion: what finished jobs leave of their instances, their results and events; many at once.
+"""The completion of many jobs at once: the states of their instances, their results and their events.
 
 Order inside a transaction: what is given back first (hosts, pools, ranges, counts), then VM and job rows.
 A VM whose host was declared off is not left Running: its guest ended with the host.

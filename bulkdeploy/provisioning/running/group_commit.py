@@ -1,4 +1,4 @@
-"""Group commit: many threads hand in, one thread writes what is waiting, all of it at once.
+"""Group commit: many threads add entries, and one thread writes all waiting entries at once.
 
 While one batch is being written the next one gathers, so batches are as large as the load asks for. A batch
 costs about the same whether it has one entry or thirty: under light load, batches are therefore begun no

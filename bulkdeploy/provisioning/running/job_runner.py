@@ -1,4 +1,4 @@
-"""Running jobs: message in, lease, driver, result (one file: what one process does with a job).
+"""The execution of jobs from message to result (one file: everything that one process does with a job).
 
     accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
 

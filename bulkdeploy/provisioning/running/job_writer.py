@@ -1,4 +1,4 @@
-"""Writing what gathers: batches of lease requests and finished jobs, in as few transactions as there can be.
+"""The writer of batches of lease requests and finished jobs, in as few transactions as possible.
 
 A batch is one transaction for everything that releases nothing, and one for each sort of release. Dying
 at any line is harmless: a request not written is a message that the sweeper sends again, an end not written

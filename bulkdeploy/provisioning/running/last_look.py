@@ -1,4 +1,4 @@
-"""The last look of a job that fails and does not know whether its guest runs: the hypervisor is asked once more."""
+"""The final query of the hypervisor for a failed job that does not know whether its guest runs."""
 
 from dataclasses import replace
 

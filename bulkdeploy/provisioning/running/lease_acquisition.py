@@ -1,4 +1,4 @@
-"""Acquiring leases: many jobs at once, each begun in the same transaction."""
+"""The acquisition of leases for many jobs at once. Each job begins in the same transaction."""
 
 import time
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The relay: messages that were not sent after their transaction are sent now."""
+"""The relay, which sends the messages that were not sent after the commit of their transaction."""
 
 from sqlalchemy import Connection, Engine
 

@@ -1,4 +1,4 @@
-"""The sweeper's work: nothing that was asked for stays undone, and nothing that is over stays behind.
+"""The sweeper's passes over jobs: lost and late jobs are requeued or ended, and old rows are deleted.
 
 Every pass may be run by several processes at once and may die at any line.
 """

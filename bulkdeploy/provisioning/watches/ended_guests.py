@@ -1,4 +1,4 @@
-"""Jobs for VMs whose guests ended without a call: they are stopped, or started again if they are highly available.
+"""The jobs for VMs whose guests ended without a call: a stop, or a restart if the VM is highly available.
 
 A guest that was shut down from inside, or whose power an operator cut on the host, stays off. A guest that crashed
 is started again on its host ``vm.ha.restart.attempts`` times within an hour, then as often elsewhere. After that

@@ -1,4 +1,4 @@
-"""The sweeper gives running guests the rules of their security groups when these change.
+"""The sweeper's updates of the packet filters of running guests when security group rules change.
 
 What a guest has is noted as a digest of its rules, which change with more than calls about rules: with every VM
 that joins or leaves a group at the other end. Rules and notes are therefore compared; no caller announces a change.

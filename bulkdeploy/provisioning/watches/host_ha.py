@@ -1,4 +1,4 @@
-"""The sweeper's work on host HA: activity checks, resets and fencing (one file: one pass, and what it begins).
+"""The sweeper's pass for host HA: activity checks, resets and fencing (one file: one pass and its actions).
 
 A pass decides on the next transition of every host, writes all transitions, and then does what they begin. Several
 sweepers may work at once: each transition is made once, and the sweeper that made it does what it begins. If that

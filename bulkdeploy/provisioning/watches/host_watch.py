@@ -1,4 +1,4 @@
-"""The sweeper's look at hosts that may fail, and at guests that may end (one file: one pass over what was seen).
+"""The sweeper's checks of hosts that may fail and guests that may end (one file: one pass and its results).
 
 A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. One that its
 hypervisor drains is Disconnected as long as that lasts. It is Up again

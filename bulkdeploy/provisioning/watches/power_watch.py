@@ -1,4 +1,4 @@
-"""The sweeper's look at the power states of hosts, by their management controllers.
+"""The sweeper's reading of the power states of hosts from their management controllers.
 
 Several sweepers share the controllers out among them: each one is read by the sweeper that marked it first.
 """

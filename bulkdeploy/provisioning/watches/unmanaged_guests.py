@@ -1,4 +1,4 @@
-"""The sweeper's look for guests that no row owns: their addresses are kept from being given out.
+"""The sweeper's search for guests without a VM row, whose addresses must not be given to other VMs.
 
 A restore of an older backup leaves such guests, and unmanageVirtualMachine makes one. They are for people to adopt
 or to remove; until then a new VM must not get the address of one that runs. Only hypervisors that tell addresses

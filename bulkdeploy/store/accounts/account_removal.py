@@ -83,7 +83,7 @@ _PROJECTS = text(
 
 
 def projects_only_managed_by(connection: Connection, account_ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the names of live projects that no account would manage without these, by those that manage them."""
+    """Return the names of live projects that only these accounts manage, by the id of the managing account."""
     rows = connection.execute(_PROJECTS, {"accounts": int_array(account_ids)})
     return {row.account_id: row.names for row in rows}
 
@@ -104,7 +104,10 @@ def lock_vms_of_accounts(
 def insert_removal_job(
     connection: Connection, caller: Caller, cmd: str, instance: Instance, account_ids: Sequence[int]
 ) -> UUID:
-    """Return a job that no worker takes: ``end_removal_jobs`` ends it when these accounts' VMs are gone."""
+    """Insert a job that represents the removal of accounts, and return its uuid.
+
+    No worker runs this job. ``end_removal_jobs`` ends it when the VMs of these accounts are deleted.
+    """
     made = insert(async_jobs).values(
         kind=cmd,
         cmd=cmd,

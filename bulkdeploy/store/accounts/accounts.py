@@ -58,7 +58,7 @@ _read_all = reader(Entity.ACCOUNT, {**FIELDS, "_type": accounts.c.account_type})
 
 
 def read_accounts(connection: Connection) -> list[dict[str, Any]]:
-    """Return the accounts that people have, as zone files say it."""
+    """Return all accounts except the system account and project accounts, in the format of zone files."""
     return [
         row
         for row in _read_all(connection)
@@ -75,16 +75,16 @@ def list_accounts(
     *,
     with_counters: bool,
 ) -> Page:
-    """Return one page of accounts by id. Those behind projects are not listed.
+    """Return one page of accounts, ordered by id. The internal accounts of projects are not listed.
 
-    ``with_counters`` adds limits and totals, which cost the most.
+    ``with_counters`` adds limits and totals, which are the most expensive part of the query.
     """
     query = filtered(_query().where(visibility.condition()), FILTERS, arguments)
     return _page(connection, caller, query, paging, with_counters=with_counters)
 
 
 def read_account(connection: Connection, caller: Caller, account_id: int) -> dict[str, Any]:
-    """Return one live account as lists show it."""
+    """Return one live account with the same fields as in lists."""
     query = _query().where(accounts.c.id == account_id)
     return dict(_page(connection, caller, query, Paging(limit=1), with_counters=True).rows[0])
 
@@ -100,12 +100,12 @@ def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[in
 
 
 def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:
-    """Return a new account; its id."""
+    """Insert a new account and return its id."""
     return int(connection.execute(insert(accounts).values(**columns).returning(accounts.c.id)).scalar_one())
 
 
 def update_account(connection: Connection, account_id: int, columns: Mapping[str, Any]) -> None:
-    """Change some columns of a locked account."""
+    """Update columns of an account whose row the caller has locked."""
     if columns:
         connection.execute(update(accounts).where(accounts.c.id == account_id).values(**columns))
 

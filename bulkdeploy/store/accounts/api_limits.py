@@ -21,7 +21,7 @@ class CallCount:
 
 
 def count_call(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
-    """Count one more call of an account; calls made at once are counted one by one."""
+    """Count one more call of an account and return the new count. Concurrent calls are counted one by one."""
     over = or_(
         api_calls.c.interval_began <= func.clock_timestamp() - timedelta(seconds=interval_seconds),
         api_calls.c.interval_began > func.clock_timestamp(),
@@ -39,7 +39,10 @@ def count_call(connection: Connection, account_id: int, interval_seconds: int) -
 
 
 def current_count(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
-    """Return the count of an account; zero, with a whole interval left, if its last interval is over."""
+    """Return the number of calls that an account made in its current interval.
+
+    If its last interval is over, the count is zero and a whole interval remains.
+    """
     row = connection.execute(
         select(api_calls.c.calls, _age()).where(api_calls.c.account_id == account_id)
     ).one_or_none()

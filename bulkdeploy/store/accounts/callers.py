@@ -50,9 +50,9 @@ from bulkdeploy.store.tables.jobs import configuration_values
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """The user of an API key; ``enabled`` is true when both user and account are.
+    """The user of an API key. ``enabled`` is true if both the user and the account are enabled.
 
-    ``guards``: what is asked of the account's calls at the moment.
+    ``guards`` are the restrictions that currently apply to the account's calls.
     """
 
     caller: Caller
@@ -133,10 +133,10 @@ def _rules_of(role_id: ColumnElement[Any]) -> ScalarSelect[Any]:
 
 
 def _project_rules() -> ScalarSelect[Any]:
-    """Return a query of the rules that restrict the account at hand in projects.
+    """Return a subquery for the rules that restrict an account in its projects.
 
-    It returns an object of texts, as ``parse_rules`` reads them, by the id of the account behind the project.
-    An account without a role in a project costs one look-up in a partial index.
+    Its value is a JSON object with the id of each project's account as the key and the rules, in the format of
+    ``parse_rules``, as the value. An account without a role in a project costs one look-up in a partial index.
     """
     link = project_accounts.c
     return (
@@ -220,7 +220,7 @@ def holders_of(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, KeyHolder]:
 
 
 def default_admin(connection: Connection) -> Caller:
-    """Return the admin that every installation has, in whose name its operator's programs change things."""
+    """Return the default admin as a caller. The operator's command-line programs act in its name."""
     return caller_of(connection.execute(callers().where(users.c.id == ADMIN_USER_ID)).mappings().one())
 
 
@@ -231,7 +231,7 @@ def caller_by_id(connection: Connection, user_id: int) -> Caller | None:
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:
-    """Return the user of this name, in any case, in a domain (not in those below it), or None."""
+    """Return the user with this name in a domain, ignoring case, or None. Subdomains are not searched."""
     row = connection.execute(BY_USERNAME, {"username": username, "domain": domain_id}).mappings().first()
     if row is None:
         return None

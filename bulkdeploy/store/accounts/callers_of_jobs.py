@@ -16,9 +16,9 @@ HOLDERS_AND_JOBS = TwoQueries(KEY_HOLDERS, BY_UUIDS)
 
 
 def holder_and_job(connection: Connection, api_key: str, uuid: UUID) -> tuple[KeyHolder | None, FoundJob | None]:
-    """Return the user of an API key and, whosever it is, a job: seen at one moment, by one statement.
+    """Return the user of an API key and a job of any owner, read by one statement; either may be None.
 
-    Whether the key is good and the job may be shown is for others to decide.
+    The caller must check that the key is valid and that the user may see the job.
     """
     found = find_coalesced(connection, _holders_and_jobs, (api_key, uuid))
     holder, row = (None, None) if found is None else found

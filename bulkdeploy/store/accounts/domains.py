@@ -37,9 +37,10 @@ def list_domains(
     recursive: bool,
     with_counters: bool,
 ) -> Page:
-    """Return one page of domains by id: the one with ``lineage``, with ``recursive`` those below it too.
+    """Return one page of domains, ordered by id.
 
-    None: all.
+    With ``lineage``, only that domain is listed, and with ``recursive`` also its subdomains. If ``lineage`` is
+    None, all domains are listed.
     """
     query = filtered(_query(), FILTERS, arguments)
     if lineage is not None:
@@ -51,7 +52,7 @@ def list_domains(
 def list_children(
     connection: Connection, arguments: Arguments, paging: Paging, *, parent_lineage: str, recursive: bool
 ) -> Page:
-    """Return one page of the domains right below another one; with ``recursive`` of all below it."""
+    """Return one page of the direct subdomains of a domain, or of all its subdomains with ``recursive``."""
     query = filtered(_query(), {name: FILTERS[name] for name in ("name", "keyword")}, arguments)
     place = domains.c.lineage
     query = query.where(place.startswith(parent_lineage), place != parent_lineage)
@@ -62,15 +63,16 @@ def list_children(
 
 
 def read_domain(connection: Connection, domain_id: int) -> dict[str, Any]:
-    """Return one live domain as lists show it."""
+    """Return one live domain with the same fields as in lists."""
     query = _query().where(domains.c.id == domain_id)
     return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
 
 
 def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
-    """Return a live domain's row, locked against being removed or renamed, and against two new names in it at once.
+    """Lock a live domain and return its row, or None if the domain does not exist.
 
-    Locked before everything else of ADR 5, and domains from the top down.
+    The lock prevents the removal and renaming of the domain, and concurrent additions of names to it. Domains are
+    the first objects in the locking order (ADR 5), and are locked from the top down.
     """
     return lock_domains(connection, [domain_id]).get(domain_id)
 
@@ -81,7 +83,7 @@ def lock_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int,
 
 
 def lock_parents(connection: Connection, domain_ids: Collection[int]) -> None:
-    """Lock the domains above others: names right below them do not change meanwhile."""
+    """Lock the parents of these domains, so that the names of their direct subdomains do not change meanwhile."""
     if domain_ids:
         above = select(domains.c.parent_id).where(id_in(domains.c.id, domain_ids))
         query = select(domains.c.id).where(domains.c.id.in_(above)).order_by(domains.c.lineage)
@@ -97,7 +99,7 @@ def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
 
 
 def insert_domains(connection: Connection, new: Sequence[tuple[Row[Any], dict[str, Any]]]) -> list[EntityRef]:
-    """Insert new domains below locked ones, each with its columns.
+    """Insert new domains, given as pairs of the locked parent's row and the columns, and return them.
 
     Raises:
         NameTaken: a live domain of the name, in any case, is right below the parent.
@@ -127,7 +129,7 @@ _RENAME = text(
 
 
 def rename_domain(connection: Connection, domain: Row[Any], name: str) -> None:
-    """Give a locked domain another name, which is part of the paths of all domains below it."""
+    """Rename a locked domain, and update the paths of the domain and of all its subdomains."""
     above, _, _ = domain.path.rpartition("/")
     path = f"{above}/{name}" if above else name
     connection.execute(
@@ -154,7 +156,7 @@ _IN_USE = text(
 
 
 def uses_of_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Return the numbers of objects that domains still hold, by kind. Kinds without any are left out."""
+    """Return the number of objects that each domain still contains, by kind. Kinds with no objects are omitted."""
     rows = connection.execute(_IN_USE, {"ids": int_array(domain_ids)}).mappings()
     return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 
@@ -176,15 +178,15 @@ _BELOW = text(
 
 
 def lock_domains_below(connection: Connection, lineages: Iterable[str]) -> list[int]:
-    """Return the live domains with these lineages and those below them, locked from the top down."""
+    """Lock the live domains with these lineages and all their subdomains, from the top down; return their ids."""
     patterns = [f"{lineage}%" for lineage in lineages]
     return list(connection.execute(_BELOW, {"patterns": patterns}).scalars())
 
 
 def remove_domains(connection: Connection, domain_ids: list[int]) -> None:
-    """Mark domains removed, with what belongs to a domain and to no account.
+    """Mark domains as removed, together with the objects that belong to a domain and to no account.
 
-    Offerings and zones that are only for such a domain can not be used any more.
+    Offerings and zones that are dedicated to such a domain cannot be used any more.
     """
     for statement in _REMOVE:
         connection.execute(text(statement), {"domains": domain_ids})

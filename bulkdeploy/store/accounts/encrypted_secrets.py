@@ -18,9 +18,9 @@ COLUMNS = (
 
 
 def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:
-    """Replace each stored secret by what ``anew`` makes of it; how many there were.
+    """Re-encrypt all stored secrets with the function ``anew``, and return the number of secrets.
 
-    One that is replaced meanwhile stays as it was written.
+    A secret that another transaction replaces meanwhile keeps its newer value.
     """
     replaced = 0
     for column in COLUMNS:

@@ -15,7 +15,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, projects
 
 @dataclass(frozen=True, slots=True)
 class LimitHolder:
-    """An account (or the one behind a project) or a domain; ``names`` are its fields on the wire."""
+    """An account, the account of a project, or a domain that has limits. ``names`` are its fields in responses."""
 
     kind: OwnerKind
     id: int

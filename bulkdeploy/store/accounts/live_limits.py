@@ -44,7 +44,10 @@ LIVE: Mapping[ResourceType, FromClause] = {
 
 
 def lock_limits(connection: Connection, owners: Sequence[Owner]) -> None:
-    """Wait until no other transaction adds what limits count to these accounts and the domains above them."""
+    """Lock the limits of these accounts and of the domains above them until the transaction ends.
+
+    Other transactions that add limited objects for these owners wait meanwhile.
+    """
     below_root = {domain_id for owner in owners for domain_id in domain_ids(owner.lineage)[1:]}
     take_locks(connection, Lock.DOMAIN_LIMITS, below_root)
     take_locks(connection, Lock.ACCOUNT_LIMITS, {owner.account_id for owner in owners})
@@ -53,9 +56,10 @@ def lock_limits(connection: Connection, owners: Sequence[Owner]) -> None:
 def require_within_limits(
     connection: Connection, owners: Sequence[Owner], kind: ResourceType, *, amount: int = 1
 ) -> None:
-    """Refuse so much more of this kind for each of these owners where one, or a domain above it, may not have it.
+    """Reject ``amount`` more objects of a kind per owner if a limit forbids them.
 
-    Who is named twice gets two. Others who add for them wait until the transaction ends.
+    The limits are those of the owner and of the domains above it. An owner that is listed twice gets twice the
+    amount. Other transactions that add objects for the same owners wait until this transaction ends.
 
     Raises:
         ResourceLimitExceeded: names the first limit passed, account before domains.

@@ -18,9 +18,9 @@ FORGOTTEN = or_(AGE_S > FORGOTTEN_AFTER_S, AGE_S < -1)
 
 
 def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:
-    """Count one more attempt; where the subject has to wait, count none and answer for how many seconds.
+    """Count a login attempt and return 0, or return the seconds that the subject must wait before the next one.
 
-    Attempts made at once are counted one after the other: each sees those before it.
+    An attempt that must wait is not counted. Concurrent attempts are counted one after the other.
     """
     connection.execute(delete(login_attempts).where(FORGOTTEN))
     fresh = insert(login_attempts).values(subject=subject, failures=0, last_attempt=func.clock_timestamp())

@@ -53,7 +53,10 @@ def read_of_projects(connection: Connection, entity: Entity) -> list[dict[str, A
 
 
 def insert_entity(connection: Connection, entity: Entity, **values: Any) -> EntityRef | None:
-    """Write a new one; None where a unique index has such a one already, made perhaps a moment ago."""
+    """Insert a new entity and return its reference.
+
+    Returns None if a unique index contains such an entity already, possibly from a concurrent transaction.
+    """
     table = SOURCES[entity].table
     made = insert(table).values(**values).on_conflict_do_nothing().returning(table.c.id, table.c.uuid)
     row = connection.execute(made).first()
@@ -63,9 +66,9 @@ def insert_entity(connection: Connection, entity: Entity, **values: Any) -> Enti
 def find_by_name(
     connection: Connection, entity: Entity, account_id: int, name: str, *, keep: bool = False
 ) -> EntityRef | None:
-    """Return the account's live one of this name, to the letter.
+    """Return the account's live entity with exactly this name, or None.
 
-    ``keep``: it can not be deleted until the transaction ends.
+    With ``keep``, the entity cannot be deleted until the transaction ends.
     """
     return find_by_names(connection, entity, [(account_id, name)], keep=keep).get((account_id, name))
 
@@ -97,9 +100,9 @@ def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int
 
 
 def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:
-    """Give it another name; False where its account has one of that name.
+    """Rename an entity. Return False if its account has another entity with that name.
 
-    The caller holds its row.
+    The caller must have locked the entity's row.
 
     Raises:
         TransactionConflict: two were given one name at the same moment.

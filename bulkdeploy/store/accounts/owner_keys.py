@@ -9,9 +9,9 @@ ADMIN = (ROOT_DOMAIN_ID, ADMIN_USERNAME)
 
 
 def owner_key(values: Mapping[str, Any]) -> Hashable:
-    """Return the same key for equal owners, with internal ids; None: the default admin, which need not be named.
+    """Return a key that is equal for equal owners. Returns None for the default admin, which is the default owner.
 
-    A domain without an account says nothing of whose something is.
+    The parameters contain internal ids. A domain without an account names no owner.
     """
     account = values.get("account")
     whose = None if account is None else (values.get("domainid"), account.lower())

@@ -31,9 +31,9 @@ def owners_by_name(connection: Connection, names: Iterable[tuple[str, int]]) -> 
 
 
 def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, AccountState]:
-    """Return the states of live accounts, which are kept until the end of the transaction.
+    """Lock the live ones of these accounts until the transaction ends, and return their states by id.
 
-    Others may do the same at once; who deletes or disables an account waits.
+    The lock is shared: other transactions may take it as well, but they cannot delete or disable the accounts.
     """
     query = select(accounts.c.id, accounts.c.state).where(
         id_in(accounts.c.id, account_ids), accounts.c.removed.is_(None)

@@ -26,14 +26,14 @@ def unlocked_password() -> ColumnElement[str | None]:
 def password_hash_of(connection: Connection, user_id: int) -> str | None:
     """Return the hash of a live user's password.
 
-    None: no such user, or one whose password is locked or not there.
+    Returns None if there is no such user, or if the user has no password or a locked one.
     """
     query = select(unlocked_password()).where(users.c.id == user_id, users.c.removed.is_(None))
     return connection.execute(query).scalar_one_or_none()
 
 
 def count_failure(connection: Connection, user_id: int) -> bool:
-    """Count a wrong password; whether this is the one that locked it."""
+    """Count a wrong password. Return whether this failure has locked the password."""
     counted = (
         update(users)
         .where(users.c.id == user_id)

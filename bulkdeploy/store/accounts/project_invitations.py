@@ -53,7 +53,7 @@ def invite(
 ) -> None:
     """Invite an account to a locked project.
 
-    An invitation that is pending stays as it is; one that was answered or expired is replaced.
+    A pending invitation is kept unchanged. An answered or expired invitation is replaced.
     """
     statement = upsert(project_invitations).values(
         project_id=project_id, account_id=account_id, role=role, role_id=role_id
@@ -107,7 +107,7 @@ def project_of(connection: Connection, invitation_id: int) -> EntityRef | None:
 
 
 def delete_invitation(connection: Connection, invitation_id: int) -> bool:
-    """Delete an invitation and return whether it was there."""
+    """Delete an invitation, and return whether it existed."""
     statement = delete(project_invitations).where(project_invitations.c.id == invitation_id)
     return connection.execute(statement).rowcount == 1
 

@@ -28,7 +28,7 @@ def list_project_roles(connection: Connection, project_id: int, arguments: Argum
 
 
 def read_project_role(connection: Connection, role_id: int) -> dict[str, Any]:
-    """Return one role of a project as lists show it."""
+    """Return one role of a project with the same fields as in lists."""
     return dict(connection.execute(_query().where(roles.c.id == role_id)).mappings().one())
 
 

@@ -47,10 +47,11 @@ def list_projects(
     recursive: bool,
     with_counters: bool,
 ) -> Page:
-    """Return one page of projects by id; ``with_counters`` adds limits and totals, which cost the most.
+    """Return one page of projects that the caller may see, ordered by id.
 
-    ``member_id`` keeps the projects of one account, ``lineage`` those of a domain, with ``recursive`` of
-    the domains below it too; whatever they say, only what the caller may see.
+    ``member_id`` keeps the projects of one account. ``lineage`` keeps the projects of a domain, and with
+    ``recursive`` also those of its subdomains. ``with_counters`` adds limits and totals, which are the most
+    expensive part.
     """
     query = filtered(_query().where(_seen_by(caller)), FILTERS, arguments)
     if member_id is not None:
@@ -62,7 +63,7 @@ def list_projects(
 
 
 def read_project(connection: Connection, project_id: int) -> dict[str, Any]:
-    """Return one live project as lists show it."""
+    """Return one live project with the same fields as in lists."""
     query = _query().where(projects.c.id == project_id)
     return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
 
@@ -127,12 +128,12 @@ def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> 
 
 
 def insert_project(connection: Connection, columns: Mapping[str, Any]) -> int:
-    """Return a new project; its id."""
+    """Insert a new project and return its id."""
     return int(connection.execute(insert(projects).values(**columns).returning(projects.c.id)).scalar_one())
 
 
 def update_project(connection: Connection, project_id: int, columns: Mapping[str, Any]) -> None:
-    """Change some columns of a locked project."""
+    """Update columns of a project whose row the caller has locked."""
     if columns:
         connection.execute(update(projects).where(projects.c.id == project_id).values(**columns))
 
@@ -158,7 +159,7 @@ def set_member(
 
 
 def demote_others(connection: Connection, project_id: int, account_id: int) -> None:
-    """Make one account the only one that manages a locked project."""
+    """Make one account the only manager of a locked project; all other members become regular members."""
     others = project_accounts.c.account_id != account_id
     mine = project_accounts.c.project_id == project_id
     connection.execute(update(project_accounts).where(mine, others).values(role=PROJECT_REGULAR))

@@ -56,7 +56,7 @@ OF_DOMAINS: Mapping[ResourceType, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CountedAccount:
-    """An account whose counters are wanted."""
+    """An account whose resource counters are requested."""
 
     id: int
     type: AccountType
@@ -82,7 +82,10 @@ def account_counters(connection: Connection, accounts: Sequence[CountedAccount])
 
 
 def domain_counters(connection: Connection, lineages: Mapping[int, str]) -> dict[int, Fields]:
-    """Return the counter fields of each domain (its lineage by its id); totals include the domains below it."""
+    """Return the counter fields of each domain by its id. Totals include the subdomains.
+
+    ``lineages`` are the lineages of the requested domains by id.
+    """
     book = read_limits(connection, [], lineages.values())
     totals = _counts(connection, "domain", list(lineages))
     live = count_live(connection, LIVE_OF_DOMAINS, (), lineages)
@@ -136,7 +139,7 @@ def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[R
 
 
 def _vm_states(connection: Connection, ids: Sequence[int]) -> dict[tuple[int, bool], int]:
-    """Return the numbers of each account's running VMs (True) and of its other ones that are not gone (False)."""
+    """Count each account's running VMs (key True) and its other VMs that are not expunged (key False)."""
     vm = virtual_machines.c
     running = (vm.state == VmState.RUNNING).label("running")
     query = (

@@ -27,9 +27,9 @@ CHECK_ORDER = (
 
 
 def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
-    """Refuse a batch that would pass a limit of the account or of a domain above it.
+    """Reject a batch that would exceed a limit of the account or of a domain above it.
 
-    Reads without locking; ``add_amounts`` checks again where it writes.
+    This check reads without locks. ``add_amounts`` checks the limits again when it writes.
 
     Raises:
         ResourceLimitExceeded: names the first limit passed, account before domains.
@@ -43,11 +43,9 @@ def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts)
 def most_within_limits(
     connection: Connection, owner: Owner, each: ResourceAmounts, count: int, beside: ResourceAmounts | None = None
 ) -> int:
-    """Return how many of ``count`` equal objects no limit of the account or of a domain above it forbids.
+    """Return how many of ``count`` equal objects the limits of the account and of its domains allow.
 
-    Locks nothing.
-
-    ``beside``: what the owner is to have besides what is counted.
+    This function locks nothing. ``beside`` are other amounts that the owner gets in the same request.
     """
     wanted, more = each.by_type(), {} if beside is None else beside.by_type()
     capacity = [
@@ -75,7 +73,7 @@ def _limits(
 def add_amounts(
     connection: Connection, owner: Owner, amounts: ResourceAmounts, *, enforce_limits: bool = True
 ) -> None:
-    """Count a batch on the account and every domain of its lineage, limits checked in the update itself.
+    """Add a batch to the counts of the account and of all domains above it; the same statement checks the limits.
 
     Raises:
         TransactionConflict: a limit would be exceeded: another transaction was faster since ``check_limits``.
@@ -86,7 +84,10 @@ def add_amounts(
 def add_amounts_of(
     connection: Connection, taken: Sequence[tuple[Owner, ResourceAmounts]], *, enforce_limits: bool = True
 ) -> None:
-    """``add_amounts`` for several batches at once, those of one owner among them."""
+    """Add several batches to the counts of their owners as ``add_amounts`` does.
+
+    An owner may occur several times.
+    """
     limits: dict[tuple[str, int], Mapping[ResourceType, int]] = {}
     for owner in {owner.account_id: owner for owner, _ in taken}.values():
         if enforce_limits and not owner.is_root_admin:
@@ -125,7 +126,10 @@ def add_amounts_of(
 
 
 def subtract_amounts(connection: Connection, by_account: Mapping[int, ResourceAmounts]) -> None:
-    """Give back what these accounts' (by internal id) resources no longer use, up the domain trees."""
+    """Subtract released amounts from the counts of accounts and of the domains above them.
+
+    ``by_account`` has the amounts by the internal id of the account.
+    """
     rows = [
         (account_id, resource.value, amount)
         for account_id, amounts in by_account.items()

@@ -42,7 +42,7 @@ They hold where no limit is set. The number of projects has no such setting: it 
 
 @dataclass(frozen=True, slots=True)
 class LimitBook:
-    """The limits that are set for some owners, with the defaults that hold for the rest."""
+    """The configured limits of some owners, together with the default limits for all other owners."""
 
     configuration: Configuration
     rows: Mapping[tuple[str, int], Limits]
@@ -106,12 +106,10 @@ def read_limits(
 def effective_limit_rows(
     connection: Connection, owner: Owner, *, configuration: Configuration | None = None
 ) -> dict[tuple[str, int], Limits]:
-    """Return the limits that a request of ``owner`` must meet.
+    """Return the limits that apply to requests of ``owner``: its account's and those of each domain except ROOT.
 
-    Those of its account and of each domain of its lineage but ROOT.
-
-    Keys are ``("account", id)`` and ``("domain", id)``, account first, domains from the top down; every
-    resource type is present. Nothing binds a root admin account: its answer is empty.
+    Keys are ``("account", id)`` and ``("domain", id)``: the account first, then the domains from the top down.
+    Every resource type is present. A root admin account has no limits, so the result is empty for it.
     """
     if owner.is_root_admin:
         return {}
@@ -121,7 +119,7 @@ def effective_limit_rows(
 
 
 def limits_binding(book: LimitBook, owner: Owner) -> dict[tuple[str, int], Limits]:
-    """``effective_limit_rows`` of an owner whose limits, and those of the domains above, have been read."""
+    """Return the same as ``effective_limit_rows``, from limits that have been read already."""
     limits = {("account", owner.account_id): book.of_account(owner.account_id, owner.account_type)}
     lineage = "/"
     for depth, domain_id in enumerate(domain_ids(owner.lineage)):
@@ -132,7 +130,7 @@ def limits_binding(book: LimitBook, owner: Owner) -> dict[tuple[str, int], Limit
 
 
 def write_limits(connection: Connection, limits: Mapping[tuple[OwnerKind, int, ResourceType], int]) -> None:
-    """Set limits by whose and of what they are, in the unit of counts; the caller has checked them."""
+    """Write limits by owner and resource type, in the unit of the counts. The caller has validated them."""
     statement = insert(resource_limits).values(
         [
             {"owner_kind": owner_kind, "owner_id": owner_id, "resource_type": kind.value, "max": most}
@@ -159,7 +157,7 @@ _SET_LIMITS = text(
 
 
 def read_set_limits(connection: Connection) -> list[dict[str, Any]]:
-    """Return the limits that are set for those who can be limited: all but root admins and ROOT."""
+    """Return all configured limits of accounts and domains. Root admins and ROOT cannot be limited."""
     return [dict(row) for row in connection.execute(_SET_LIMITS, {"admin": AccountType.ADMIN.value}).mappings()]
 
 
@@ -171,5 +169,5 @@ _NOTE_USE = text(
 
 
 def note_use(connection: Connection) -> None:
-    """Note the use above limits that were just set, so that the audit does not take it for a breach."""
+    """Record the current use above newly set limits, so that the audit does not report it as a violation."""
     connection.execute(_NOTE_USE)

@@ -28,7 +28,7 @@ _HOLDERS = (
 
 
 def _sql(statement: str) -> TextClause:
-    """Return the statement, with ``$holders`` for the accounts asked for and all domains above them."""
+    """Return the statement with ``$holders`` replaced by a query of the accounts and the domains above them."""
     return text(statement.replace("$holders", _HOLDERS))
 
 
@@ -66,10 +66,10 @@ _DOMAINS = _sql(
 
 
 def recount(connection: Connection, account_ids: Sequence[int], types: Sequence[ResourceType]) -> None:
-    """Set the counts of these accounts, and of all domains above them, to what is true.
+    """Recalculate the counts of these accounts, and of all domains above them, from the existing objects.
 
-    The counts are locked first: changes that are not committed are waited for and then seen, and
-    later changes add to what is written here.
+    The counts are locked first, so that uncommitted changes are awaited and included, and later changes are added
+    to the new counts.
     """
     values = {"accounts": int_array(account_ids), "types": int_array(kind.value for kind in types)}
     for statement in (_FILL, _LOCK, _ACCOUNTS, _DOMAINS):
@@ -83,7 +83,10 @@ _OF_DOMAIN = text(
 
 
 def accounts_below(connection: Connection, lineage: str) -> list[int]:
-    """Return the accounts in a domain and below it, deleted ones included: their VMs may still hold something."""
+    """Return the accounts in a domain and its subdomains.
+
+    Deleted accounts are included, because their VMs may still use resources.
+    """
     return list(connection.execute(_OF_DOMAIN, {"lineage": lineage}).scalars())
 
 

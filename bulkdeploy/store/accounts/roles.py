@@ -42,7 +42,10 @@ Rule = Mapping[str, str | None]
 
 
 def list_roles(connection: Connection, arguments: Arguments, paging: Paging, *, with_admins: bool) -> Page:
-    """Return one page of roles by id. Unless ``with_admins``, those of type Admin and private ones are left out."""
+    """Return one page of roles, ordered by id.
+
+    Without ``with_admins``, Admin roles and private roles are omitted.
+    """
     query = select(*_columns()).where(roles.c.removed.is_(None), OF_ACCOUNTS).order_by(roles.c.id)
     if not with_admins:
         query = query.where(roles.c.role_type != RoleType.ADMIN.value, roles.c.is_public)
@@ -63,7 +66,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
 
 
 def read_role(connection: Connection, role_id: int) -> dict[str, Any]:
-    """Return one live role as lists show it."""
+    """Return one live role with the same fields as in lists."""
     query = select(*_columns()).where(roles.c.id == role_id)
     return dict(connection.execute(query).mappings().one())
 
@@ -76,9 +79,9 @@ def list_rules(
     rule_id: int | None = None,
     project_id: int | None = None,
 ) -> Page:
-    """Return one page of the rules of the live roles of accounts or of a project, in the order of comparison.
+    """Return one page of the rules of live roles, in the order in which they are evaluated.
 
-    ``rule_id`` selects one rule.
+    The roles are those of accounts, or those of a project with ``project_id``. ``rule_id`` selects one rule.
     """
     rule = role_rules.c
     query = (
@@ -101,7 +104,7 @@ def list_rules(
 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
-    """Return a live role's row; changing its rules locks it."""
+    """Lock a live role and return its row, or None. Changes of the role's rules require this lock."""
     return lock_roles(connection, [role_id]).get(role_id)
 
 
@@ -131,9 +134,9 @@ def role_of_rule(connection: Connection, rule_id: int) -> int | None:
 
 
 def lock_role_names(connection: Connection) -> set[str]:
-    """Return the names of live roles in lower case, without spaces around them.
+    """Return the names of all live roles in lower case, without surrounding spaces.
 
-    No other transaction can read them until this one ends.
+    Other transactions that call this function wait until this transaction ends.
     """
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
@@ -151,7 +154,7 @@ def find_role(connection: Connection, name: str) -> EntityRef | None:
 
 
 def read_roles(connection: Connection) -> list[dict[str, Any]]:
-    """Return all roles, as zone files say it, with their rules."""
+    """Return all roles with their rules, in the format of zone files."""
     rows = _read_all(connection)
     rules = rules_of(connection, [row["_id"] for row in rows])
     return [{**row, "rules": rules[row["_id"]]} for row in rows]
@@ -172,7 +175,7 @@ def rules_of(connection: Connection, role_ids: Iterable[int]) -> dict[int, list[
 
 
 def set_rules(connection: Connection, rules: Mapping[int, Sequence[Rule]]) -> None:
-    """Give locked roles these rules, in this order, in place of those that they have."""
+    """Replace the rules of locked roles by these rules, in this order."""
     connection.execute(delete(role_rules).where(id_in(role_rules.c.role_id, rules)))
     rows = [
         {"role_id": role_id, "sort_order": order, "description": None, **rule}
@@ -190,7 +193,7 @@ def remove_roles(connection: Connection, role_ids: Collection[int]) -> None:
 
 
 def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:
-    """Return a new rule behind all others of a locked role; its id."""
+    """Insert a new last rule of a locked role, and return the rule's id."""
     last = select(func.coalesce(func.max(role_rules.c.sort_order), -1) + 1).where(role_rules.c.role_id == role_id)
     made = insert(role_rules).values(role_id=role_id, sort_order=last.scalar_subquery(), **columns)
     return int(connection.execute(made.returning(role_rules.c.id)).scalar_one())

@@ -50,7 +50,7 @@ def digest(secret: str) -> bytes:
 
 
 def session_by_token(connection: Connection, token: str) -> OpenSession | None:
-    """Return the session of this token, or None where there is none or it is over."""
+    """Return the session with this token, or None if there is no such session or it has expired."""
     row = connection.execute(BY_TOKEN, {"token_hash": digest(token)}).mappings().first()
     if row is None:
         return None
@@ -71,7 +71,7 @@ def insert_session(connection: Connection, user_id: int, token: str, session_key
 
 
 def delete_expired_sessions(connection: Connection) -> None:
-    """Forget sessions that are over."""
+    """Delete the sessions that have expired."""
     connection.execute(delete(sessions).where(sessions.c.expires < func.now()))
 
 
@@ -85,14 +85,15 @@ def prolong_session(connection: Connection, token: str) -> None:
 
 
 def delete_session(connection: Connection, token: str) -> None:
-    """End a session, if it is one."""
+    """Delete the session with this token, if there is one."""
     connection.execute(delete(sessions).where(sessions.c.token_hash == digest(token)))
 
 
 def accept_login(connection: Connection, user_id: int) -> bool:
-    """Forget the failures of a user who gave the right password; False: not enabled, or locked meanwhile.
+    """Reset the failure count of a user who entered the right password.
 
-    Being the same row that failures are counted in, guesses made in parallel can not outrun the count.
+    Returns False if the user is not enabled or if the password was locked meanwhile. The failures are counted in
+    the same row, so parallel guesses cannot bypass the count.
     """
     accepted = connection.execute(
         update(users)

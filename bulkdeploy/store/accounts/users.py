@@ -48,7 +48,10 @@ FIELDS: Fields = {
 
 
 def read_users(connection: Connection) -> list[dict[str, Any]]:
-    """Return all users but the service's own, as zone files say it; the newest secret key is as it is kept."""
+    """Return all users except the service's own, in the format of zone files.
+
+    The newest secret key of each user is returned encrypted, as it is stored.
+    """
     newest = (
         select(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
         .where(api_keys.c.user_id == users.c.id)
@@ -78,7 +81,7 @@ def read_users(connection: Connection) -> list[dict[str, Any]]:
 def list_users(
     connection: Connection, caller: Caller, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """Return one page of users by id."""
+    """Return one page of visible users, ordered by id."""
     query = _query(caller).where(visibility.condition()).order_by(users.c.id)
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
     for row in rows:
@@ -107,7 +110,7 @@ def user_by_key(
 
 
 def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str, Any]:
-    """Return one live user as lists show it."""
+    """Return one live user with the same fields as in lists."""
     row = connection.execute(_query(caller).where(users.c.id == user_id)).mappings().one()
     return {name: value for name, value in row.items() if name != "_account_id"}
 
@@ -130,9 +133,9 @@ def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tu
 def holders_of_names(
     connection: Connection, wanted: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], tuple[int, EntityRef]]:
-    """Return the live users of domains, which the caller has locked, that have these names in any case.
+    """Return the live users with these names in these domains, ignoring case. The caller has locked the domains.
 
-    By domain and name in lower case, as they are wanted: each with the id of its account.
+    The keys are pairs of domain id and name in lower case; the values are the account's id and the user.
     """
     query = (
         select(users.c.id, users.c.uuid, users.c.username, users.c.account_id, accounts.c.domain_id)
@@ -154,13 +157,13 @@ def holders_of_names(
 
 
 def update_user(connection: Connection, user_id: int, columns: Mapping[str, Any]) -> None:
-    """Change some columns of a locked user."""
+    """Update columns of a user whose row the caller has locked."""
     if columns:
         connection.execute(update(users).where(users.c.id == user_id).values(**columns))
 
 
 def end_sessions(connection: Connection, user_ids: Collection[int]) -> None:
-    """Log users out everywhere."""
+    """Delete all sessions of these users, which logs them out everywhere."""
     if user_ids:
         connection.execute(delete(sessions).where(id_in(sessions.c.user_id, user_ids)))
 
@@ -174,7 +177,10 @@ def remove_users(connection: Connection, user_ids: Collection[int]) -> None:
 
 
 def replace_keys(connection: Connection, keys: Mapping[int, tuple[str, bytes]]) -> None:
-    """Give locked users these keys, API key and encrypted secret key by user; all earlier ones are void."""
+    """Replace the keys of locked users by pairs of API key and encrypted secret key.
+
+    All earlier keys become invalid.
+    """
     connection.execute(delete(api_keys).where(id_in(api_keys.c.user_id, keys)))
     rows = [
         {"user_id": user_id, "api_key": api_key, "secret_key_encrypted": secret}

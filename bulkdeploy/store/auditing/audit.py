@@ -20,10 +20,10 @@ from bulkdeploy.store.tables.health import last_audit
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """A promise: its name, the comparison it makes, how to count it, and how to find breaches.
+    """An invariant of the data: its name, the statement that counts it, and the one that finds violations.
 
-    ``heal``: the statement that mends breaches, None where none can; ``by_hand``: what people do about those that
-    it leaves.
+    ``heal`` is the statement that repairs violations, or None if no statement can. ``by_hand`` describes what
+    operators do about the violations that ``heal`` does not repair.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of checking one invariant: the number of compared objects, the breaches, and what is unknown."""
+    """The result of checking one invariant: the number of compared objects, the violations, and what is unknown."""
 
     name: str
     promise: str
@@ -83,7 +83,10 @@ FIRST_BREACHES = 5
 
 @dataclass(frozen=True, slots=True)
 class LastAudit:
-    """The last audit: when it ended, and its result; ``broken``: promise, breaches, the first of these."""
+    """The time and the result of the last audit.
+
+    ``broken`` lists, per violated invariant, its name, the number of violations and the first of them.
+    """
 
     ended: datetime
     compared: int
@@ -92,7 +95,7 @@ class LastAudit:
 
 
 def record_audit(connection: Connection, findings: Sequence[Finding]) -> None:
-    """Remember what an audit found, in place of the one before."""
+    """Write the result of an audit, which replaces the result of the previous audit."""
     broken = [
         {"promise": one.promise, "breaches": len(one.breaches), "first": one.breaches[:FIRST_BREACHES]}
         for one in findings
@@ -141,7 +144,7 @@ def lock_for_healing(connection: Connection) -> None:
 
 
 def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
-    """Return whether it has a statement that mends it, kept to one VM or host where that is asked for."""
+    """Return whether the invariant has a repair statement that can be limited to one VM or host as requested."""
     heal = invariant.heal or ""
     return bool(heal) and not (vm and ":vm" not in heal) and not (host and ":host" not in heal)
 
@@ -149,7 +152,7 @@ def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
 def heal_invariant(
     connection: Connection, invariant: Invariant, *, batch: int, vm: UUID | None, host_id: int | None
 ) -> int:
-    """Mend at most ``batch`` breaches, of one VM or host where it is given; how many were mended."""
+    """Repair at most ``batch`` violations, optionally only of one VM or host; return the number of repairs."""
     heal = invariant.heal or ""
     values = {"batch": batch, "vm": vm, "host": host_id}
     used = {name: value for name, value in values.items() if f":{name}" in heal}
@@ -167,7 +170,7 @@ def hypervisors_of_hosts(connection: Connection) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGuest:
-    """A running VM as its rows have it; sizes in cores, MHz a core and MiB."""
+    """The expected guest of a running VM according to its rows. Sizes are in cores, MHz per core and MiB."""
 
     uuid: UUID
     host_uuid: UUID
@@ -189,7 +192,7 @@ _EXPECTED_GUESTS = text(
 
 
 def expected_guests(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedGuest]:
-    """Yield those of these VMs that are Running, each with its host and devices."""
+    """Yield the running ones of these VMs, each with its host and devices."""
     for row in connection.execute(_EXPECTED_GUESTS, {"uuids": list(uuids)}):
         sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
         devices = frozenset(row.volume_uuids or ()), frozenset(row.nic_uuids or ())
@@ -215,7 +218,10 @@ def running_vms(connection: Connection) -> Iterator[UUID]:
 
 
 def ready_volumes(connection: Connection) -> Iterator[tuple[UUID, UUID | None]]:
-    """Yield every volume that exists on its pool for sure, with its VM, so many in memory at once."""
+    """Yield every volume that certainly exists in its pool, with its VM's uuid or None.
+
+    The rows are read in pages, to limit the memory that they need.
+    """
     for row in _in_pages(connection, _READY_VOLUMES):
         yield row.uuid, row.vm_uuid
 
@@ -229,7 +235,7 @@ def _in_pages(connection: Connection, query: TextClause) -> Iterator[Row[Any]]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """Return the VMs whose state on the hypervisor is unknown: a job works on them, or will have to remove them."""
+    """Return the VMs with an uncertain state on the hypervisor: a job works on them or must remove them."""
     return set(
         connection.execute(
             text(
@@ -243,10 +249,11 @@ def unsettled_vms(connection: Connection) -> set[UUID]:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedVolume:
-    """A live volume as its row has it; ``vm_uuid`` None: no VM has it.
+    """A live volume as its row describes it. ``vm_uuid`` is None if the volume is attached to no VM.
 
-    ``is_ready``: it exists on its pool for sure. One that was made on its own does once a VM was started with it.
-    ``is_in_use``: a guest runs with it; others may have grown, and are larger on their pools with the next start.
+    ``is_ready`` means that the volume certainly exists in its pool; a separately created volume exists only after
+    the first start of a VM with it. ``is_in_use`` means that a guest runs with it. Other volumes may have a larger
+    size in their rows, which their pools apply at the next start.
     """
 
     uuid: UUID
@@ -266,6 +273,6 @@ _EXPECTED_VOLUMES = text(
 
 
 def expected_volumes(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedVolume]:
-    """Yield those of these volumes that are not removed, or still are to be removed from their pools."""
+    """Yield those of these volumes that are live, or that must still be deleted from their pools."""
     for row in connection.execute(_EXPECTED_VOLUMES, {"uuids": list(uuids)}):
         yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

@@ -16,7 +16,10 @@ _LOCK_VMS = text("SELECT FROM virtual_machines WHERE uuid = ANY(CAST(:vms AS uui
 
 
 def lock_vms(connection: Connection, vm_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Return VMs on which no job works, expunged ones as well; locked for jobs to be made."""
+    """Lock those of these VMs that have no unfinished job, and return their rows.
+
+    The caller creates jobs for them. Expunged VMs are included.
+    """
     wanted = {"vms": list(vm_uuids)}
     connection.execute(_LOCK_VMS, wanted)
     return connection.execute(_VMS, wanted).all()
@@ -31,7 +34,10 @@ _REMOVE_AGAIN = text(
 
 
 def remove_vms_again(connection: Connection, hosts_of: Mapping[UUID, UUID]) -> set[UUID]:
-    """Expunged VMs whose guests are on these hosts: they are Expunging there again, and hold the host."""
+    """Change expunged VMs whose guests still exist on these hosts back to Expunging, and return their uuids.
+
+    Such a VM claims its host again until its guest is removed.
+    """
     pairs = {"vms": list(hosts_of), "hosts": list(hosts_of.values())}
     return set(connection.execute(_REMOVE_AGAIN, pairs).scalars())
 
@@ -45,7 +51,7 @@ _VOLUMES_AGAIN = text(
 
 
 def remove_volumes_again(connection: Connection, pools_of: Mapping[UUID, UUID]) -> set[UUID]:
-    """Mark deleted volumes that their pools still have, so that the sweeper removes them again."""
+    """Mark deleted volumes that still exist in their pools, so that the sweeper deletes them again; return them."""
     pairs = {"volumes": list(pools_of), "pools": list(pools_of.values())}
     return set(connection.execute(_VOLUMES_AGAIN, pairs).scalars())
 
@@ -59,7 +65,7 @@ _KNOWN_VOLUMES = text(
 
 
 def known_vms(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these uuids that are of VMs, expunged VMs among them."""
+    """Return those of these uuids that belong to VMs, including expunged VMs."""
     return set(connection.execute(_KNOWN_VMS, {"uuids": list(uuids)}).scalars())
 
 

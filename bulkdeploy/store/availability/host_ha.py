@@ -31,7 +31,10 @@ def configure_ha(connection: Connection, host_id: int, provider: str) -> None:
 
 
 def set_enabled(connection: Connection, host_id: int, *, enabled: bool) -> None:
-    """Enable or disable host HA for a host. A disabled one is Disabled at once; sweepers begin an enabled one."""
+    """Enable or disable host HA for a host.
+
+    A disabled host changes to Disabled immediately. An enabled host gets its first state from a sweeper.
+    """
     connection.execute(update(host_ha).where(host_ha.c.host_id == host_id).values(enabled=enabled))
     if not enabled:
         disable_now(connection, [host_id])
@@ -54,7 +57,7 @@ def set_enabled_in_zone(connection: Connection, zone_id: int, *, enabled: bool) 
 
 
 def disable_now(connection: Connection, host_ids: Sequence[int]) -> None:
-    """Move hosts to Disabled."""
+    """Change the host HA state of these hosts to Disabled."""
     query = (
         select(host_ha.c.host_id, host_ha.c.version, host_ha.c.state)
         .where(id_in(host_ha.c.host_id, host_ids), host_ha.c.state != HaState.DISABLED.value)
@@ -69,7 +72,10 @@ def disable_now(connection: Connection, host_ids: Sequence[int]) -> None:
 
 
 def set_simulated(connection: Connection, host_id: int, simulated: Mapping[str, bool]) -> None:
-    """Write what the checks of a simulated host answer, and forget its checks, resets and transitions."""
+    """Write the check results of a simulated host, and reset its counters.
+
+    Pending transitions of the host become invalid.
+    """
     connection.execute(
         update(host_ha)
         .where(host_ha.c.host_id == host_id)
@@ -207,7 +213,7 @@ def neighbours(connection: Connection, host_id: int, most: int) -> Sequence[Row[
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transition of a host, which is made only if no other one was made since ``version``.
+    """A state transition of a host, which is written only if no other transition was written since ``version``.
 
     Attributes:
         check_begins, reset_begins: whether an activity check or a reset begins with the transition.
@@ -251,9 +257,9 @@ _TRIM = text(
 
 
 def write_moves(connection: Connection, moves: Sequence[Move]) -> set[int]:
-    """Make transitions and keep them for operators; return the hosts whose transitions were made.
+    """Write state transitions and their history, and return the hosts whose transitions were written.
 
-    A host that another sweeper, or a call, moved meanwhile keeps its state.
+    A host that another sweeper or a call changed meanwhile keeps its state.
     """
     if not moves:
         return set()
@@ -286,7 +292,7 @@ def _json(move: Move) -> dict[str, Any]:
 
 
 def end_reset(connection: Connection, host_id: int, version: int) -> None:
-    """Record that a reset failed, so that the next one need not wait for its time to be over."""
+    """Record that a reset failed, so that the next reset can start without waiting for the timeout."""
     connection.execute(
         update(host_ha)
         .where(host_ha.c.host_id == host_id, host_ha.c.version == version)

@@ -58,7 +58,10 @@ def read_used_bmc(connection: Connection, host_id: int) -> Row[Any] | None:
 
 
 def configure_bmc(connection: Connection, host_id: int, values: Mapping[str, Any]) -> None:
-    """Write how the controller of a host is reached. A new one is not enabled; an enabled one stays so."""
+    """Write the connection settings of a host's management controller.
+
+    A new controller is disabled. An enabled controller remains enabled.
+    """
     statement = insert(bmcs).values(host_id=host_id, **values)
     changed = {**values, "version": bmcs.c.version + 1, "failing": False, "looked": None}
     connection.execute(statement.on_conflict_do_update(index_elements=["host_id"], set_=changed))
@@ -95,14 +98,17 @@ _FORGET = (
 
 
 def set_enabled_in_cluster(connection: Connection, cluster_id: int, *, enabled: bool) -> None:
-    """Let a cluster use the controllers of its hosts, or not. Their power states are then Disabled."""
+    """Allow or forbid the use of the management controllers in a cluster.
+
+    Forbidding sets power states to Disabled.
+    """
     connection.execute(update(clusters).where(clusters.c.id == cluster_id).values(bmcs_enabled=enabled))
     if not enabled:
         connection.execute(text(_FORGET.format(column="cluster_id")), {"place": cluster_id})
 
 
 def set_enabled_in_zone(connection: Connection, zone_id: int, *, enabled: bool) -> None:
-    """Let a zone use the controllers of its hosts, or not. Their power states are then Disabled."""
+    """Allow or forbid the use of the management controllers in a zone. Forbidding sets power states to Disabled."""
     connection.execute(update(zones).where(zones.c.id == zone_id).values(bmcs_enabled=enabled))
     if not enabled:
         connection.execute(text(_FORGET.format(column="zone_id")), {"place": zone_id})
@@ -119,9 +125,9 @@ _CLAIM_DUE = text(
 
 
 def claim_due(connection: Connection, every_s: float, most: int) -> Sequence[Row[Any]]:
-    """Return controllers whose power states were not read for ``every_s``, for the caller to read them now.
+    """Return controllers whose power states were not read for ``every_s`` seconds, so that the caller reads them.
 
-    No other sweeper gets the same ones. The columns are those of ``read_bmc``.
+    No other sweeper gets the same controllers. The columns are those of ``read_bmc``.
     """
     due = connection.execute(_CLAIM_DUE, {"every": every_s, "most": most}).scalars().all()
     if not due:
@@ -141,7 +147,7 @@ _WRITE = text(
 
 
 def write_power_states(connection: Connection, seen: Sequence[tuple[int, int, PowerState]]) -> set[int]:
-    """Write power states by host and version of the controller; return the hosts for which they changed.
+    """Write power states, given with host and controller version; return the hosts whose state changed.
 
     A controller that was configured, enabled or disabled meanwhile keeps its state.
     """

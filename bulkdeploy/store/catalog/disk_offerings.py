@@ -59,7 +59,7 @@ def _suits_pool(pool: EntityRef) -> Condition:
 
 
 def _like_that_of(volume: EntityRef) -> Condition:
-    """Other offerings than this volume's, with the tags and the kind of storage that it was made with."""
+    """Return the condition for other offerings with the same storage tags and storage type as this volume's."""
     offering, one, disk, root = disk_offerings.c, volumes.c, disk_offerings.alias("present"), service_offerings.c
     query = (
         select(1)
@@ -92,10 +92,10 @@ FILTERS: Filters = {
 def list_disk_offerings(
     connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
-    """Return one page of offerings that the caller may use, by sort key and id.
+    """Return one page of offerings that the caller may use, ordered by sort key and id.
 
-    Only active ones, unless ``state`` or ``wanted`` asks for others; to others than root admins only displayed
-    ones, likewise.
+    Only active offerings are listed unless ``state`` or ``wanted`` requests others. Callers other than root admins
+    see only displayed offerings unless ``wanted`` requests hidden ones.
     """
     offered = offered_to(disk_offerings, caller, from_below=wanted.from_below)
     seen = _query().where(offered, *wanted.conditions(disk_offerings))

@@ -58,7 +58,7 @@ def disk_parameters_of(given: Arguments, encrypt: str) -> dict[str, str]:
 
 
 def disk_fields(offerings: Table, encrypt: str) -> Fields:
-    """Return what holds the values of the parameters, by parameter."""
+    """Return, for each parameter of disk settings, the column expression with its value."""
     held = offerings.c.disk_parameters
     return {
         "cachemode": held[CACHE].astext,

@@ -58,11 +58,10 @@ NETWORKS: Column[Any] = networks.c.network_offering_id
 
 
 def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
-    """Return every live network offering by the parameters that create it.
+    """Return every live network offering as the parameters that create it.
 
-    ``_default``: it came with the installation.
-
-    ``_offered``: as in ``offering_places.read_offerings``.
+    ``_default`` tells whether the installation created the offering. ``_offered`` is that of
+    ``offering_places.read_offerings``.
     """
     offering = network_offerings.c
     parts = {"supportedservices": offering.services, "_providers": offering.providers}
@@ -89,9 +88,9 @@ def list_network_offerings(
     paging: Paging,
     present: OfferingFacts | None = None,
 ) -> Page:
-    """Return one page of the network offerings that the caller may use, by id.
+    """Return one page of the network offerings that the caller may use, ordered by id.
 
-    With ``present``, the page has those that a network of that offering could have instead.
+    With ``present``, the page lists the offerings to which a network of the offering ``present`` can change.
     """
     offering, query = network_offerings.c, _query().where(offered_to(network_offerings, caller))
     if present is not None:

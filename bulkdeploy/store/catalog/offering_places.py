@@ -76,9 +76,9 @@ def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
 
 
 def read_offerings(connection: Connection, entity: Entity, fields: Fields) -> list[dict[str, Any]]:
-    """Return every live offering of a kind by the parameters that make it, ``domainid`` and ``zoneid`` as live ids.
+    """Return every live offering of a kind as the parameters that create it, with only live domains and zones.
 
-    ``_offered``: whether one of its places is left; where none is, no account may use it.
+    ``_offered`` is False if all of the offering's domains or zones were deleted, so that no account can use it.
     """
     live = {
         name: set(connection.execute(select(table.c.id).where(table.c.removed.is_(None))).scalars())
@@ -101,9 +101,10 @@ def domain_lineages(connection: Connection, domain_ids: Iterable[int]) -> dict[i
 
 
 def offered_to(offerings: Table, caller: Caller, *, from_below: bool = True) -> Condition:
-    """Return which offerings the caller sees: public ones, those of its domain and of domains above.
+    """Return the condition for offerings that the caller sees.
 
-    Admins of domains also see those of domains below, unless ``from_below`` is False.
+    These are public offerings and those of the caller's domain and the domains above it. Domain admins also see the
+    offerings of their subdomains unless ``from_below`` is False.
     """
     if caller.is_root_admin:
         return true()

@@ -25,9 +25,9 @@ FIELDS: Fields = {
 
 
 def list_os_types(connection: Connection, arguments: Arguments, paging: Paging, *, hidden: bool) -> Page:
-    """Return one page of OS types by id, those that are not displayed only where ``hidden``.
+    """Return one page of OS types, ordered by id. OS types that are not displayed are listed only with ``hidden``.
 
-    CloudStack calls their name a description.
+    CloudStack calls the name of an OS type its description.
     """
     query = (
         select(

@@ -74,9 +74,9 @@ FIELDS: Fields = {
 def list_service_offerings(
     connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
-    """Return one page of offerings that the caller may use, by sort key and id.
+    """Return one page of offerings that the caller may use, ordered by sort key and id.
 
-    Only active ones, unless ``state`` or ``wanted`` asks for others.
+    Only active offerings are listed unless ``state`` or ``wanted`` requests others.
     """
     offered = offered_to(service_offerings, caller, from_below=wanted.from_below)
     seen = _query().where(offered, *wanted.conditions(service_offerings))
@@ -170,9 +170,9 @@ def _has_capacity(template_bytes: int) -> Condition:
 
 
 def _suits_vm(vm: EntityRef) -> Condition:
-    """Return offerings that this VM could have instead of its own.
+    """Return the condition for offerings to which this VM can change.
 
-    While it runs, larger ones that suit its host.
+    For a running VM, these are larger offerings whose host tags its host has.
     """
     offering, one, present = service_offerings.c, virtual_machines.c, service_offerings.alias("present")
     sizes = ((offering.cpu_number, one.cpu_number), (offering.cpu_mhz, one.cpu_mhz))

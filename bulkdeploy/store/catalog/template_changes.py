@@ -46,9 +46,9 @@ OF_TEMPLATES_ONLY = ("format", "hypervisor")
 
 
 def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
-    """Return templates or ISOs by the parameters that register them, one row for each zone that has one.
+    """Return templates or ISOs as the parameters that register them, one row per zone that has the template.
 
-    ``isready``, ``status``: as that zone has it; ``accountids``: whom it is shared with.
+    ``isready`` and ``status`` are those of that zone. ``accountids`` are the accounts that may use the template.
     """
     place, grant = template_zones.c, template_permissions.c
     zones_of: dict[int, list[dict[str, Any]]] = {}
@@ -79,9 +79,9 @@ def live_zones(connection: Connection) -> list[int]:
 
 
 def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Templates are in zones from now on (``template_id``, ``zone_id``), ready where ``ready`` does not deny it.
+    """Add templates to zones, given by ``template_id`` and ``zone_id``. They are ready unless ``ready`` is False.
 
-    Of what a zone has already, it changes ``ready`` and ``status`` where they are given.
+    If a zone has the template already, its ``ready`` and ``status`` are updated if they are given.
     """
     key = ("template_id", "zone_id")
     by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
@@ -100,7 +100,10 @@ def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
 def remove_from_zone(
     connection: Connection, template_ids: Collection[int], zone_id: int
 ) -> tuple[set[int], set[int]]:
-    """Remove templates from a zone: those that it had, and those that are in other zones, too."""
+    """Remove templates from a zone.
+
+    Returns the ids of the templates that the zone had, and the ids of those that other zones still have.
+    """
     place = template_zones.c
     gone = delete(template_zones).where(id_in(place.template_id, template_ids), place.zone_id == zone_id)
     had = set(connection.execute(gone.returning(place.template_id)).scalars())
@@ -109,7 +112,10 @@ def remove_from_zone(
 
 
 def users_of(connection: Connection, template_ids: Collection[int]) -> dict[int, str]:
-    """Return the first VM, not expunged, that was made from each or has it in its drive, in words."""
+    """Return, for each template in use, a text that names its first user.
+
+    A user is a VM that is not expunged and was created from the template, or that has it in its drive.
+    """
     vm, found = virtual_machines.c, dict[int, str]()
     for column, how in ((vm.iso_id, "has it in its drive"), (vm.template_id, "was made from it")):
         first = (
@@ -132,7 +138,7 @@ def accounts_named(connection: Connection, owner: Owner, names: Sequence[str]) -
 
 
 def share(connection: Connection, template: EntityRef, account_ids: Iterable[int]) -> None:
-    """Let these accounts use the template; those that already may stay."""
+    """Allow these accounts to use the template, in addition to the accounts that may use it already."""
     rows = [{"template_id": template.id, "account_id": account_id} for account_id in account_ids]
     if rows:
         connection.execute(upsert(template_permissions).values(rows).on_conflict_do_nothing())

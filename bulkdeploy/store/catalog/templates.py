@@ -75,10 +75,10 @@ def list_templates(
     kind: TemplateKind,
     shown: TemplateFilter,
 ) -> Page:
-    """Return one page of templates or ISOs by sort key, id and zone.
+    """Return one page of templates or ISOs, ordered by sort key, id and zone.
 
-    ``visibility`` says whose templates are "self"; ``zoneid`` keeps one zone, ``showunique`` gives one row
-    per template, that of a zone which has it ready where there is one.
+    ``visibility`` selects the owners that the filter "self" covers. ``zoneid`` selects one zone. ``showunique``
+    returns one row per template, preferably that of a zone in which the template is ready.
     """
     unique = bool(arguments.get("showunique"))
     places = _places(arguments, unique=unique)
@@ -92,7 +92,7 @@ def list_templates(
 
 
 def template_rows(connection: Connection, template_ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
-    """Return live templates as lists show them, in one of their zones, by internal id."""
+    """Return live templates by internal id, with the same fields as in lists, each in one of its zones."""
     query = _query(_places({}, unique=True)).where(
         id_in(templates.c.id, template_ids), templates.c.removed.is_(None)
     )
@@ -119,7 +119,7 @@ def _download(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _places(arguments: Arguments, *, unique: bool) -> Subquery:
-    """Return the zones that have each template; only the best one where one row per template is wanted."""
+    """Return a subquery for the zones of each template; with ``unique``, only the best zone of each template."""
     place = template_zones.c
     query = select(template_zones).join(zones, zones.c.id == place.zone_id).where(zones.c.removed.is_(None))
     if "zoneid" in arguments:

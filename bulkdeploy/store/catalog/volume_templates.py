@@ -36,7 +36,7 @@ def is_template_being_made(connection: Connection, vm_id: int) -> bool:
 
 
 def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Let the templates that jobs of these VMs made be ready."""
+    """Mark the templates that jobs of these VMs have created as ready."""
     connection.execute(_READY, {"vms": int_array(vm_ids)})
 
 

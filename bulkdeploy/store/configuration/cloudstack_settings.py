@@ -16,7 +16,7 @@ SETTINGS_FILE = Path(__file__).with_name("cloudstack_settings.csv")
 
 @cache
 def all_settings() -> Mapping[str, Setting]:
-    """Return all settings by name."""
+    """Return all settings by name, including CloudStack's settings that have no effect here."""
     with SETTINGS_FILE.open(newline="") as file:
         return {row["name"]: _setting_without_effect(row) for row in csv.DictReader(file)} | BY_NAME
 

@@ -29,7 +29,7 @@ OVERCOMMIT: dict[str, Column[Decimal]] = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All overrides as read at one moment; what is not overridden has its declared default."""
+    """A snapshot of all configured settings. A setting without a configured value has its declared default."""
 
     overrides: dict[tuple[Scope, int, str], str]
 
@@ -41,7 +41,7 @@ class Configuration:
         )
 
     def flag(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> bool:
-        """Return a Boolean setting."""
+        """Return the value of a Boolean setting in a scope."""
         return self.text(name, scope, scope_id).lower() == "true"
 
     def number(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> int:
@@ -49,7 +49,7 @@ class Configuration:
         return int(self.text(name, scope, scope_id))
 
     def decimal(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> float:
-        """Return a Decimal setting."""
+        """Return the value of a Decimal setting in a scope."""
         return float(self.text(name, scope, scope_id))
 
     def scoped(self, name: str, scope: Scope) -> dict[int, str]:
@@ -66,7 +66,7 @@ OVERRIDES = select(
 
 
 def read_configuration(connection: Connection) -> Configuration:
-    """Return all overrides, in one statement."""
+    """Read all configured settings in one statement."""
     rows = connection.execute(OVERRIDES)
     return Configuration({(Scope(row.scope), row.scope_id, row.name): row.value for row in rows})
 
@@ -82,7 +82,7 @@ SCOPES: Mapping[Scope, tuple[str, Entity, Table]] = {
 
 
 def read_settings(connection: Connection) -> list[dict[str, Any]]:
-    """Return all that is set, as zone files say it; the over-commit of clusters is among it."""
+    """Return all configured settings in the format of zone files, including the over-commit ratios of clusters."""
     value, cluster = configuration_values.c, clusters.c
     rows = [
         {"_id": GLOBAL_ID, "_uuid": None, "name": row.name, "value": row.value}
@@ -115,12 +115,12 @@ def global_value(name: str) -> ColumnElement[str]:
 
 
 def write_value(connection: Connection, name: str, value: str, scope: Scope, scope_id: int) -> None:
-    """Set one override; see ``write_values``."""
+    """Write the value of one setting in a scope. The caller has validated the value."""
     write_values(connection, {(scope, scope_id, name): value})
 
 
 def write_values(connection: Connection, values: Mapping[tuple[Scope, int, str], str]) -> None:
-    """Set overrides by scope, its id and name; they have been checked against the declarations by the caller."""
+    """Write values of settings, by scope, scope id and name. The caller has validated them."""
     if not values:
         return
     statement = insert(configuration_values).values(
@@ -137,7 +137,7 @@ def write_values(connection: Connection, values: Mapping[tuple[Scope, int, str],
 
 
 def reset_value(connection: Connection, name: str, scope: Scope, scope_id: int) -> None:
-    """Remove one override, so that the next wider scope's value holds again."""
+    """Delete the value of one setting in a scope, so that the value of the next wider scope applies again."""
     connection.execute(
         delete(configuration_values).where(
             configuration_values.c.scope == scope.value,

@@ -17,10 +17,10 @@ from sqlalchemy import (
 
 
 def int_array(numbers: Iterable[int]) -> str:
-    """Whole numbers as an array literal, for ``CAST(:ids AS bigint[])`` and for ``any_of``.
+    """Return whole numbers as a PostgreSQL array literal, for ``CAST(:ids AS bigint[])`` and for ``any_of``.
 
-    psycopg converts a list element by element; for the lists of a worker's batch that is a sixth of its CPU,
-    and this is a fiftieth.
+    psycopg converts a list element by element, which takes a sixth of the CPU time of a worker's batch. This
+    function takes a fiftieth.
     """
     return "{" + ",".join(map(str, numbers)) + "}"
 
@@ -31,11 +31,12 @@ def any_of(name: str) -> CollectionAggregate[Any]:
 
 
 def is_live(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that rows found by id are not removed; ``column`` is their ``removed``.
+    """Return the condition that rows found by id are not removed; ``column`` is their ``removed`` column.
 
-    The planner does not know it for ``removed IS NULL``, the condition of partial indexes. Until a table's
-    statistics are taken it expects next to nothing of such an index, and a plan that is kept reads the whole of
-    it where a few ids would do. The index of the ids must have the removed rows in it, too.
+    The condition is written so that the planner does not match it with partial indexes on ``removed IS NULL``.
+    Before a table has statistics, the planner expects almost no rows in such an index, and a cached plan then reads
+    the whole index although a few ids would suffice. The index on the ids must therefore contain the removed rows,
+    too.
     """
     return func.num_nulls(column) == 1
 

@@ -64,5 +64,5 @@ def _sqlstate(error: BaseException) -> str | None:
 
 
 def ping(connection: Connection) -> None:
-    """Make a round trip to the database."""
+    """Execute a trivial statement, to check the connection to the database."""
     connection.execute(select(1))

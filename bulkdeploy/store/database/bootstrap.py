@@ -49,11 +49,11 @@ class AdminRow:
 def bootstrap(
     engine: Engine, rights: Apis, *, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]
 ) -> None:
-    """Write what is missing, in one transaction.
+    """Insert the missing default rows in one transaction.
 
-    ``rights`` names the role types whose default role allows each API: the source of the rules of default roles.
-    ``admin_password`` (its answer is kept as an argon2id hash) is asked for, and fresh API keys are
-    made, only when there is no admin yet.
+    ``rights`` maps each API to the role types that may call it; the rules of the default roles are made from it.
+    ``admin_password`` is called, and new API keys are created, only if there is no admin yet. The password is
+    stored as an argon2id hash.
     """
     with engine.begin() as connection:
         take_lock(connection, Lock.BOOTSTRAP)
@@ -76,10 +76,10 @@ def admin_row(connection: Connection) -> AdminRow | None:
 
 
 def _write_roles(connection: Connection, rights: Apis) -> None:
-    """Write the default roles, and give each exactly the rules of this release.
+    """Write the default roles, and replace their rules by the rules of this release.
 
-    Nobody can change a default role, so another list of rules is that of an earlier release. Programs of that
-    release read the new rules, too: they are decided in the same way.
+    Nobody can change a default role, so different rules can only be those of another release. Programs of that
+    release can read the new rules as well, because all releases evaluate rules in the same way.
     """
     existing = set(connection.execute(select(roles.c.id)).scalars())
     fresh = [
@@ -113,7 +113,7 @@ def _write_roles(connection: Connection, rights: Apis) -> None:
 
 
 def default_rules(role: DefaultRole, rights: Apis) -> list[tuple[str, str]]:
-    """Return the rules of a default role in their order: those declared with it, then one per API it may call."""
+    """Return the ordered rules of a default role: its declared rules, or else one rule per allowed API."""
     if role.rules:
         return list(role.rules)
     return [(api, ALLOW) for api, types in sorted(rights.items()) if role.role_type in types]
@@ -198,7 +198,7 @@ def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) ->
 
 
 def _insert_missing(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows whose names are not there yet."""
+    """Insert those rows whose names the table does not contain yet."""
     existing = set(connection.execute(select(table.c.name)).scalars())
     fresh = [dict(row) for row in rows if row["name"] not in existing]
     if fresh:

@@ -63,13 +63,13 @@ class CachedTable:
 
     @property
     def key(self) -> str:
-        """The first column."""
+        """The name of the first column, which identifies a row."""
         return next(iter(self.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Columns as one snapshot saw them, sorted by key; ``since`` is the oldest transaction it may have missed."""
+    """The columns of one snapshot, sorted by key. ``since`` is the oldest transaction that it may not include."""
 
     source: str
     since: int
@@ -91,7 +91,7 @@ class ColumnCache:
     def read_all(
         self, connection: Connection, wanted: Sequence[tuple[CachedTable, int]]
     ) -> list[Mapping[str, Ints]]:
-        """``read`` of several, all in one statement."""
+        """Read several tables as ``read`` does, all in one statement."""
         with self._lock:
             requested = [_Wanted(table, scope, self._readings.get((table.name, scope))) for table, scope in wanted]
         readings = []
@@ -103,14 +103,14 @@ class ColumnCache:
         return readings
 
     def forget(self) -> None:
-        """Read everything anew next time."""
+        """Clear the cache, so that the next read fetches all rows."""
         with self._lock:
             self._readings.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A wanted table and the kept reading of it."""
+    """A requested table and its cached reading, if there is one."""
 
     table: CachedTable
     scope: int
@@ -125,7 +125,10 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """Rows that changed (all, with nothing kept) in any order, and what the snapshot was."""
+    """The rows that changed since the cached reading, in any order, and the snapshot in which they were read.
+
+    If nothing is cached, these are all rows of the table.
+    """
 
     columns: dict[str, Ints]
     since: int
@@ -133,7 +136,7 @@ class _Changes:
     source: str
 
     def can_follow(self, kept: _Reading | None) -> bool:
-        """Return whether what is kept and these changes are all there is."""
+        """Return whether the cached reading together with these changes is the complete table."""
         return kept is None or (self.source == kept.source and self.since - kept.since <= MOST_TRANSACTIONS)
 
 
@@ -202,7 +205,7 @@ def _statement(requested: _Wanted, number: int) -> str:
 
 
 def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:
-    """Return the cached columns with changed rows replaced, new ones inserted and deleted ones left out."""
+    """Return the cached columns with changed rows replaced, new rows inserted and deleted rows removed."""
     if len(changed[key]) == 0:
         return kept
     at = np.searchsorted(kept[key], changed[key])
@@ -222,6 +225,6 @@ def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gon
 
 
 def column_cache(of: Connection | Engine) -> ColumnCache:
-    """Return the column cache of the engine; an engine made elsewhere gets an empty one."""
+    """Return the column cache of the engine, or a new empty cache if the engine has none."""
     found = of.get_execution_options().get(OPTION)
     return found if isinstance(found, ColumnCache) else ColumnCache()

@@ -27,7 +27,7 @@ NOT_YET_GIVEN = "22023"
 
 @dataclass(frozen=True, slots=True)
 class TransactionMark:
-    """A transaction by its number, the server's process in which it runs, and when that server's life began."""
+    """The identity of a transaction: its number, its server process, and the start time of the server."""
 
     number: str
     backend_pid: int
@@ -35,13 +35,15 @@ class TransactionMark:
 
 
 def mark_transaction(connection: Connection) -> TransactionMark | None:
-    """Note the running transaction, in one round trip; None: it has written nothing."""
+    """Return the identity of the running transaction, in one round trip, or None if it has written nothing."""
     number, backend_pid, life_began = connection.execute(_MARK).one()
     return None if number is None else TransactionMark(number, backend_pid, life_began)
 
 
 def was_committed(engine: Engine, mark: TransactionMark) -> bool:
-    """Return whether the transaction was committed. One that still runs is ended: its session is gone.
+    """Return whether the transaction was committed.
+
+    If the transaction is still open although its client's connection broke, its session is terminated.
 
     Raises:
         OutcomeUnknown: the database did not tell within PATIENCE_S, or recovered from a crash since.

@@ -31,14 +31,17 @@ _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
 class CompiledQuery:
-    """A query whose columns psycopg reads as they are; its parameters are texts, and have defaults."""
+    """A query that is compiled once and whose rows psycopg reads directly.
+
+    Its parameters are texts with defaults.
+    """
 
     def __init__(self, query: Select[Any]) -> None:
         self._query = query
 
     @cached_property
     def _compiled(self) -> tuple[bytes, tuple[str, ...]]:
-        """The SQL, with all values in it but those of the query's own parameters, and the names of these."""
+        """The SQL text with all constants inserted, and the names of the query's own parameters in order."""
         compiled = self._query.compile(
             dialect=PGDialect_psycopg(),  # type: ignore[no-untyped-call]
             compile_kwargs={"render_postcompile": True},
@@ -65,7 +68,7 @@ class CompiledQuery:
         return [dict(zip(self._columns, row, strict=True)) for row in self.tuples(connection, **parameters)]
 
     def tuples(self, connection: Connection, **parameters: str) -> list[tuple[Any, ...]]:
-        """Return the rows as they are.
+        """Execute the query and return its rows as plain tuples.
 
         Raises:
             psycopg.Error: the database refused the query, or cannot be reached.
@@ -96,7 +99,7 @@ class CompiledQuery:
 
 
 class TwoQueries:
-    """Two queries as one statement: one round trip, and both see the same moment."""
+    """Two queries combined into one statement, with one round trip and one snapshot for both."""
 
     def __init__(self, first: Select[Any], second: Select[Any]) -> None:
         left, right = first.subquery("first"), second.subquery("second")
@@ -128,7 +131,7 @@ def _rows(result: PGresult, below: psycopg.Connection[Any]) -> list[tuple[Any, .
 
 
 def _require(result: PGresult, session: PGconn, connection: Connection) -> PGresult:
-    """Return the result, where it is one.
+    """Return the result if the statement succeeded; otherwise raise the matching psycopg error.
 
     Raises:
         psycopg.Error: it says what went wrong.

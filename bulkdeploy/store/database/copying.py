@@ -25,16 +25,16 @@ _ROWS_PER_CHUNK = 2000
 
 
 class PerRow:
-    """A column whose value differs from row to row; ``plain`` values hold no character to escape."""
+    """A column whose value differs from row to row. ``plain`` values contain no character that must be escaped."""
 
     def __init__(self, values: Sequence[object], *, plain: bool = True) -> None:
         self.values: Sequence[object] = values if plain or _is_plain(values) else [_text(value) for value in values]
 
 
 def _is_plain(values: Sequence[object]) -> bool:
-    """Return whether all values are texts with nothing to escape.
+    """Return whether all values are texts without characters that must be escaped.
 
-    One search over all of them is much faster than one for each.
+    One search in the joined texts is much faster than one search per text.
     """
     return all(type(value) is str for value in values) and _TO_ESCAPE.search("".join(map(str, values))) is None
 
@@ -88,7 +88,7 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
 
 
 def copy_row_sets(connection: Connection, table: Table, sets: Iterable[tuple[int, Mapping[str, object]]]) -> None:
-    """``copy_rows`` for several sets of rows, in one COPY where they name the same columns."""
+    """Insert several sets of rows as ``copy_rows`` does, with one COPY for all sets that have the same columns."""
     alike: dict[tuple[str, ...], list[tuple[int, Mapping[str, object]]]] = {}
     for count, columns in sets:
         if count:
@@ -136,10 +136,11 @@ def read_columns(
     *,
     texts: Sequence[str] = (),
 ) -> tuple[dict[str, NDArray[np.int64]], dict[str, list[str]]]:
-    """Run a query whose columns, called ``names`` and then ``texts``, are NOT NULL: bigints first, then texts.
+    """Run a query and return its columns: a numpy array for each of ``names``, and a list for each of ``texts``.
 
-    A numpy array for each of the former, a list for each of the latter, in query order. Each column travels as one
-    value: no object, and no message, per row.
+    The columns of the query must be NOT NULL, first the bigint columns and then the text columns. The values keep
+    the order of the query. Each column is transferred as one value, so that no object and no message is needed per
+    row.
     """
     columns = [f"array_agg({name})" for name in names]
     columns += [f"string_agg({name}, '{RECORD_SEPARATOR}')" for name in texts]
@@ -175,9 +176,9 @@ def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
 
 
 def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSequence, int]]) -> list[list[int]]:
-    """Return ascending new numbers, as many as wanted of each source, in one statement.
+    """Return new ascending numbers, as many as requested from each source, in one statement.
 
-    Of a sequence, or ids of a table.
+    A source is a sequence, or a table whose next ids are reserved.
     """
     # The subquery has the sequence looked up once, not for each number.
     arrays = ", ".join(

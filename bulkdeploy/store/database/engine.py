@@ -86,11 +86,12 @@ WRITING = re.compile(r"\b(INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|MERGE\s
 
 
 class Plans(Enum):
-    """The planning of statements that sessions repeat.
+    """The ways in which the server plans repeated statements.
 
-    KEPT: a plan is kept. KEPT_BY_INDEX: kept as well, and no table is read whole where an index would do: for who
-    names ids in every statement and starts, it may be, in an empty database whose tables are one page each.
-    ANEW: each is planned for the tables as they are now: for what is run seldom and looks at all unfinished jobs.
+    KEPT: plans are cached. KEPT_BY_INDEX: plans are cached, and no table is scanned sequentially if an index can be
+    used; this suits programs that always select by id and may start with an empty database, whose tables have one
+    page each. ANEW: each statement is planned for the current tables; this suits rare statements that read all
+    unfinished jobs.
     """
 
     KEPT = "kept"
@@ -127,8 +128,8 @@ def create_engine(
 ) -> Engine:
     """Return an engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
 
-    Connections that the server dropped are noticed before use. ``prepares``: plans are kept in sessions at all,
-    which a pooler that gives each transaction another session may not bear.
+    Connections that the server closed are detected before they are used. ``prepares`` allows prepared statements;
+    it must be False behind a pooler that assigns another session to each transaction and does not support them.
     """
     prepare_after = PREPARE_AFTER if prepares and plans is not Plans.ANEW else None
     engine = _engine(url, pool_size, application_name, prepare_after=prepare_after)
@@ -144,9 +145,9 @@ def _forbid_reading_whole_tables(connection: Connection) -> None:
 def create_reading_engine(
     url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", prepares: bool = True
 ) -> Engine:
-    """Return an engine for reading: each statement sees what is committed, and none but queries gets through.
+    """Return an engine for queries only: each statement sees the committed data, and other statements are rejected.
 
-    Nothing is begun or committed: a statement is one round trip, where a transaction around it makes three.
+    The engine uses autocommit: a statement needs one round trip, and three with a transaction around it.
     """
     prepare_after = PREPARE_AFTER if prepares else None
     engine = _engine(
@@ -215,7 +216,7 @@ def _engine(
 
 
 def _sqlalchemy_url(given: Mapping[str, str]) -> URL:
-    """Return a URL for SQLAlchemy, whose own reader knows no lists of servers with ports."""
+    """Return a URL for SQLAlchemy, whose own parser does not support lists of servers with ports."""
     user, password, database = (given.get(part) for part in ("user", "password", "dbname"))
     query = {name: value for name, value in given.items() if name not in ("user", "password", "dbname")}
     return URL.create("postgresql+psycopg", user, password, database=database, query=query)
@@ -228,10 +229,10 @@ def _forget_values(context: ExceptionContext) -> None:
 
 
 def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, proxy: object) -> None:
-    """Replace a pooled connection that was closed meanwhile.
+    """Replace a pooled connection that was closed while it was idle.
 
-    To an idle connection the server says nothing but farewell, so there is something to read only then. Asking
-    it for a sign of life (``pool_pre_ping``) would tell no more and cost a round trip per use.
+    On an idle connection the server sends nothing except its closing message, so a readable socket means a closed
+    connection. ``pool_pre_ping`` would detect the same and cost a round trip per use.
 
     Raises:
         InvalidatePoolError: the pool drops all connections as old as this one, and makes another.
@@ -257,11 +258,11 @@ def _json_text(value: object) -> str:
 
 @contextmanager
 def read_only(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection for reading: each statement sees what is committed, and none can change anything.
+    """Yield a connection for queries: each statement sees the committed data, and no statement can write.
 
-    Committed at the end, for a rollback makes psycopg forget its prepared statements, and planning them anew
-    costs more than running them. A connection that breaks then has done what it was for: what was read is true,
-    and what was written meanwhile on others is not undone.
+    The connection is committed at the end, because a rollback makes psycopg discard its prepared statements, and
+    planning them again costs more than running them. If the connection breaks during this commit, the error is
+    ignored: the data that was read is correct.
     """
     with engine.connect() as connection:
         yield connection.execution_options(postgresql_readonly=True)
@@ -276,7 +277,7 @@ def read_only(engine: Engine) -> Iterator[Connection]:
 def one_statement(engine: Engine) -> Iterator[Connection]:
     """Yield a connection for one statement that commits by itself, at a third of the cost of a transaction.
 
-    Only for what may be repeated: where the connection breaks it is not known whether it was done.
+    The statement must be repeatable: if the connection breaks, its outcome is unknown.
     """
     with engine.connect() as connection:
         yield connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -289,20 +290,20 @@ def run_transaction(
     *,
     during: AbstractContextManager[object] = NOTHING,
 ) -> T:
-    """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
+    """Run ``work`` in one transaction and commit it; after a conflict, roll back and repeat.
 
-    Only an edge opens a transaction: an API call's dispatcher, a program's command, a worker's step. ``work`` may
-    run more than once, so it must change nothing but the database; the rest is for ``after_commit``.
-    ``at`` is the commit's name among the failpoints. Where the connection breaks during the commit it is found
-    out what became of it (``store.database.commit_outcome``): an error means that nothing was changed.
+    Only the outermost code opens a transaction: an API call's dispatcher, a program's command, a worker's step.
+    ``work`` may run more than once, so it must change nothing but the database; other effects belong into
+    ``after_commit``. ``at`` is the commit's name among the failpoints. If the connection breaks during the commit,
+    the outcome is determined afterwards (``store.database.commit_outcome``): an error means that nothing was
+    changed.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
-    one of ONLY_BY_RACES. One that waited too long for a lock (``store.locks.lock_timeout``) gives everything
-    back and begins anew, too, until it waits as long as it takes.
-    One that calls something outside (``call_outside``) is undone meanwhile, and begins anew with the answer.
-    ``during``: entered for each attempt, and left meanwhile.
-    Every attempt is a new transaction, so that check and guard share one snapshot. A retry inside the old
-    transaction would compare with rows that it had read before the conflict, and could conflict for ever.
+    one of ONLY_BY_RACES. A transaction that waits too long for a lock (``store.locks.lock_timeout``) is also rolled
+    back and repeated; its last attempt waits without this limit. A transaction that uses ``call_outside`` is rolled
+    back during the call, and repeated with the result. ``during`` is a context manager that is entered for each
+    attempt. Every attempt is a new transaction, so that check and guard use the same snapshot: a retry inside the
+    old transaction would compare with rows from before the conflict, and could conflict forever.
 
     Raises:
         ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
@@ -355,11 +356,11 @@ def _conflict(error: DBAPIError | psycopg.Error) -> str:
 
 
 def after_commit(connection: Connection, action: Action) -> None:
-    """Have ``action`` run once the transaction of ``run_transaction`` is committed; after a rollback it never runs.
+    """Register an action that runs after ``run_transaction`` has committed, but not after a rollback.
 
-    Actions run in the order they were registered, each of them even if one before it failed; what the last of those
-    raised is raised to the caller of the transaction, which stays committed. A process that dies right after the
-    commit runs none, so whatever must not be lost stands in the database as well.
+    Actions run in the order of their registration, each of them even if an earlier action failed. The last error is
+    raised to the caller of the transaction, which remains committed. If the process dies directly after the commit,
+    no action runs, so everything that must not be lost is also written to the database.
 
     Raises:
         KeyError: ``connection`` is not in such a transaction.
@@ -368,13 +369,11 @@ def after_commit(connection: Connection, action: Action) -> None:
 
 
 def call_outside(connection: Connection, key: Hashable, call: Callable[[], T]) -> T:
-    """Return the result of ``call``, which takes long.
+    """Return the result of the long-running function ``call``, which runs while no transaction is open.
 
-    It is called while no transaction is open and nothing is locked.
-
-    The transaction of ``run_transaction`` is undone for it and begins anew; from then on, however often it is
-    repeated, the answer is at hand under ``key``. What it was made of may have changed meanwhile: who gets it looks
-    again. What ``call`` raises is raised to the caller of the transaction.
+    The transaction of ``run_transaction`` is rolled back before the call and repeated afterwards. All repetitions
+    use the stored result, which is identified by ``key``. The data on which the result is based may have changed
+    meanwhile, so the caller checks it again. Exceptions of ``call`` are raised to the caller of the transaction.
 
     Raises:
         KeyError: ``connection`` is not in such a transaction.

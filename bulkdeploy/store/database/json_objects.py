@@ -83,7 +83,7 @@ def columns_of(query: Select[Any]) -> Columns:
 
 
 def members(fields: Fields, columns: Columns, arrays: Arrays | None = None) -> ColumnElement[str]:
-    """Return the members of a JSON object: its fields in their order, without those that are NULL.
+    """Return an SQL expression for the members of a JSON object: its fields in order, without NULL fields.
 
     Raises:
         NoJson: see there.
@@ -136,5 +136,5 @@ def _map(column: ColumnElement[Any]) -> ColumnElement[str]:
 
 
 def _text(value: str) -> ColumnElement[str]:
-    """Return a constant in the statement's text: hundreds of parameters would cost more than they tell."""
+    """Return a constant as part of the statement's text, because hundreds of parameters would be slower."""
     return literal_column(f"'{value}'", Text)

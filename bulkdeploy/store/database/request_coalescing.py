@@ -26,7 +26,10 @@ Read: TypeAlias = Callable[[Connection, Sequence[K]], Mapping[K, V]]
 
 
 class Coalescer(Generic[K, V]):
-    """Finds rows by ``read`` for any number of threads; one query at a time, beside those that are stuck."""
+    """A combiner of look-ups from many threads: concurrent look-ups are served by one call of ``read``.
+
+    Only one query runs at a time, except for queries that are stuck.
+    """
 
     def __init__(self, read: Read[K, V], patience_s: float = PATIENCE_S) -> None:
         self._read = read
@@ -40,7 +43,7 @@ class Coalescer(Generic[K, V]):
         return self._requests.waiting
 
     def find(self, connection: Connection, key: K) -> V | None:
-        """Return what ``key`` names, or None. Other threads may get the same object: it must not be changed."""
+        """Return the object with this key, or None. Threads share the object, so it must not be changed."""
         try:
             found = self._requests.run((connection, key))
         except Unserved:
@@ -60,7 +63,7 @@ class Coalescer(Generic[K, V]):
 
 
 class Coalescers:
-    """All coalesced reads of one engine."""
+    """The coalescers of one engine, one for each read function."""
 
     def __init__(self) -> None:
         self._by_read: dict[Read[Any, Any], Coalescer[Any, Any]] = {}
@@ -72,7 +75,10 @@ class Coalescers:
 
 
 def find_coalesced(connection: Connection, read: Read[K, V], key: K) -> V | None:
-    """Return what ``read`` finds for ``key``: together with others on connections that only read, else alone."""
+    """Return the object that ``read`` finds for ``key``, or None.
+
+    On connections of a reading engine, the look-up is combined with those of other threads.
+    """
     readings = connection.get_execution_options().get(OPTION)
     if not isinstance(readings, Coalescers):
         return read(connection, [key]).get(key)

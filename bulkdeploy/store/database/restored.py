@@ -21,12 +21,11 @@ _RENEW = text("UPDATE async_jobs SET lease_fence = lease_fence + CAST(:lead AS b
 
 
 def skip_numbers(connection: Connection, leases_per_job: int) -> None:
-    """Skip numbers that may have been given out since; unfinished jobs get fences as of later ones.
+    """Skip the numbers that may have been used after the backup, and give unfinished jobs higher fences.
 
-    Fences are made of jobs' numbers, and hypervisors remember them: with lower ones than they saw, nothing could be
-    done to a guest. Names of guests are made of VMs' numbers, and MAC addresses have theirs. Safe to repeat.
-
-    ``leases_per_job``: by how much the fences of one job and the next lie apart.
+    Fences are made of job numbers, and hypervisors remember the highest fence: they would reject every call with a
+    lower one. Guest names are made of VM numbers, and MAC addresses have their own numbers. This function may be
+    repeated. ``leases_per_job`` is the distance between the fences of two consecutive jobs.
     """
     for statement in _SKIP:
         connection.execute(statement, {"lead": LEAD})

@@ -43,10 +43,10 @@ class Apart(Exception):
 
 @dataclass(slots=True)
 class _Outcome(Generic[R]):
-    """The outcome of a request.
+    """The outcome of one request in a shared transaction.
 
-    ``is_apart``: nothing was done, and it is to be tried alone. ``together``: for one of those that were committed
-    together, how many they are.
+    ``is_apart`` means that nothing was done and the request must be repeated alone. ``together`` is the number of
+    requests that were committed together; it is set for one of them only.
     """
 
     is_apart: bool = False
@@ -56,7 +56,7 @@ class _Outcome(Generic[R]):
 
 
 class SharedTransaction(Generic[T, R]):
-    """One transaction for the requests of several threads of a process; one such transaction at a time.
+    """A runner that commits the requests of several threads in one transaction; one transaction at a time.
 
     Args:
         engine: the database.
@@ -76,7 +76,10 @@ class SharedTransaction(Generic[T, R]):
         return self._requests.waiting
 
     def run(self, requested: T) -> R:
-        """Return what ``work`` makes of the request, once that is committed; raise what work and commit raise."""
+        """Return the result of ``work`` for this request after the commit.
+
+        Errors of ``work`` and of the commit are raised.
+        """
         try:
             outcome = self._requests.run(requested)
         except Unserved as unserved:
@@ -90,7 +93,7 @@ class SharedTransaction(Generic[T, R]):
         return outcome.result[0]
 
     def _run_together(self, requests: Sequence[T]) -> Sequence[_Outcome[R]]:
-        """Return a result or an error for each request, or that it is to be tried alone."""
+        """Return the outcome of each request: a result, an error, or the order to repeat it alone."""
         outcomes: list[_Outcome[R]] = [_Outcome() for _ in requests]
         together = list(range(len(requests)))
         while together:
@@ -121,7 +124,10 @@ class SharedTransaction(Generic[T, R]):
 
 
 class _Attempt(Generic[T, R]):
-    """The work of several, for ``run_transaction``; ``is_done``: it may be committed: never repeat it."""
+    """The combined work of several requests for ``run_transaction``.
+
+    ``is_done`` means that the work may have been committed and must not be repeated.
+    """
 
     def __init__(self, work: Callable[[Connection, Sequence[T]], Sequence[R]], requested: Sequence[T]) -> None:
         self._work, self._requested = work, requested

@@ -96,7 +96,7 @@ def read_disk_offering(connection: Connection, offering_id: int) -> DiskOffering
 
 
 def read_template(connection: Connection, template_id: int, zone_id: int, owner: Owner) -> TemplateFacts | None:
-    """Return the template or ISO with its readiness in the zone, or None when it was removed."""
+    """Return the template or ISO with its readiness in the zone, or None if it was removed."""
     row = connection.execute(
         text(
             "SELECT t.*, coalesce(z.ready, false) AS ready, p.account_id IS NOT NULL AS shared,"
@@ -228,7 +228,7 @@ def ensure_default_security_groups(connection: Connection, account_ids: Sequence
 
 
 def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
-    """Return the owner's group named ``default``, made when it is missing."""
+    """Return the id of the owner's security group ``default``, which is created if it does not exist."""
     ensure_default_security_groups(connection, [owner.account_id])
     return int(
         connection.execute(
@@ -255,7 +255,7 @@ def count_key_pairs(connection: Connection, owner: Owner, names: Sequence[str]) 
 
 
 def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequence[int]) -> set[str]:
-    """Return those of these host names that a live VM in one of these networks already has."""
+    """Return those of these host names that a live VM in one of these networks uses already."""
     rows = connection.execute(
         text(
             "SELECT DISTINCT lower(v.name) FROM virtual_machines v JOIN nics n ON n.vm_id = v.id"
@@ -268,7 +268,7 @@ def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequ
 
 
 def host_problem(connection: Connection, host_id: int, zone_id: int) -> str | None:
-    """Return why a pinned host cannot take VMs at all, or None if its state is right."""
+    """Return the reason why a requested host cannot accept any VM, or None if its zone and state are right."""
     row = connection.execute(text("SELECT * FROM hosts WHERE id = :id"), {"id": host_id}).one()
     if row.zone_id != zone_id:
         return "it is not in the zone"

@@ -72,7 +72,10 @@ def write_deployments(
 def _write_deployment_rows(
     connection: Connection, calls: Sequence[NewVms]
 ) -> list[list[Row[tuple[int, UUID, datetime]]]]:
-    """Write a row for each part of each call; the first part's row is the call's, and the others name it."""
+    """Insert one deployment row per part of each call.
+
+    The first row represents the call; the others refer to it.
+    """
     first = _insert_deployments(connection, [_deployment(call.call, call.parts[0], None) for call in calls])
     more = [
         _deployment(call.call, part, row.id)
@@ -108,9 +111,9 @@ def _deployment(call: DeployCall, part: CallPart, batch_id: int | None) -> dict[
 
 
 def ensure_instance_group(connection: Connection, owner: Owner, name: str | None) -> int | None:
-    """Return the id of the owner's instance group of this name, made when it is missing; None without a name.
+    """Return the id of the owner's instance group with this name, which is created if it does not exist.
 
-    It can not be deleted until the transaction ends.
+    Returns None if ``name`` is None. The group cannot be deleted until the transaction ends.
 
     Raises:
         TransactionConflict: it was made or deleted at this moment.
@@ -212,7 +215,10 @@ def _write_nics(connection: Connection, parts: Sequence[CallPart]) -> None:
 
 
 def _nics(part: CallPart, macs: Iterator[str]) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield one nic per VM and network, the default one first. Generated names hold uuids: none is kept."""
+    """Yield the columns of one NIC per VM and network, the default NIC first.
+
+    Generated names contain uuids, so they cannot collide and need no entry that reserves them.
+    """
     spec = part.spec
     is_given = spec.request.has_given_names
     for position, network in enumerate(spec.networks):
@@ -258,9 +264,9 @@ def _write_jobs(
     queues: Sequence[str],
     jobs: JobsOfCalls,
 ) -> None:
-    """Write one job per VM, its outbox entry, and its Scheduled event: what is to be done, and the VM's name.
+    """Insert one job per VM, with its outbox entry and its Scheduled event.
 
-    The event's uuid is the job's: the job's later events find their parent without a look-up.
+    The event has the uuid of the job, so that the job's later events can refer to it without a query.
     """
     copy_row_sets(connection, async_jobs, (_jobs(*each, jobs) for each in zip(calls, deployment_ids, strict=True)))
     copy_row_sets(connection, outbox, (_outbox(*each, jobs) for each in zip(calls, queues, strict=True)))

@@ -27,7 +27,8 @@ FILTERS: Filters = {
 class DeployedVms:
     """The result of a deploy call: its jobs and VMs, in creation order.
 
-    ``listed``: of a call with a list, ``entries``, the entry of each VM, and ``failed``, those that were left out.
+    If the call had a list of entries, ``entries`` contains the entry of each VM, and ``failed`` the omitted
+    entries.
     """
 
     uuid: UUID
@@ -38,9 +39,9 @@ class DeployedVms:
 
 
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
-    """Return the fingerprint and the jobs of the call that used this token before, or None.
+    """Return the fingerprint and the jobs of the earlier call with this request token, or None.
 
-    Waits for a call with this token that is still under way, and keeps others waiting until the transaction ends.
+    Waits for an unfinished call with the same token, and makes later calls wait until this transaction ends.
     """
     take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
     row = connection.execute(
@@ -106,7 +107,7 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
 
 
 def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int]:
-    """Return the deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
+    """Count the deployment's successfully deployed VMs by the id of the cluster in which they are now."""
     rows = connection.execute(
         text(
             "SELECT v.cluster_id, count(*) AS vms FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
@@ -151,7 +152,7 @@ def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dic
 
 
 def pool_uuids(connection: Connection, pool_ids: Sequence[int]) -> dict[int, UUID]:
-    """Storage pools by internal id."""
+    """Return the uuids of storage pools by internal id."""
     rows = connection.execute(
         text("SELECT id, uuid FROM storage_pools WHERE id = ANY(:ids)"), {"ids": list(pool_ids)}
     )
@@ -159,7 +160,10 @@ def pool_uuids(connection: Connection, pool_ids: Sequence[int]) -> dict[int, UUI
 
 
 def vm_places(connection: Connection, vm_uuids: Sequence[str]) -> dict[str, Row[Any]]:
-    """Name, ``host_id`` and ``pool_ids`` (of the volumes, by device) of those of these VMs that there are."""
+    """Return the name, ``host_id`` and ``pool_ids`` of the existing ones of these VMs, by uuid.
+
+    ``pool_ids`` are the storage pools of the VM's volumes in the order of their device ids.
+    """
     rows = connection.execute(
         text(
             "SELECT CAST(v.uuid AS text) AS uuid, v.name, v.host_id, ARRAY("

@@ -23,11 +23,12 @@ _BROKEN = text(
 
 
 def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) -> list[int]:
-    """Return which of these VMs are in state Error, or Stopped for at least ``after_s`` seconds without a call.
+    """Return those of these VMs that must be healed.
 
-    A VM whose newest job stopped it was stopped on purpose, unless its guest had ended before. VMs with an
-    unfinished job are left out, and so are Stopped VMs whose jobs are removed by now: they may have been stopped on
-    purpose.
+    These are VMs in state Error, and VMs that have been Stopped for at least ``after_s`` seconds without a call. A
+    VM that was stopped by its newest job was stopped on purpose, unless its guest had ended before. VMs with an
+    unfinished job are omitted. Stopped VMs whose jobs were deleted are omitted as well, because they may have been
+    stopped on purpose.
     """
     wanted = {"vms": int_array(vm_ids), "seconds": after_s, "guest_ended": GUEST_ENDED}
     return list(connection.execute(_BROKEN, wanted).scalars())
@@ -54,9 +55,9 @@ _HEALING = text(
 
 
 def note_healing(connection: Connection, deployment_id: int, broken: int) -> int:
-    """Count a try, and return the tries in a row that did not make the broken VMs fewer.
+    """Count a healing attempt, and return the number of consecutive attempts that did not reduce the broken VMs.
 
-    The next try is due after twice the pause of such a try, up to an hour.
+    After each such attempt, the pause before the next one doubles, up to one hour.
     """
     wanted = {"id": deployment_id, "broken": broken, "first": FIRST_PAUSE_S, "longest": LONGEST_PAUSE_S}
     return int(connection.execute(_HEALING, wanted).scalar_one())

@@ -17,7 +17,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10, 3600
 
 
 def parts_of_deployment(deployment_id: int) -> Select[Any]:
-    """Return a query of the ids of the deployment, of its parts, and of the deployments that it grew by."""
+    """Return a query for the ids of the deployment, of its parts, and of the deployments that extended it."""
     deployment = deployments.c
     return select(deployment.id).where(
         or_(
@@ -56,7 +56,7 @@ def update_managed(connection: Connection, deployment_id: int, values: Mapping[s
 
 
 def delete_managed(connection: Connection, deployment_id: int) -> None:
-    """Let a deployment be managed no longer; its VMs stay."""
+    """Stop managing a deployment. Its VMs are kept."""
     connection.execute(delete(managed_deployments).where(managed_deployments.c.deployment_id == deployment_id))
 
 
@@ -86,7 +86,7 @@ def members_of(connection: Connection, deployment_id: int) -> Sequence[Row[Any]]
 
 
 def read_managed(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return what lists show of those of these deployments that are managed, by id."""
+    """Return the list fields of those of these deployments that are managed, by id."""
     managed = managed_deployments.c
     query = select(managed_deployments).where(managed.deployment_id.in_(deployment_ids))
     rows = {row.deployment_id: row for row in connection.execute(query)}
@@ -122,9 +122,9 @@ _DUE = text(
 
 
 def due_deployments(connection: Connection, most: int) -> list[tuple[int, int]]:
-    """Return the deployments whose VMs are too few, too many, being replaced or to be looked at for healing.
+    """Return the deployments that have too few or too many VMs, replace VMs, or are due for a healing check.
 
-    Of each the id, and the id of its user.
+    Each entry consists of the deployment's id and the id of its user.
     """
     rows = connection.execute(_DUE, {"removing": list(REMOVING), "most": most})
     return [(row.deployment_id, row.user_id) for row in rows]
@@ -147,7 +147,7 @@ def is_heal_due(connection: Connection, deployment_id: int) -> bool:
 
 
 def put_off(connection: Connection, deployment_id: int, seconds: float) -> None:
-    """Let the next comparison be due after this time, because what was just begun takes a while to be seen."""
+    """Postpone the next check of a deployment by ``seconds``, the time that newly created jobs need."""
     values = {"failures": 0, "last_error": None}
     pause = text("now() + make_interval(secs => :seconds)").bindparams(seconds=seconds)
     changed = update(managed_deployments).where(managed_deployments.c.deployment_id == deployment_id)

@@ -19,7 +19,7 @@ from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
 @dataclass(slots=True, eq=False)
 class CallPart:
-    """The VMs that one request of a call asks for. Each stage of a deployment fills in what it decides.
+    """The VMs of one request of a call. Each stage of a deployment adds the values that it determines.
 
     Columns (``ids``, ``uuids``, ``names`` and so on) have one entry per VM, in the order of ``numbers``.
 
@@ -50,7 +50,7 @@ class CallPart:
 
     @property
     def count(self) -> int:
-        """The number of VMs."""
+        """The number of VMs in this part."""
         return len(self.numbers)
 
     def keep(self, kept: Flags) -> None:
@@ -63,7 +63,7 @@ class CallPart:
 
 @dataclass(slots=True, eq=False)
 class NewVms:
-    """All VMs that a call makes. Columns have one entry per VM, in the call's order."""
+    """All VMs that a call creates. Columns have one entry per VM, in the call's order."""
 
     call: DeployCall
     parts: list[CallPart]
@@ -74,7 +74,7 @@ class NewVms:
 
     @property
     def count(self) -> int:
-        """The number of VMs."""
+        """The number of VMs in all parts."""
         return sum(part.count for part in self.parts)
 
     def positions(self) -> list[list[int]]:
@@ -84,7 +84,7 @@ class NewVms:
 
 
 def reserve_identities(connection: Connection, calls: Sequence[NewVms]) -> None:
-    """Give each VM, its job and its volumes new ids, or those that the call chose."""
+    """Assign new ids, or the ids that the call chose, to all VMs, their jobs and their volumes."""
     counts = [call.count for call in calls]
     ids, job_ids = reserve_numbers(connection, [(virtual_machines, sum(counts)), (async_jobs, sum(counts))])
     for call, count, end in zip(calls, counts, accumulate(counts), strict=True):
@@ -100,7 +100,7 @@ def reserve_identities(connection: Connection, calls: Sequence[NewVms]) -> None:
 
 
 def random_uuids(count: int) -> list[str]:
-    """Return version 4 uuids as text, made with one system call."""
+    """Return version 4 uuids as text. All of their random bytes are read with one system call."""
     noise = bytearray(os.urandom(16 * count))
     for at in range(0, 16 * count, 16):
         noise[at + 6] = (noise[at + 6] & 0x0F) | 0x40

@@ -10,7 +10,7 @@ KEPT_HOURS = 24
 
 
 def keep_plan(connection: Connection, user_id: int, fingerprint: bytes, kinds: Sequence[Mapping[str, Any]]) -> int:
-    """Keep a plan of a user's call; its index. Those that are too old go."""
+    """Store the plan of a user's call, delete outdated plans, and return the id of the stored plan."""
     connection.execute(
         text(
             "DELETE FROM deployment_plans WHERE id IN (SELECT id FROM deployment_plans"

@@ -58,13 +58,13 @@ def recorded_template(connection: Connection, parameters: Mapping[str, str]) -> 
 
 
 def has_linked_user_data(connection: Connection, template: EntityRef) -> bool:
-    """Return whether VMs of a template get registered user data unless a call gives other user data."""
+    """Return whether VMs of a template get registered user data unless a call provides other user data."""
     query = select(templates.c.user_data_id.is_not(None)).where(templates.c.id == template.id)
     return bool(connection.execute(query).scalar())
 
 
 def update_replacement(connection: Connection, replacement_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a replacement."""
+    """Update columns of a replacement."""
     connection.execute(update(replacements).where(replacements.c.id == replacement_id).values(values))
 
 
@@ -76,7 +76,7 @@ def end_step(connection: Connection, replacement_id: int, state: ReplacementStat
 
 
 def close_replacement(connection: Connection, deployment_id: int, state: ReplacementState) -> None:
-    """End the open replacement of a deployment, if there is one, in this state."""
+    """End the open replacement of a deployment, if there is one, with this state."""
     changed = update(replacements).where(replacements.c.deployment_id == deployment_id)
     changed = changed.where(replacements.c.completed.is_(None))
     connection.execute(changed.values(state=state.value, completed=func.now()))

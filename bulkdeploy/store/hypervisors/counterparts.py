@@ -24,7 +24,7 @@ _NOTE = text(
 
 
 def note(connection: Connection, uuid: UUID, root_uuid: UUID | None) -> Row[Any]:
-    """Note it, with its root volume if that is given; attempt and root volume."""
+    """Record an upstream deployment attempt, with its root volume if known; return the attempt and root volume."""
     return connection.execute(_NOTE, {"uuid": uuid, "root": root_uuid}).one()
 
 
@@ -35,7 +35,7 @@ _SPEND = text(
 
 
 def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
-    """Go on to the next attempt, which has no root volume yet. If a later one counts, nothing changes."""
+    """Begin the next attempt, which has no root volume yet. Nothing changes if a later attempt is recorded."""
     connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
 
 
@@ -69,7 +69,7 @@ _ALL = text("SELECT uuid, attempt, root_uuid FROM counterparts")
 
 
 def all_noted(connection: Connection) -> Sequence[Row[Any]]:
-    """Return all: uuid, attempt, root_uuid."""
+    """Return all records, with the columns uuid, attempt and root_uuid."""
     return connection.execute(_ALL).all()
 
 
@@ -80,8 +80,8 @@ _AMONG = text(
 
 
 def noted_among(connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Return the orders with one of these ids there, or as a root volume here.
+    """Return the records in which one of these ids is the upstream VM's id, or a root volume's id here.
 
-    Among others whose first attempt failed.
+    Only records whose first attempt failed are searched.
     """
     return connection.execute(_AMONG, {"ids": list(ids)}).all()

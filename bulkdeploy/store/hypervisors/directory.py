@@ -97,9 +97,10 @@ _TEMPLATE = text(
 
 
 def template(connection: Connection, template_uuid: UUID) -> Row[Any] | None:
-    """Return a template, deleted or not (VMs made from it go on), with the type of its owner's account.
+    """Return a template together with the type of its owner's account, or None.
 
-    The columns are uuid, name, url, format, checksum, size_bytes and account_type.
+    Deleted templates are included, because VMs that were created from them still use them. The columns are uuid,
+    name, url, format, checksum, size_bytes and account_type.
     """
     return connection.execute(_TEMPLATE, {"template": template_uuid}).first()
 

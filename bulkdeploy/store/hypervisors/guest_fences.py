@@ -20,12 +20,15 @@ _RAISE = text(
 
 
 def raise_fence(connection: Connection, guest_uuid: UUID, fence: int) -> Row[Any] | None:
-    """Let no lower fence be accepted; host_uuid, destination_uuid, details; None: a higher one was seen."""
+    """Raise a guest's fence, so that lower fences are rejected; return None if a higher fence was used already.
+
+    Otherwise the columns host_uuid, destination_uuid and details of the guest are returned.
+    """
     return connection.execute(_RAISE, {"guest": guest_uuid, "fence": fence}).first()
 
 
 def raise_fences(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> None:
-    """Let no lower fence be accepted for any of these guests; higher ones that were seen stay."""
+    """Raise the fences of these guests, so that lower fences are rejected. Higher fences are kept."""
     rows = [{"guest": guest, "fence": fence} for guest in sorted(guest_uuids)]
     if rows:
         connection.execute(_RAISE, rows)
@@ -35,7 +38,7 @@ _FENCED = text("SELECT guest_uuid FROM guest_fences WHERE guest_uuid = ANY(:gues
 
 
 def fenced(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> set[UUID]:
-    """Return those of these guests for which this fence, or a higher one, was seen."""
+    """Return those of these guests for which this fence or a higher one has been used."""
     return set(connection.execute(_FENCED, {"guests": list(guest_uuids), "fence": fence}).scalars())
 
 
@@ -48,9 +51,10 @@ _CLAIM = text(
 def claim(
     connection: Connection, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
 ) -> Row[Any] | None:
-    """Raise a guest's fence; where it is on no host it is on this one from now on, with these volumes.
+    """Raise a guest's fence, and assign the guest with its volumes to this host if it is on no host.
 
-    Unless others hold some of them (``taken``). For a connection without a transaction: the call is one.
+    Nothing is assigned if other guests have some of the volumes; the column ``taken`` then lists them. The
+    connection must have no open transaction, because this statement is a transaction of its own.
 
     Returns:
         host_uuid, destination_uuid, details, taken; None: a higher fence was seen.
@@ -70,7 +74,7 @@ _ADOPT = text(
 
 
 def adopt(connection: Connection, guests: Collection[tuple[UUID, UUID, Collection[UUID]]]) -> None:
-    """Guests run: each with its host and volumes, whatever was known of it. Fences stay as high as they were."""
+    """Record that guests run on hosts with volumes, replacing earlier records. Fences are not lowered."""
     rows = [{"guest": guest, "host": host, "volumes": list(volumes)} for guest, host, volumes in sorted(guests)]
     if rows:
         connection.execute(_ADOPT, rows)
@@ -108,7 +112,7 @@ _KEEP = text(
 
 
 def keep(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> bool:
-    """Remember details of a guest, whose fence is known, in place of those before; False: a higher one was seen."""
+    """Replace the stored details of a guest with a known fence. Return False if a higher fence was used."""
     given = {"guest": guest_uuid, "details": json.dumps(details) if details else None, "fence": fence}
     return connection.execute(_KEEP, given).rowcount == 1
 
@@ -128,7 +132,7 @@ _WITH_DETAILS = text(
 
 
 def with_details(connection: Connection, details: Mapping[str, Any]) -> Sequence[Row[Any]]:
-    """Return the guests whose kept details contain these."""
+    """Return the guests whose stored details contain these details."""
     return connection.execute(_WITH_DETAILS, {"details": json.dumps(details)}).all()
 
 
@@ -139,7 +143,7 @@ _RELEASE = text(
 
 
 def release(connection: Connection, guest_uuid: UUID, fence: int) -> None:
-    """Note that the guest is on no host and holds nothing, unless a higher fence was seen."""
+    """Record that the guest is on no host and has no volumes, unless a higher fence was used."""
     connection.execute(_RELEASE, {"guest": guest_uuid, "fence": fence})
 
 
@@ -155,7 +159,8 @@ _RELEASE_HOST = text(
 def release_host(connection: Connection, host_id: int) -> None:
     """Record that no guest is on a host that was declared off.
 
-    Guests that were moving from or to the host are on the other host of the move. Fences stay as high as they were.
+    Guests that were migrating from or to the host are recorded on the other host of the migration. Fences are not
+    lowered.
     """
     connection.execute(_RELEASE_HOST, {"host": host_id})
 
@@ -176,9 +181,9 @@ _HELD = text(
 
 
 def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return those of these volumes that guests hold, with their guests.
+    """Lock these volumes, and return those that guests use, with their guests.
 
-    No guest takes others until this transaction commits.
+    No guest can claim any of these volumes until this transaction commits.
     """
     take_locks(connection, Lock.GUEST_VOLUMES, (_key(volume) for volume in volume_uuids))
     rows = connection.execute(_HELD, {"volumes": list(volume_uuids)})

@@ -40,9 +40,9 @@ _ALLOCATE = text("UPDATE storage_pools SET allocated_bytes = allocated_bytes + :
 
 
 def admit(connection: Connection, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> None:
-    """Count an image that is about to be put into a pool; one that was counted before counts once.
+    """Count an image that is about to be stored in a pool. An image is counted only once per pool.
 
-    A template without a row, as drivers have in trials, is nobody's and is not counted.
+    Templates without a row, which drivers use in trials, have no owner and are not counted.
 
     Raises:
         ResourceLimitExceeded: the owner, or a domain above it, has all the secondary storage that it may have.
@@ -94,7 +94,7 @@ _FORGET = text("DELETE FROM template_copies WHERE uuid = ANY(:who) RETURNING tem
 
 
 def release(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> None:
-    """Count an image no longer in a pool: its file did not get there."""
+    """Stop counting an image in a pool, because its file was not stored there."""
     given = {"template": template_uuid, "pool": pool_uuid}
     _release(connection, list(connection.execute(_OF_PAIR, given).scalars()))
     connection.execute(_NOT_FETCHED, {"templates": [template_uuid]})

@@ -57,10 +57,11 @@ _OUTDATED = text(
 
 
 def outdated(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Return running VMs on hosts of these hypervisors that are Up whose rules are not those they were given.
+    """Return the running VMs on Up hosts of these hypervisors whose guests do not have their current rules.
 
-    Those that began, or moved, since then are among them. Each with id, uuid, updated, host_uuid, host_name,
-    ip_address, hypervisor and url, the digest of its rules and the version of what was noted.
+    VMs that were started or moved since their rules were applied are included. The columns are id, uuid, updated,
+    host_uuid, host_name, ip_address, hypervisor, url, the digest of the current rules, and the version of the
+    record.
     """
     return connection.execute(_OUTDATED, {"hypervisors": list(hypervisors)}).all()
 
@@ -79,9 +80,9 @@ _FORGET = text(
 
 
 def note_filters(connection: Connection, given: Sequence[Row[Any]]) -> None:
-    """Note the rules that these VMs of ``outdated`` were given.
+    """Record the rules that were applied to these VMs, which are rows of ``outdated``.
 
-    Where another process gave a VM its rules meanwhile it is not known whose came last: it gets them once more.
+    If another process applied rules to a VM meanwhile, the order is unknown, and the VM remains outdated.
     """
     connection.execute(
         _NOTE,

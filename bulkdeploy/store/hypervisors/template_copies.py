@@ -34,11 +34,11 @@ _BEGIN = text(
 
 
 def begin(connection: Connection, template_uuid: UUID, pool_uuid: UUID, checksum: str) -> Row[Any] | None:
-    """Begin a copy of the image with this checksum.
+    """Begin a copy of the image with this checksum in a pool.
 
-    Returns the attempt that the caller is to make, and the first of those before it that came to nothing
-    (``attempt``, ``first_attempt``); None if there is a copy, or another caller makes one. The file of a copy with
-    another checksum stays: volumes may be made over it.
+    Returns ``attempt``, the attempt that the caller makes, and ``first_attempt``, the first of the failed attempts
+    before it. Returns None if the copy exists or if another caller is making it. The file of a copy with another
+    checksum is kept, because volumes may be based on it.
     """
     given = {"template": template_uuid, "pool": pool_uuid, "silence": SILENCE, "checksum": checksum}
     return connection.execute(_BEGIN, given).first()

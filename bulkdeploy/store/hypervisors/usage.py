@@ -65,10 +65,10 @@ _POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND r
 
 
 def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_samples: bool = False) -> None:
-    """Write the usage of hosts, of their guests and of the pools that they reach. Unknown ones are skipped.
+    """Write the usage of hosts, of their guests and of their storage pools. Unknown objects are skipped.
 
-    ``keep_samples`` also keeps what guests used since the measurement before: as a sample
-    (``guest_usage_samples``), and added to its interval (``guest_usage_intervals``).
+    ``keep_samples`` also stores the usage of guests since the previous measurement: as a sample
+    (``guest_usage_samples``), and as part of its interval (``guest_usage_intervals``).
     """
     hosts = {one.uuid: one for one in measured}
     guests = {guest.uuid: guest for host in hosts.values() for guest in host.guests}
@@ -91,9 +91,9 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
 
 
 def mark_full_pools(connection: Connection) -> list[Alert]:
-    """Mark storage pools whose measured use is above their threshold, so that they take no new volumes.
+    """Mark storage pools whose measured use is above their threshold, so that they get no new volumes.
 
-    Pools whose use fell to the threshold are no longer marked. Returns an alert for each pool that became full.
+    The mark is removed from pools whose use has fallen to the threshold. Returns an alert for each newly full pool.
     """
     rows = connection.execute(_MEASURED_POOLS).all()
     configuration = read_configuration(connection)
@@ -126,9 +126,9 @@ def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
 
 
 def delete_old_usage(connection: Connection, *, samples_minutes: int) -> None:
-    """Delete figures that were not measured for KEPT_MINUTES, and samples older than this number of minutes.
+    """Delete usage that was not measured for KEPT_MINUTES, and samples older than ``samples_minutes``.
 
-    Intervals are deleted when they are older than KEPT_INTERVALS and GUEST_INTERVALS_KEPT say.
+    Intervals are deleted when they are older than KEPT_INTERVALS and GUEST_INTERVALS_KEPT.
     """
     old_sample = guest_usage_samples.c.seen < func.now() - timedelta(minutes=samples_minutes)
     connection.execute(delete(guest_usage_samples).where(old_sample))
@@ -151,10 +151,10 @@ def _insert_samples(connection: Connection, rows: Iterable[Mapping[str, Any]]) -
 
 
 def _guest_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return the interval of each guest with what was measured now.
+    """Return the interval rows of guests, with the values of this measurement.
 
-    Guests without a share of the cores are left out. The memory of a guest that does not report its unused part
-    counts as used.
+    Guests without a measured CPU share are omitted. If a guest does not report unused memory, all its memory counts
+    as used.
     """
     return [
         {
@@ -237,7 +237,7 @@ def _guest_row(usage: GuestUsage, before: Row[Any], now: datetime) -> dict[str, 
 def _host_row(
     usage: HostUsage, before: Row[Any], guests: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[str, Any]:
-    """Return the row of a host; its traffic is that of its guests."""
+    """Return the usage row of a host. Its network and disk traffic is the sum of its guests' traffic."""
     share = None
     if before.total_ns is not None:
         share = _share(_difference(usage.busy_ns, before.busy_ns), _difference(usage.total_ns, before.total_ns))

@@ -60,9 +60,9 @@ def settled_vms(connection: Connection, host_uuids: Collection[UUID]) -> Sequenc
 def lock_settled_vms(
     connection: Connection, host_uuids: Collection[UUID], vm_uuids: Collection[UUID]
 ) -> Sequence[Row[Any]]:
-    """Return those of these VMs that still are Running on these hosts without a job.
+    """Lock and return those of these VMs that are still Running on these hosts without an unfinished job.
 
-    Locked, for jobs to be made.
+    The caller creates jobs for them.
     """
     return connection.execute(_LOCK_SETTLED, {"hosts": list(host_uuids), "vms": list(vm_uuids)}).all()
 
@@ -76,7 +76,7 @@ _NOTE = text(
 
 
 def note_answers(connection: Connection, host_ids: Collection[int], *, answers: bool) -> set[int]:
-    """Remember that these hosts answer, or do not, from now on; those of which it was not noted yet."""
+    """Record whether these hosts answer, and return the hosts for which that changed."""
     given = {"hosts": int_array(sorted(host_ids)), "answers": answers}
     return set(connection.execute(_NOTE, given).scalars())
 
@@ -97,9 +97,10 @@ _SET_STATE = text(
 
 
 def set_states(connection: Connection, host_ids: Collection[int], state: str) -> set[int]:
-    """Let these hosts be in this state; those that were not. Of those that are Up nothing is remembered.
+    """Write the state of these hosts, and return the hosts whose state changed.
 
-    Hosts that were fenced, or are about to be, stay Down.
+    For hosts that become Up, the records about their silence are deleted. Hosts that were fenced, or that are about
+    to be fenced, remain Down.
     """
     given = {"hosts": int_array(sorted(host_ids)), "state": state}
     return set(connection.execute(_SET_STATE, given).scalars())
@@ -120,11 +121,10 @@ _TO_EVACUATE = text(
 
 
 def lock_host_to_evacuate(connection: Connection, host_id: int) -> Row[Any] | None:
-    """Lock and return a silent host that is Down, not fenced, and has VMs to start elsewhere.
+    """Lock and return a silent host that is Down, not fenced, and has VMs that must start elsewhere.
 
-    Return None if it is not.
-
-    It stays locked, and so does the row that claims of it lock.
+    Returns None if the host is not in this situation. The host and its capacity row, which claims lock, remain
+    locked.
     """
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
     return connection.execute(_TO_EVACUATE, {"host": host_id}).one_or_none()
@@ -166,9 +166,10 @@ _HA_PRIORITIES = text(
 
 
 def ha_priorities(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
-    """Return the priorities of VMs whose own details, or else those of their service offering, say one.
+    """Return the HA priorities of those VMs that have one in their details or in their service offering's.
 
-    VMs of the highest priority are planned and started first where the host of several fails; others have 0.
+    If a host with several VMs fails, VMs with the highest priority are planned and started first. VMs without a
+    priority count as 0.
     """
     rows = connection.execute(_HA_PRIORITIES, {"name": HA_PRIORITY, "vms": int_array(sorted(vm_ids))})
     return {row.id: int(row.priority) for row in rows}

@@ -93,7 +93,7 @@ def is_balanced_now(connection: Connection, zone_id: int, cluster_id: int) -> bo
 
 
 def was_balanced(connection: Connection, zone_id: int, cluster_id: int, *, minutes: int) -> bool:
-    """Return whether a job balances this cluster, or was made for it in the last minutes."""
+    """Return whether a job balances this cluster now, or was created for it in the last ``minutes``."""
     values = {"zone": zone_id, "cluster": str(cluster_id), "minutes": minutes}
     return bool(connection.execute(_LAST, values).scalar_one())
 

@@ -80,7 +80,7 @@ def facts_of_pods(connection: Connection, pod_ids: Iterable[int]) -> dict[tuple[
 
 
 def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of clusters by id."""
+    """Return one page of clusters, ordered by id."""
     cluster = clusters.c
     query = (
         select(
@@ -125,7 +125,7 @@ def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decim
 
 @dataclass(frozen=True, slots=True)
 class PromisingCluster:
-    """A cluster with live hosts: how many times what they have these may promise."""
+    """A cluster with live hosts, and its over-commit ratios."""
 
     name: str
     hypervisor: str
@@ -154,9 +154,9 @@ def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> li
 
 
 def write_overcommit(connection: Connection, factors: Mapping[EntityRef, Mapping[str, Decimal]]) -> None:
-    """Set the CPU or memory over-commit of clusters, by setting, and with it what their hosts may promise.
+    """Write the CPU or memory over-commit ratios of clusters, by setting, and update the limits of their hosts.
 
-    What is claimed stays claimed; hosts that now promise less than that take no VM until VMs leave.
+    Existing claims are kept. A host whose new limit is below its claims gets no VM until enough VMs leave it.
     """
     change_rows(
         connection,

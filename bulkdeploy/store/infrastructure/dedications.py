@@ -43,7 +43,7 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Dedicated:
-    """A place with its holder: an account, or where ``account_id`` is None a whole domain with those below."""
+    """A dedicated place with its holder: an account, or a domain with its subdomains if ``account_id`` is None."""
 
     entity: Entity
     name: str
@@ -53,7 +53,7 @@ class Dedicated:
 
 
 def list_dedications(connection: Connection, place: Entity, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of dedicated places of one kind, by id."""
+    """Return one page of dedicated places of one kind, ordered by id."""
     table, column, word = TABLES[place], COLUMNS[place], place.name.lower()
     query = (
         select(
@@ -83,7 +83,7 @@ def list_dedications(connection: Connection, place: Entity, arguments: Arguments
 
 
 def read_dedications(place: Entity, connection: Connection) -> list[dict[str, Any]]:
-    """Dedicated places of one kind, as zone files say it."""
+    """Return the dedicated places of one kind in the format of zone files."""
     column, table = COLUMNS[place], TABLES[place]
     query = (
         select(
@@ -139,7 +139,7 @@ def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> lis
 
 
 def path_of(kind: str, row: Mapping[str, Any]) -> Path:
-    """Return the path of a place from its zone inwards, by internal ids; ``row``: as in the table of its kind."""
+    """Return the internal ids that lead from the zone to a place. ``row`` is the row of the place in its table."""
     outer = ("zone_id", "pod_id", "cluster_id")
     return (*(row[name] for name in outer[: LEVELS.index(kind)]), row["id"])
 
@@ -147,10 +147,10 @@ def path_of(kind: str, row: Mapping[str, Any]) -> Path:
 def count_foreign_vms(
     connection: Connection, kind: Entity, holders: Mapping[int, tuple[str, int | None]]
 ) -> dict[int, int]:
-    """Return VMs on the hosts of places that are not their holders', by the places' internal ids; 0 is left out.
+    """Count the VMs on the hosts of places that do not belong to the places' holders. Zero counts are omitted.
 
-    ``holders``: by place a domain's lineage, whose VMs and those of the domains below are its own, or an account's
-    internal id beside it, whose VMs alone are.
+    ``holders`` has, by the internal id of a place, a domain's lineage and an account's internal id or None. With an
+    account, only its VMs belong to the holder; without one, the VMs of the domain and its subdomains do.
     """
     holder_rows = func.unnest(
         cast(list(holders), ARRAY(BigInteger)),
@@ -175,9 +175,9 @@ def count_foreign_vms(
 
 
 def dedication_groups(connection: Connection, domain_ids: Collection[int]) -> dict[tuple[int, int | None], int]:
-    """Return the internal ids of affinity groups that VMs join to be placed on what is dedicated to their owner.
+    """Return the ids of the affinity groups by which VMs are placed on resources dedicated to their owner.
 
-    By domain and account; no account: the whole domain's.
+    The keys are pairs of domain and account; the account is None if the dedication is for the whole domain.
     """
     group = affinity_groups.c
     rows = connection.execute(
@@ -200,9 +200,9 @@ def write_dedications(connection: Connection, kind: Entity, rows: Sequence[Mappi
 
 
 def release_places(connection: Connection, places: Sequence[EntityRef]) -> set[int]:
-    """End the dedications of places of one kind; the internal ids of those that had one.
+    """End the dedications of places of one kind, and return the internal ids of the places that had one.
 
-    A holder's affinity group goes with its last dedication, unless VMs are in it.
+    The affinity group of a holder is deleted with its last dedication, unless VMs are in it.
     """
     gone = connection.execute(
         delete(dedicated_resources)

@@ -16,13 +16,13 @@ from bulkdeploy.store.database.arrays import int_array
 
 
 def lock_host(connection: Connection, host_id: int) -> Row[Any]:
-    """Return a host's row; it stays locked, and so does the row that claims of it lock."""
+    """Lock a host and its capacity row, which all claims of the host lock, and return the host's row."""
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :id FOR UPDATE"), {"id": host_id})
     return connection.execute(text("SELECT * FROM hosts WHERE id = :id FOR UPDATE"), {"id": host_id}).one()
 
 
 def holds_vms(connection: Connection, host_id: int) -> bool:
-    """Return whether VMs are on the host, or on their way to it. The host is locked by the caller."""
+    """Return whether any VM has a claim on the host. The caller has locked the host."""
     return bool(
         connection.execute(
             text("SELECT EXISTS (SELECT FROM host_claims WHERE host_id = :id)"), {"id": host_id}
@@ -96,7 +96,7 @@ class Leaving:
 
 
 def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leaving:
-    """Return the rest of the VMs on the host, as the job that empties it sees it."""
+    """Return the VMs that are still on the host, as the job that empties the host needs them."""
     both = {"host": host_id, "job": job_id}
     counts = connection.execute(
         text(
@@ -131,7 +131,7 @@ def vms_on_host(connection: Connection, host_id: int) -> list[int]:
 
 
 def count_moves(connection: Connection, job_id: int) -> int:
-    """Return how many jobs that this one made are under way."""
+    """Return the number of unfinished jobs that this job has created."""
     query = text("SELECT count(*) FROM async_jobs WHERE parent_id = :job AND status = 0")
     return int(connection.execute(query, {"job": job_id}).scalar_one())
 
@@ -143,7 +143,7 @@ def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
 
 
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
-    """Return at most ``most`` of these VMs, locked for a job to be made, without those that are locked already."""
+    """Lock and return at most ``most`` of these VMs, skipping VMs that other transactions have locked."""
     rows = connection.execute(
         text(
             "SELECT id, uuid, instance_name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
@@ -155,7 +155,7 @@ def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -
 
 
 def submitter_of(connection: Connection, job_id: int) -> int:
-    """Return the account that made a job."""
+    """Return the id of the account that submitted a job."""
     return int(
         connection.execute(text("SELECT account_id FROM async_jobs WHERE id = :id"), {"id": job_id}).scalar_one()
     )
@@ -172,9 +172,9 @@ _WAKE_WAITING = text(
 
 
 def wake_waiting(connection: Connection, job_ids: Collection[int], queue: str) -> list[tuple[int, str]]:
-    """Queue those of these jobs that wait, by way of the outbox; returns id and kind.
+    """Queue those of these jobs that wait, through the outbox, and return their ids and kinds.
 
-    One that another transaction has locked is left to the time it waits for at most.
+    Jobs that another transaction has locked are skipped; they continue when their waiting time ends.
     """
     rows = connection.execute(_WAKE_WAITING, {"ids": int_array(sorted(job_ids)), "queue": queue})
     return [(row.job_id, row.kind) for row in rows]

@@ -66,22 +66,22 @@ def zone_of_host(connection: Connection, host_id: int) -> int:
 
 
 def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
-    """Write a host's state; the row that claims of it lock is held by the caller."""
+    """Write a host's state. The caller has locked the host's capacity row."""
     values = {"host": host_id, "state": state.value}
     connection.execute(text("UPDATE hosts SET state = :state WHERE id = :host"), values)
 
 
 def set_fenced(connection: Connection, host_id: int) -> None:
-    """Record that nothing runs on a host from now on, and that no guest is on it.
+    """Record that a host is fenced, so that no guest runs or is recorded on it.
 
-    No guest can claim the host until ``reconnectHost`` takes it back.
+    No guest can claim the host until ``reconnectHost`` ends this.
     """
     connection.execute(text("UPDATE hosts SET fenced = now() WHERE id = :host"), {"host": host_id})
     guest_fences.release_host(connection, host_id)
 
 
 def guests_kept_on(connection: Connection, host_id: int) -> set[UUID]:
-    """Return the uuids of the VMs whose rows place them on a host."""
+    """Return the uuids of the VMs that are on a host according to their rows."""
     query = text("SELECT uuid FROM virtual_machines WHERE host_id = :host AND removed IS NULL")
     return set(connection.execute(query, {"host": host_id}).scalars())
 
@@ -99,10 +99,10 @@ _ON_HOST = text(
 
 
 def vms_holding_host(connection: Connection, host_id: int, job_id: int) -> Sequence[Row[Any]]:
-    """Return the VMs that hold anything on a host: that are there, start there, or migrate from or to the host.
+    """Return the VMs with a claim on a host: VMs that are there, start there, or migrate from or to the host.
 
     The columns are id, state, host_id, and job_id and kind of the VM's first unfinished job, which are None if
-    there is no such job. Jobs that job ``job_id`` made do not count.
+    there is no such job. Jobs that job ``job_id`` created are ignored.
     """
     return connection.execute(_ON_HOST, {"host": host_id, "job": job_id}).all()
 
@@ -119,11 +119,11 @@ _NOTED = text(
 
 
 def noted_vms(connection: Connection, jobs_by_vm: Mapping[int, int], job_id: int) -> Sequence[Row[Any]]:
-    """Return VMs with the status of one job each: id, state, host_id, job_status, has_child and is_stopped_since.
+    """Return VMs with the status of one job each, in columns that are described below.
 
-    ``jobs_by_vm`` has the job's id by the VM's id; ``job_status`` is None if there is no such job. ``has_child``
-    says that job ``job_id`` made a job for the VM, and ``is_stopped_since`` that a later job stops the VM. VMs that
-    were expunged are left out.
+    The columns are id, state, host_id, job_status, has_child and is_stopped_since. ``jobs_by_vm`` has the job's id
+    by the VM's id; ``job_status`` is None if there is no such job. ``has_child`` tells whether job ``job_id``
+    created a job for the VM, and ``is_stopped_since`` whether a later job stops the VM. Expunged VMs are omitted.
     """
     given = {"vms": list(jobs_by_vm), "jobs": list(jobs_by_vm.values()), "job": job_id}
     return connection.execute(_NOTED, given).all()
@@ -139,14 +139,14 @@ def vms_on_off_hosts(connection: Connection, vm_ids: Sequence[int]) -> list[int]
 
 
 def vms_without_host(connection: Connection, vm_ids: Sequence[int]) -> set[int]:
-    """Return those of these VMs that hold no host."""
+    """Return those of these VMs that are on no host."""
     query = text("SELECT id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND host_id IS NULL")
     return set(connection.execute(query, {"vms": int_array(vm_ids)}).scalars())
 
 
 @dataclass(frozen=True, slots=True)
 class VmPlace:
-    """A VM's name and host; None: it holds none."""
+    """A VM's name and host. The host is None if the VM is on no host."""
 
     name: str
     host_id: int | None
@@ -171,9 +171,9 @@ def running_vms_on(connection: Connection, host_id: int) -> list[int]:
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return by job id the host, the VMs that were taken off it, and the others with the reason.
+    """Return, by job id, the host, the VMs that were moved off it, and the other VMs with the reasons.
 
-    Of evacuated hosts also the VMs with volumes on its own disks, which nobody reaches.
+    For evacuated hosts, the result also has the VMs with volumes on the host's local disks, which are unreachable.
     """
     found: dict[int, dict[str, Any]] = {}
     for row in connection.execute(_MOVES, {"jobs": list(job_ids)}):

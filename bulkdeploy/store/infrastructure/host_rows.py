@@ -32,7 +32,7 @@ def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> No
 
 
 def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
-    """Let what hosts may promise follow their hardware; what is claimed stays claimed."""
+    """Recalculate the capacity limits of hosts from their hardware. Existing claims are kept."""
     connection.execute(
         text(
             "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
@@ -44,7 +44,7 @@ def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
 
 
 def set_memory(connection: Connection, memory_mib: Mapping[int, int]) -> None:
-    """Let hosts have so much memory for guests of ours, in MiB by internal id; what is claimed stays claimed."""
+    """Write the memory in MiB that hosts have for our guests, by internal id. Existing claims are kept."""
     ordered = sorted(memory_mib)
     given = {"hosts": int_array(ordered), "memory": int_array([memory_mib[host] for host in ordered])}
     connection.execute(_LOCK_CLAIMS[0], {"hosts": given["hosts"]})
@@ -60,7 +60,7 @@ _SET_MEMORY = text(
 
 
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
-    """Return a live host's address, its limits, and since when it is fenced."""
+    """Return a live host's address, its limits, and the time at which it was fenced, or None if it was removed."""
     query = (
         select(
             hosts.c.fenced,
@@ -100,11 +100,10 @@ def guest_hardware(
 
 
 def lock_claims(connection: Connection, host_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Return how many VMs hold a claim on hosts, and volumes on their own disks.
+    """Count the VMs with a claim on these hosts and the volumes on the hosts' local disks.
 
-    No new claim is possible before the commit.
-
-    Hosts without any are left out. The locks are those of every claim: the hosts' capacity, then their pools.
+    No new claim is possible until the transaction ends. Hosts without claims are omitted. The locks are those of
+    every claim: the hosts' capacity rows, then their pools.
     """
     given = {"hosts": int_array(host_ids)}
     for lock in _LOCK_CLAIMS:

@@ -92,7 +92,10 @@ _read_all = reader(Entity.HOST, FIELDS)
 
 
 def read_hosts(connection: Connection) -> list[dict[str, Any]]:
-    """Return all hosts, as zone files say it; whether one in maintenance is enabled is not for them to say."""
+    """Return all hosts in the format of zone files.
+
+    For a host in maintenance, the field ``allocationstate`` is omitted.
+    """
     rows = _read_all(connection)
     for row in rows:
         if row["allocationstate"] not in SWITCHABLE:
@@ -125,7 +128,7 @@ read_learnt_hosts = reader(
 
 
 def promising_hosts(connection: Connection) -> list[Row[Any]]:
-    """Every live host: uuid, name, hypervisor, what it has (cores, MHz of one, MiB), limits as in the ledger."""
+    """Return every live host with its hardware (cores, MHz per core, MiB) and its limits in the ledger."""
     host, held = hosts.c, host_capacity.c
     query = select(
         *(host.uuid, host.name, host.hypervisor, host.cpu_cores, host.cpu_mhz, host.memory_mib),
@@ -185,7 +188,7 @@ def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, di
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Hosts that a VM could run on at all, by what its volumes and addresses bind it to; not the one it is on."""
+    """The hosts on which a VM could run according to its volumes and addresses, without its current host."""
 
     zone_id: int
     hypervisor: str
@@ -221,7 +224,7 @@ class Places:
     host_ids: Collection[int] = ()
 
     def condition(self) -> Condition:
-        """Return the condition for a host of ``hosts`` to be one of them."""
+        """Return the condition that a row of ``hosts`` is in one of these places."""
         host = hosts.c
         return or_(
             id_in(host.pod_id, self.pod_ids),
@@ -289,7 +292,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
 
 
 def _finish(row: dict[str, Any], *, with_capacity: bool) -> None:
-    """Turn what the tables say (MiB, arrays) into what goes over the wire (bytes, texts)."""
+    """Convert a row from the units of the tables (MiB, arrays) to those of API responses (bytes, texts)."""
     tags = ",".join(row.pop("tags"))
     memory = mib_to_bytes(row.pop("memory_mib"))
     memory_limit, memory_used = (mib_to_bytes(row.pop(name)) for name in ("memory_mib_limit", "memory_mib_used"))

@@ -130,7 +130,7 @@ def list_providers(connection: Connection, arguments: Arguments, paging: Paging)
 
 
 def list_elements(connection: Connection, names: Iterable[str], arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of the elements of the providers of these names; an element has its provider's id."""
+    """Return one page of the elements of the providers with these names. An element has its provider's id."""
     one = network_service_providers.c
     query = (
         select(one.uuid.label("id"), one.uuid.label("nspid"), one.element_enabled.label("enabled"))

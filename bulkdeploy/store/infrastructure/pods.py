@@ -57,7 +57,7 @@ def management_networks(connection: Connection, zone_ids: Iterable[int]) -> list
 
 
 def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of pods by id."""
+    """Return one page of pods, ordered by id."""
     pod = pods.c
     query = (
         select(
@@ -85,9 +85,9 @@ def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> P
 
 
 def _add_ranges(row: dict[str, Any]) -> None:
-    """Add a pod's one range in both forms that CloudStack has for it.
+    """Add a pod's IP range to its row in both formats that CloudStack defines.
 
-    Terraform reads the first element of each list, so a pod without a range has empty texts in them.
+    Terraform reads the first element of each list, so the lists of a pod without a range contain empty texts.
     """
     start, end = row["startip"] or "", row["endip"] or ""
     facts = {"startip": start, "endip": end, "forsystemvms": FOR_ALL, "vlanid": UNTAGGED}

@@ -23,7 +23,7 @@ FILTERS: Filters = {
 
 
 def list_regions(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of regions by number."""
+    """Return one page of regions, ordered by number."""
     query = select(regions.c.id, regions.c.name, regions.c.end_point.label("endpoint")).order_by(regions.c.id)
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
 

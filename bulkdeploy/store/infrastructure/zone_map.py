@@ -49,7 +49,7 @@ _STATE = case(
 
 @dataclass(frozen=True, slots=True)
 class CountedVms:
-    """The VMs that are counted on each host: those of some owners, or only those of a deployment among them."""
+    """The selection of VMs that are counted per host: those of some owners, optionally of one deployment only."""
 
     owners: Visibility
     deployment_id: int | None
@@ -58,9 +58,9 @@ class CountedVms:
 def read_zone_map(
     connection: Connection, zone_id: int, share: str, counted: CountedVms | None
 ) -> list[dict[str, Any]]:
-    """Return the clusters of a zone that have hosts, by pod and name, each with its hosts in columns.
+    """Return the clusters of a zone that have hosts, by pod and name, each with its hosts as columns.
 
-    Hosts have one order in all columns of a cluster, that of their creation.
+    All columns of a cluster have the same order of hosts, which is the order of their creation.
 
     Args:
         connection: the call's connection.

@@ -73,10 +73,10 @@ CONTENTS: Mapping[str, Column[Any]] = {
 
 
 def list_zones(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of zones by sort key and id.
+    """Return one page of zones, ordered by sort key and id.
 
-    Others than root admins see enabled zones that are open to their domain, or given to it; with
-    ``available=false`` only those where their account has VMs.
+    Callers other than root admins see enabled zones that are public or belong to their domain. With
+    ``available=false``, they see only those of these zones in which their account has VMs.
     """
     query = _query().where(zones.c.removed.is_(None))
     if not caller.is_root_admin:

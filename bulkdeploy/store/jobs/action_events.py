@@ -18,9 +18,10 @@ SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
 
 @dataclass(frozen=True, slots=True)
 class ActionEvent:
-    """An event of a job, with the job's user, and the job as its parent. Its owner is the VM's, else the job's.
+    """An event about an action of a job, with the job as its parent and the job's user.
 
-    It is about the volume that the job's params name, else about the job's VM or host.
+    Its owner is the VM's owner, or else the job's owner. Its subject is the volume that the job's params name, or
+    else the job's VM or host.
     """
 
     job_id: int

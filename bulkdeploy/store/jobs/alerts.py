@@ -11,7 +11,7 @@ from bulkdeploy.store.tables.jobs import alerts
 
 
 def record_alerts(connection: Connection, noticed: Sequence[Alert]) -> None:
-    """Write alerts, in the transaction that does what they tell of."""
+    """Write alerts in the transaction of the changes that they describe."""
     rows = [
         {"alert_type": one.type.number, "name": one.type.wire_name, "description": one.description}
         for one in noticed

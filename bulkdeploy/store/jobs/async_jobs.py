@@ -44,7 +44,7 @@ def _since(moment: datetime) -> Condition:
 
 
 def _off_host(host: EntityRef) -> Condition:
-    """Return the condition for jobs of the host's newest job that is under way or has made jobs."""
+    """Return the condition for child jobs of the host's newest job that is unfinished or has child jobs."""
     parent, made = async_jobs.alias("parent"), async_jobs.alias("made")
     has_made = exists().where(made.c.parent_id == parent.c.id)
     newest = (
@@ -138,7 +138,7 @@ def find_job(connection: Connection, job_id: str) -> FoundJob | None:
 
 
 def found_job(row: Mapping[Any, Any]) -> FoundJob:
-    """Return a row of JOBS."""
+    """Return the account and the response fields of a row of JOBS."""
     return row["account_id"], _wire(dict(row))
 
 
@@ -155,7 +155,7 @@ def newest_job_of(connection: Connection, instance_type: str, instance_id: int) 
 
 
 def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of the jobs made by the accounts shown, in creation order."""
+    """Return one page of the jobs of visible accounts, in creation order."""
     query = filtered(JOBS.where(visibility.condition()), FILTERS, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, async_jobs.c.id), paging)
     return Page([_wire(dict(row)) for row in page.rows], page.count)

@@ -68,7 +68,10 @@ ORDERS: Orders = {
 
 @dataclass(frozen=True, slots=True)
 class StoredOperation:
-    """A bulk operation and its jobs, by VM id; ``failed``: VMs that were left out, as the call answered them."""
+    """A bulk operation and its jobs by VM id.
+
+    ``failed`` are the omitted VMs, as they were in the call's response.
+    """
 
     id: int
     uuid: UUID
@@ -89,9 +92,9 @@ def insert_operation(connection: Connection, values: Mapping[str, Any]) -> tuple
 
 
 def find_operation_by_token(connection: Connection, user_id: int, token: str) -> StoredOperation | None:
-    """Return the operation of the user's earlier call with this token, or None.
+    """Return the operation of the user's earlier call with this request token, or None.
 
-    Waits for a call with this token that is under way. Other calls with it wait until the transaction ends.
+    Waits for an unfinished call with the same token, and makes later calls wait until this transaction ends.
     """
     take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
     operation = bulk_operations.c

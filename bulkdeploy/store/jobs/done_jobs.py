@@ -14,7 +14,7 @@ from bulkdeploy.telemetry.request_id import current_request
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The subject of a job or an event: its kind in CloudStack's terms (``AffinityGroup``), and its ids."""
+    """The subject of a job or an event: its CloudStack type, such as ``AffinityGroup``, and its ids."""
 
     type: str
     id: int
@@ -23,7 +23,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class DoneJob:
-    """A job that has succeeded: its result as JSON, and the thing that it worked on."""
+    """A job that has succeeded already: its result as JSON, and the object that it changed."""
 
     result: str
     instance: Instance | None
@@ -53,8 +53,8 @@ def insert_done_jobs(
 ) -> list[UUID]:
     """Insert jobs that have succeeded, in the transaction that did their work; return their uuids in order.
 
-    No worker ever sees them: they are done before anybody can, and have no outbox rows. ``operation_id``: the bulk
-    operation that they belong to.
+    No worker runs these jobs: they have no outbox rows, and are done before any worker can read them.
+    ``operation_id`` is the bulk operation to which they belong.
     """
     rows = connection.execute(
         _INSERT,

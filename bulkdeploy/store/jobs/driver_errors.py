@@ -36,7 +36,10 @@ _RECENT = text(
 
 
 def add_driver_errors(connection: Connection, errors: Sequence[DriverErrorKind]) -> None:
-    """Add these, and forget those older than a day. In one order, so that two processes never wait crosswise."""
+    """Count these driver errors, and delete counts that are older than a day.
+
+    The errors are sorted, so that concurrent processes cannot deadlock.
+    """
     connection.execute(_FORGET)
     counted = sorted(Counter(errors).items())
     connection.execute(

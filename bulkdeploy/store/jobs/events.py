@@ -43,7 +43,7 @@ ORDERS: Orders = {
 
 
 def list_events(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of events, newest first; archived ones only if ``archived`` asks for them."""
+    """Return one page of events, newest first. Archived events are listed only if ``archived`` requests them."""
     event = events.c
     query: Select[Any] = (
         select(
@@ -76,7 +76,7 @@ def choose(connection: Connection, visibility: Visibility, arguments: Arguments)
 
 
 def archive_events(connection: Connection, ids: Collection[int]) -> None:
-    """Archive these events."""
+    """Mark these events as archived."""
     connection.execute(update(events).where(id_in(events.c.id, ids)).values(archived=True))
 
 
@@ -87,11 +87,10 @@ def delete_events(connection: Connection, ids: Collection[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event's text about a completed action.
+    """The text of an event about a completed action.
 
-    ``about``: its subject; ``owner``: the owner of the event, else the caller.
-
-    ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, else the caller's.
+    ``about`` is the object that the action changed. ``owner`` is the owner of this object and of the event; if it
+    is None, the caller owns the event.
     """
 
     event_type: EventType
@@ -101,12 +100,12 @@ class Happened:
 
 
 def record_events(connection: Connection, caller: Caller, happened: Iterable[Happened]) -> None:
-    """Write what the caller did, in the transaction that does it."""
+    """Write events about the caller's actions, in the transaction of these actions."""
     _write(connection, happened, caller.owner.account_id, caller.user_id)
 
 
 def record_own_events(connection: Connection, happened: Iterable[Happened]) -> None:
-    """Write what the service did by itself, as events of the first root admin."""
+    """Write events about the service's own actions. They belong to the first root admin."""
     _write(connection, happened, ADMIN_ACCOUNT_ID, ADMIN_USER_ID)
 
 
@@ -156,5 +155,5 @@ def _filters() -> Filters:
 
 
 def _of_action(first: EntityRef) -> Condition:
-    """Return the event that began an action, and those that follow from it."""
+    """Return the condition for the first event of an action and the events that follow from it."""
     return (events.c.id == first.id) | (events.c.parent_uuid == first.uuid)

@@ -33,10 +33,10 @@ _CANCEL = (
 
 
 def cancel_jobs_never_leased(connection: Connection, group: JobGroup, call_ids: Sequence[int]) -> None:
-    """Mark the jobs of these calls that no worker has leased: the next lease ends them without a driver call.
+    """Cancel the jobs of these calls that no worker has leased: the next lease ends them without a driver call.
 
-    A job that another transaction changes at this moment is not marked, because a worker may be about to lease it.
-    It runs as if it had been leased before.
+    A job that another transaction changes at this moment is not cancelled, because a worker may be about to lease
+    it. It runs like a job that was leased before.
     """
     connection.execute(group.sql(_CANCEL), {"cancelled": CANCELLED, "calls": int_array(call_ids)})
 
@@ -57,7 +57,7 @@ def count_jobs(connection: Connection, group: JobGroup, call_ids: Sequence[int])
     """Count the queued, running, succeeded and failed jobs of each call, with the time of the latest end.
 
     A job is queued until a worker leases it for the first time. In a cancelled call only the cancelled jobs are
-    queued: all of them fail, and all running ones continue. A job that waits for another attempt is running.
+    queued: all of them fail, and all running jobs continue. A job that waits for another attempt is running.
     """
     rows = connection.execute(group.sql(_COUNT), {"calls": int_array(call_ids), "cancelled": CANCELLED}).mappings()
     return {row["call_id"]: {key: row[key] for key in (*JOB_COUNTS, "completed")} for row in rows}

@@ -130,7 +130,7 @@ _TAKE_LEASES = _sql(
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The taker of leases: the name in them, their duration, and the kinds of jobs that it can run."""
+    """A worker that acquires leases: its name, the duration of its leases, and the job kinds that it can run."""
 
     worker: str
     lease_seconds: float

@@ -1,4 +1,4 @@
-"""Changing the password of a management controller's user, there and here.
+"""The job that changes the password of a management controller's user, in the controller and in the database.
 
 The controller changes the password first. A worker that takes over finds out which of the two passwords the
 controller accepts: the service never keeps one with which it cannot log in.

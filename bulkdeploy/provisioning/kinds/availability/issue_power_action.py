@@ -1,4 +1,4 @@
-"""Power actions on hosts, by their management controllers.
+"""The job that runs a power action on a host by its management controller.
 
 Every action is noted before it is requested. A worker that takes over repeats an action only if the repetition has
 no further effect: a host is never reset twice.

@@ -1,4 +1,4 @@
-"""Making a template of a volume of a stopped VM: the hypervisor copies the volume, and the template is ready then.
+"""The job that creates a template: the hypervisor copies a volume of a stopped VM.
 
 The row of a template that could not be made is removed.
 """

@@ -1,4 +1,4 @@
-"""Balancing a zone, or a part of it: sets of moves, each planned on what is there once the one before it has ended.
+"""The job that balances a zone or a part of it: each set of migrations is planned after the one before.
 
 Each time the job runs it waits for its moves to end, or plans the next set and makes a job for each of its moves.
 So what happened in between, a deployment or a move that failed, is seen; a VM whose move failed stays where it is.

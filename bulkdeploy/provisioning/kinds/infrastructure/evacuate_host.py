@@ -1,4 +1,4 @@
-"""Evacuating a dead host: it is fenced, and its VMs start elsewhere (one file: one job kind).
+"""The job that fences a dead host and starts its VMs on other hosts (one file: one job kind).
 
 Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
 

@@ -1,4 +1,4 @@
-"""Moving all VMs off a host that goes on taking VMs: those that are there when the job begins, some at a time.
+"""The job that moves the current VMs of a host to other hosts, while the host still accepts new VMs.
 
 Each time the job runs it looks which of them have no job of it yet, makes jobs that migrate them, and waits until
 one of those ends. It needs no driver. Dying anywhere loses nothing: the next look sees what is there.

@@ -1,4 +1,4 @@
-"""Preparing a host for maintenance: VMs are moved off it, some at a time, until all are gone or those left cannot.
+"""The job that prepares a host for maintenance: it moves the host's VMs to other hosts, a few at a time.
 
 Each time the job runs it looks what is left to be done, makes jobs that migrate VMs, and waits until one of them
 ends. It needs no driver. Dying anywhere loses nothing: the next look sees what is there.

@@ -1,4 +1,4 @@
-"""Giving a VM one more nic, and its guest if it runs (``device_changes`` has the steps)."""
+"""The job that adds a NIC to a VM and to its running guest (see ``device_changes``)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Taking a nic from a VM; its address is given back when its guest has lost it (``device_changes``)."""
+"""The job that removes a NIC from a guest, and then releases its IP address (see ``device_changes``)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Putting an ISO into a VM's drive, and its guest's if it runs."""
+"""The job that inserts an ISO into the drive of a VM and of its running guest."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Taking a snapshot of a VM. What a try that failed left of it is removed; while that can not be, the job waits.
+"""The job that takes a snapshot of a VM. It removes the remains of failed tries, and waits until it can.
 
 One that could not be taken stays as a row in state Error, until it is removed.
 """

@@ -1,4 +1,4 @@
-"""Removing a snapshot of a VM, with the VM and its other snapshots as they are.
+"""The job that deletes a snapshot of a VM and leaves the VM and its other snapshots unchanged.
 
 It is asked for until its hypervisor has done it; what can not be removed in time is in state Error, and can be
 removed again.

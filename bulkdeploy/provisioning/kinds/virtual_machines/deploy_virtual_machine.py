@@ -1,4 +1,4 @@
-"""Deploying one VM: its rows and claims are there, now it is made to run.
+"""The job that starts one newly deployed VM, whose rows and claims exist already.
 
 A deployment that fails in the end gives back everything the VM holds; the VM stays visible in state Error
 (cloudstack-protocol.md 5.2). One whose removal is not certain is left Expunging, with its claims, and the

@@ -1,4 +1,4 @@
-"""Destroying a VM: without ``expunge`` it is stopped and kept for ``expunge.delay``; with it, it goes."""
+"""The job that destroys a VM: it is stopped and kept for ``expunge.delay``, or deleted with ``expunge``."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Taking the ISO out of a VM's drive, and its guest's if it runs."""
+"""The job that ejects the ISO from the drive of a VM and of its running guest."""
 
 from sqlalchemy import Connection
 from typing_extensions import override

@@ -1,4 +1,4 @@
-"""Expunging a destroyed VM: it goes with its volumes, now. What was recovered meanwhile is left alone."""
+"""The job that expunges a destroyed VM with its volumes. A VM that was recovered meanwhile is skipped."""
 
 from typing_extensions import override
 

@@ -1,4 +1,4 @@
-"""Rebooting a VM: it is stopped and started where it is; where it does not start again, elsewhere.
+"""The job that reboots a VM on its host, or on another host if it does not start there.
 
 One that could not be stopped runs on. One that could be stopped and not started is Stopped, without a host. A
 worker that takes over does both again: a guest that came up meanwhile goes down once more.

@@ -1,4 +1,4 @@
-"""Repairing a VM: its guest is made to be what its rows say, where they say, once.
+"""The job that repairs a VM: it makes the guest match the VM's rows, on one host only.
 
 The rows are believed. The driver says where the guest is; each step is one that may be repeated, so a worker that
 takes over looks anew and goes on. While it is unknown what runs, nothing is started.

@@ -1,4 +1,4 @@
-"""Restoring a VM: its root disk is removed, and a new root volume takes the place of the old one.
+"""The job that restores a VM: it deletes the root disk and creates a new one in its place.
 
 A new root volume with another template, size or disk offering gets its place from placement: where the VM was, if
 that suits it, or elsewhere. A VM that ran is started again; if no host suits it by then, nothing is removed.

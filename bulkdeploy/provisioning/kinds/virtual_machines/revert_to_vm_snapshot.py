@@ -1,4 +1,4 @@
-"""Reverting a VM to a snapshot: a stopped one to its volumes, a running one to volumes and memory.
+"""The job that reverts a VM to a snapshot: its volumes and, if the VM runs, its memory.
 
 Nothing undoes it: a try that failed is repeated while time is left. A guest that did not go on from the snapshot is
 made to run as it is.

@@ -1,4 +1,4 @@
-"""Running a custom action of an extension on a VM: at most once, for no action need be repeatable.
+"""The job that runs an extension's custom action on a VM, at most once because it may not be repeatable.
 
 As in CloudStack, an action that fails ends its job with success, and the job's result says that the action failed.
 That an action is begun is noted first. A worker that takes over does not run the action again, and says so.

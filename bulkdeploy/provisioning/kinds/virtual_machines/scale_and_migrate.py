@@ -1,4 +1,4 @@
-"""Scaling a running VM up where there is room: on its host, or else on another one, to which it moves live.
+"""The job that scales a running VM up: on its host, or on another host after a live migration.
 
 The destination is claimed with the new sizes while the migration holds the source with the old ones, so both ways
 stay open until it is known where the guest runs and how large it is. The guest moves as it is, and grows when it

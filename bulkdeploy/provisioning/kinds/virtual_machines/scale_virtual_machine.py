@@ -1,4 +1,4 @@
-"""Scaling a running VM up on its host: room and limits are claimed first, then the guest grows.
+"""The job that scales a running VM up on its host: it claims capacity and limits, then grows the guest.
 
 Claims, counts and the VM's sizes change in one transaction, which notes the old sizes in the job's progress. A
 guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job. One

@@ -1,4 +1,4 @@
-"""Starting a stopped VM: the call or the job claims a host, then the guest is made to run there.
+"""The job that starts a stopped VM. The call or the job claims a host, and the guest is started there.
 
 An operation on many VMs plans and claims the hosts of all of them; other calls leave that to the job.
 

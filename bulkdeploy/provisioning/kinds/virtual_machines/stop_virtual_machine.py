@@ -1,4 +1,4 @@
-"""Stopping a VM: the guest leaves its host, then the claim on the host is given back.
+"""The job that stops a VM: it removes the guest from its host, then releases the claim on the host.
 
 A stop that is refused leaves the VM Running with its claim, forced or not.
 """

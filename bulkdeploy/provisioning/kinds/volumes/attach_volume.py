@@ -1,4 +1,4 @@
-"""Attaching a data volume to a VM, and to its guest if it runs (``device_changes`` has the steps)."""
+"""The job that attaches a data volume to a VM and to its running guest (see ``device_changes``)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Taking a snapshot of one volume of a VM, as one of all its volumes is taken."""
+"""The job that takes a snapshot of one volume of a VM, with the same steps as a snapshot of all its volumes."""
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType

@@ -1,4 +1,4 @@
-"""Removing a snapshot of one volume of a VM."""
+"""The job that deletes a snapshot of one volume of a VM."""
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType

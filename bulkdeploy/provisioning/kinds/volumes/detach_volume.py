@@ -1,4 +1,4 @@
-"""Detaching a data volume from a VM once its guest has lost it (``device_changes`` has the steps)."""
+"""The job that detaches a data volume from a guest and then from its VM (see ``device_changes``)."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Resizing a volume of a VM: larger while its guest runs, or smaller while it does not.
+"""The job that resizes a volume: it grows while its guest runs, and shrinks while its guest is stopped.
 
 What grows is claimed and counted before the hypervisor is asked, and given back where the volume did not grow; what
 shrinks is given back once it has shrunk. Which of the two sizes a volume has after a failure is looked at, never

@@ -1,4 +1,4 @@
-"""Reverting one volume of a stopped VM to a snapshot of it."""
+"""The job that reverts one volume of a stopped VM to a snapshot of this volume."""
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType

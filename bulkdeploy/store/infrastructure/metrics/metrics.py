@@ -17,7 +17,7 @@ UP = "Up"
 
 @dataclass(frozen=True, slots=True)
 class HostFigures:
-    """A host's VMs, by the ledger; and its cluster, whose settings hold for it."""
+    """The number of VMs on a host according to the ledger, and its cluster, whose settings apply to the host."""
 
     vms: int
     cluster_id: int
@@ -25,7 +25,7 @@ class HostFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFigures:
-    """A place by its internal id: how many of the things in it are of use, and how many there are."""
+    """A place by its internal id, with the number of usable objects in it and the number of all objects in it."""
 
     id: int
     of_use: int
@@ -33,7 +33,7 @@ class PlaceFigures:
 
 
 def host_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, HostFigures]:
-    """Figures of hosts by uuid."""
+    """Return the figures of hosts by uuid."""
     query = (
         select(hosts.c.uuid, host_capacity.c.vms_used, hosts.c.cluster_id)
         .join(host_capacity, host_capacity.c.host_id == hosts.c.id)
@@ -79,7 +79,7 @@ def pool_ids(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, tup
 
 
 def _among(table: Table, uuids: Iterable[UUID]) -> ColumnElement[bool]:
-    """Return the condition that a row has one of these uuids: one parameter, however many they are."""
+    """Return the condition that a row has one of these uuids, which are passed as one parameter."""
     return table.c.uuid == any_(bindparam(None, list(uuids), ARRAY(Uuid), unique=True))
 
 
@@ -94,7 +94,7 @@ COUNTED: Mapping[str, Table] = {
 
 
 def count_infrastructure(connection: Connection) -> dict[str, int]:
-    """Return how many there are of each thing that VMs stand on, by its name in ``listInfrastructure``."""
+    """Count the objects of each infrastructure type, by the name of the type in ``listInfrastructure``."""
     counts = [
         select(func.count()).where(table.c.removed.is_(None)).scalar_subquery().label(name)
         for name, table in COUNTED.items()

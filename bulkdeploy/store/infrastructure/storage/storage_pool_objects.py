@@ -9,7 +9,7 @@ from bulkdeploy.store.tables.virtual_machines import volumes
 
 
 def list_objects(connection: Connection, pool_id: int, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of the volumes on a pool by id; their names there are their ids."""
+    """Return one page of the volumes in a pool, ordered by id. The name of a volume there is its uuid."""
     volume = volumes.c
     query = (
         select(

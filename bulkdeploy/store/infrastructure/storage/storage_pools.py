@@ -28,7 +28,11 @@ FACTOR = "storage.overprovisioning.factor"
 
 
 def _reached_by(host: EntityRef) -> Condition:
-    """Return the host's own disks, the pools of its cluster, and those of its zone that its hypervisor reaches."""
+    """Return the condition for pools that a host can reach.
+
+    These are the host's local disks, the pools of its cluster, and those zone-wide pools that its hypervisor
+    supports.
+    """
     pool, one = storage_pools.c, hosts.c
     reached = or_(
         pool.host_id == one.id,
@@ -61,11 +65,11 @@ _read_all = reader(Entity.STORAGE_POOL, FIELDS)
 
 
 def read_storage_pools(connection: Connection) -> list[dict[str, Any]]:
-    """Return all pools, as zone files say it; those of hosts' own disks come with the hosts.
+    """Return all pools except hosts' local disks in the format of zone files.
 
-    URLs have no credentials: a pool of Ceph that is created from a zone file needs them in its URL.
-
-    Whether one in maintenance is enabled is not for them to say.
+    Local disks are part of the hosts. URLs contain no credentials, so they must be added to the URL of a Ceph pool
+    before the pool is created from a zone file. For a pool in maintenance, the field about its enabled state is
+    omitted.
     """
     return [_as_written(row) for row in _read_all(connection) if row["scope"] != PoolScope.HOST]
 
@@ -148,7 +152,7 @@ def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
 
 
 def list_storage_pools(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of pools by id."""
+    """Return one page of pools, ordered by id."""
     pool = storage_pools.c
     query = (
         select(
@@ -191,7 +195,7 @@ def list_storage_pools(connection: Connection, arguments: Arguments, paging: Pag
 
 
 def _finish(row: dict[str, Any], configuration: Configuration) -> None:
-    """Turn what the tables say into what goes over the wire."""
+    """Convert a row of the tables to the fields of API responses."""
     pool_id = row.pop("_id")
     local = row["scope"] == PoolScope.HOST
     factor = 1.0 if local else configuration.decimal(FACTOR, Scope.STORAGE_POOL, pool_id)

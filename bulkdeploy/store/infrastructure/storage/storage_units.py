@@ -15,7 +15,10 @@ _HOSTS = (
 def hosts(
     connection: Connection, *, host_ids: Collection[int] | None = None, cluster_id: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return hosts, by name: all, some, or those of a cluster, with the cluster and what drivers know them by."""
+    """Return all hosts, some hosts or the hosts of a cluster, ordered by name, with their cluster.
+
+    The columns include the address by which drivers identify a host.
+    """
     query = text(
         f"{_HOSTS} AND (CAST(:hosts AS bigint[]) IS NULL OR h.id = ANY(:hosts))"
         " AND (CAST(:cluster AS bigint) IS NULL OR c.id = :cluster) ORDER BY h.name, h.id"
