@@ -24,15 +24,15 @@ LEASES_PER_JOB = 1 << 16
 
 
 class Work(Protocol):
-    """A leased job and what it works on."""
+    """A leased job together with the data that its steps need."""
 
     @property
     def job(self) -> LeasedJob:
-        """The job."""
+        """The leased job."""
 
     @property
     def name(self) -> str:
-        """The instance's name."""
+        """The name of the instance that the job works on."""
 
     @property
     def label(self) -> str:
@@ -52,22 +52,23 @@ class PlaceWork:
 
     @property
     def label(self) -> str:
-        """See Work."""
+        """The type and name of the instance, for messages."""
         return f"{self.job.instance_type} {self.name}"
 
     @property
     def names(self) -> dict[str, str]:
-        """See Work."""
+        """The attributes that log lines of this job carry: the job's uuid and the instance's name."""
         return {"job": str(self.job.uuid), self.job.instance_type.lower(): self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A job and its VM, as read when the lease was taken (or the VM got another place).
+    """A leased job and its VM, as read when the lease was acquired or when the VM was last assigned to a host.
 
-    ``host`` is None for a VM that holds none. ``off_hosts`` are the uuids of those of its hosts that were declared
-    off: no guest runs on such a host, and it cannot be asked. ``guest.volumes`` are those that have a pool. Of
-    these ``volume_uuids`` were made with the VM and go with it; others outlive it.
+    ``host`` is None if the VM has no claim on a host. ``off_hosts`` are the uuids of those hosts of the VM that
+    were declared off: no guest runs on such a host, and its driver must not be called. ``guest.volumes`` are the
+    volumes that are assigned to a storage pool. ``volume_uuids`` are the volumes that were created with the VM and
+    are deleted with it; the other volumes outlive the VM.
     """
 
     job: LeasedJob
@@ -85,9 +86,10 @@ class Assignment:
 
     @property
     def fence(self) -> int:
-        """The number that drivers compare: it grows over the leases of a job, and over the jobs of a VM.
+        """The fencing number of this try, which drivers compare to reject calls of outdated workers.
 
-        Jobs of one VM run one after the other in the order of their ids.
+        The number grows with every lease of a job, and from one job of a VM to the next. The jobs of a VM run one
+        after the other in the order of their ids.
         """
         return self.job.id * LEASES_PER_JOB + self.job.fence
 
@@ -102,12 +104,12 @@ class Assignment:
 
     @property
     def vm_id(self) -> int:
-        """The VM's internal id."""
+        """The internal id of the VM."""
         return self.job.instance_id
 
     @property
     def label(self) -> str:
-        """See Work."""
+        """The name of the VM with the word VM before it, for messages."""
         return f"VM {self.name}"
 
     @property
@@ -117,9 +119,10 @@ class Assignment:
 
 
 class WorkReader:
-    """Reads what jobs work on, many at a time; remembers what deployments share, for the last few of them.
+    """A reader of the data that jobs need, for many jobs at a time.
 
-    Not safe to share between threads: the one that commits reads.
+    The data that VMs of one deployment share is cached for the last few deployments. A reader is not thread-safe:
+    only the thread that commits batches uses it.
     """
 
     def __init__(self, remembered: int = 64) -> None:
@@ -160,7 +163,7 @@ class WorkReader:
 
 
 def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
-    """Return the current assignment of one job."""
+    """Return the current assignment of one job, as its rows are in this transaction."""
     return WorkReader().read_assignments(connection, [job])[job.id]
 
 

@@ -89,20 +89,20 @@ class DeviceChange(VmSteps):
         return noted_failure(work, "devices", work.host) or self._change_guest(work, wanted)
 
     def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
-        """Let the guest have what of it this kind changes as ``wanted`` has it."""
+        """Change the devices of the running guest to those of ``wanted``; return the error if that failed."""
         return self.tools.calls.devices(work, wanted)
 
     def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
         """Return the outcome of a change that failed and was not undone.
 
-        It is tried again while there is time and it was not refused.
+        The job pauses and tries again if the error may pass and the job still has time. Otherwise the job fails.
         """
         if is_tried_again(work, left):
             return pause(work, failure)
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
 
     def _write(self, connection: Connection, work: Assignment, key: str, value: Any) -> Assignment:
-        """Note it in the job's progress; the VM as it is now.
+        """Write ``key`` and ``value`` into the job's progress, and return the VM's current assignment.
 
         Raises:
             LeaseLost: nothing may be written.
@@ -123,19 +123,24 @@ class GiveDevice(DeviceChange):
 
     @abstractmethod
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
-        """Write the device into the VM's rows; what ``take_back`` must know, and the uuid of the DEVICE.
+        """Write the device into the VM's rows, and return the data that ``take_back`` needs.
+
+        The result contains the uuid of the device under the key DEVICE.
 
         Raises:
             BulkDeployError: one of REFUSALS.
         """
 
     def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """Return the guest with the device, as the driver is asked for it."""
+        """Return the specification of the guest including the new device, for the driver call."""
         del claimed
         return work.guest
 
     def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
-        """Remove what the hypervisor made for a device that the guest does not have."""
+        """Delete the objects that the hypervisor created for a device that the guest did not get.
+
+        Kinds whose devices need no clean-up do not override this method; it does nothing and returns None.
+        """
         del work, claimed
         return None
 
@@ -186,7 +191,7 @@ class TakeDevice(DeviceChange):
 
     @abstractmethod
     def device(self, work: Assignment) -> UUID:
-        """Return the device."""
+        """Return the uuid of the device that the job removes."""
 
     @abstractmethod
     def check(self, connection: Connection, work: Assignment) -> None:
@@ -198,7 +203,7 @@ class TakeDevice(DeviceChange):
 
     @abstractmethod
     def take(self, connection: Connection, work: Assignment) -> None:
-        """Take it from the VM's rows.
+        """Remove the device from the VM's rows.
 
         Raises:
             BulkDeployError: as ``check``.
@@ -235,7 +240,7 @@ class TakeDevice(DeviceChange):
 
 
 def without(guest: GuestSpec, device: UUID) -> GuestSpec:
-    """Return the guest without one of its volumes or nics."""
+    """Return a copy of the guest's specification without one of its volumes or NICs."""
     return replace(
         guest,
         volumes=tuple(volume for volume in guest.volumes if volume.uuid != device),

@@ -19,7 +19,7 @@ PATIENCE_S = 0.05
 
 
 class DriverBatches:
-    """Sends calls to one driver, at most one for each guest in a batch. Safe to share between threads.
+    """A sender of batches of calls to one driver, with at most one call per guest in a batch. It is thread-safe.
 
     Args:
         driver: the driver.
@@ -49,7 +49,7 @@ class DriverBatches:
         return self._requests.waiting
 
     def make(self, call: GuestCall) -> None:
-        """Make one call, together with others; return when it has ended.
+        """Make one call as part of a batch, and return when this call has ended.
 
         Raises:
             DriverError: it failed, it alone; or whatever the driver raised for it.
@@ -61,7 +61,11 @@ class DriverBatches:
         answer()
 
     def _begin(self, calls: Sequence[GuestCall]) -> Sequence[Answer]:
-        """Return the answers of a batch; if the driver fails, of calls made alone: one of them is to blame."""
+        """Send a batch and return one answer per call.
+
+        If the driver fails unexpectedly for the whole batch, each call is repeated alone, so that only the faulty
+        call fails.
+        """
         metrics.DRIVER_BATCH.observe(len(calls))
         try:
             answers = self._driver.begin(calls, timeout_s=self._timeout_s)

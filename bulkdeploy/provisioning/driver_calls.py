@@ -91,10 +91,12 @@ class DriverCalls:
         return self._call(work, "boot", start, secrets)
 
     def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
-        """Make the guest not run; a VM that holds no host does not, nor one whose host was declared off.
+        """Stop the guest, and return the error if it may still run.
 
-        A failure that is not ``unanswered`` means that the guest runs on. A refusal alone does not: an earlier
-        call that was not answered may have stopped it, so its state is read.
+        Nothing is called if the VM has no claim on a host or if its host was declared off: the guest does not run
+        then. An error that is not ``unanswered`` means that the guest still runs. If the driver rejects the call,
+        the guest's state is read before that is concluded, because an earlier unanswered call may have stopped the
+        guest.
 
         Raises:
             LeaseLost: see ``run``.
@@ -156,7 +158,9 @@ class DriverCalls:
         return failure or frozenset(there)
 
     def end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
-        """Make the guest, which belongs elsewhere, not be on this host. A host that was declared off is not asked.
+        """Remove a copy of the guest from a host where the guest does not belong.
+
+        A host that was declared off is skipped.
 
         Raises:
             LeaseLost: see ``run``.
@@ -180,7 +184,7 @@ class DriverCalls:
         return self._remove(work, work.volume_uuids if with_volumes else ())
 
     def remove_volume(self, work: Assignment, volume: UUID) -> DriverError | None:
-        """Make the guest, and this one of its volumes, not exist.
+        """Delete the guest and this one of its volumes from the hypervisor.
 
         Raises:
             LeaseLost: see ``run``.
@@ -196,9 +200,9 @@ class DriverCalls:
         )
 
     def migrate(self, work: Assignment, source: HostAddress, destination: HostAddress) -> DriverError | None:
-        """Make a guest that runs on ``source`` run on ``destination``.
+        """Move a running guest from ``source`` to ``destination``.
 
-        Returns a permanent error, without asking any driver, if one of the two hosts was declared off.
+        Returns a permanent error, without calling any driver, if one of the two hosts was declared off.
 
         Raises:
             LeaseLost: see ``run``.
@@ -227,7 +231,7 @@ class DriverCalls:
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Give the guest, which runs on the VM's host, these volumes and nics and no others.
+        """Change the devices of the running guest so that it has exactly the volumes and NICs of ``guest``.
 
         Raises:
             LeaseLost: see ``run``.
@@ -239,9 +243,9 @@ class DriverCalls:
         )
 
     def drive(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Put this ISO into the drive of the guest, which runs on the VM's host, or empty it.
+        """Insert the ISO of ``guest`` into the drive of the running guest, or eject the ISO if ``guest`` has none.
 
-        A drive is empty where hypervisors have none.
+        Nothing is ejected on hypervisors that do not support ISOs.
 
         Raises:
             LeaseLost: see ``run``.
@@ -279,11 +283,11 @@ class DriverCalls:
         return self._call(work, "custom_action", run, secrets) or printed[0]
 
     def decrypt(self, secret: bytes) -> str:
-        """Decrypt a secret."""
+        """Decrypt a secret and return it as text."""
         return self._decrypt(secret)
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
-        """Resize a volume of the guest, while it runs on the VM's host or while it does not run.
+        """Resize a volume of the guest; ``running`` tells whether the guest runs on the VM's host meanwhile.
 
         Raises:
             LeaseLost: see ``run``.
@@ -327,7 +331,7 @@ class DriverCalls:
         return self._call(work, "template", make)
 
     def snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
-        """Take a snapshot of the guest, on the VM's host or, without one, of a guest that does not run.
+        """Take a snapshot of the guest: on the VM's host, or of a guest that does not run if the VM has no host.
 
         Raises:
             LeaseLost: see ``run``.
@@ -335,7 +339,7 @@ class DriverCalls:
         return self._of_snapshot(work, snapshot, "snapshot", lambda driver: driver.ensure_snapshot)
 
     def revert(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
-        """Make the guest what it was when the snapshot was taken.
+        """Revert the guest to the state at the time of the snapshot.
 
         Raises:
             LeaseLost: see ``run``.
@@ -382,7 +386,7 @@ class DriverCalls:
         )
 
     def fence_host(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
-        """Make nothing run on a host, and nothing start there."""
+        """Stop all guests of a host and prevent new guests from starting there; return the error if that failed."""
         before(Failpoint.DRIVER_FENCE)
         try:
             with _timed("fence", host.hypervisor, host):
@@ -395,11 +399,11 @@ class DriverCalls:
         return None
 
     def answers(self, host: HostAddress) -> bool:
-        """Return whether a host answers its driver now; False if the driver cannot tell."""
+        """Return whether a host answers its driver now. Returns False if the driver cannot find out."""
         return bool(self._drivers.driver_for(host.hypervisor).answers(host, timeout_s=self._timeout_s))
 
     def _make(self, driver: HypervisorDriver, call: GuestCall) -> None:
-        """Make a call, together with others where the driver takes many at once."""
+        """Make a call, as part of a batch if the driver accepts batches."""
         if not isinstance(driver, BatchDriver):
             make_call(driver, call, self._timeout_s)
             return
@@ -415,7 +419,10 @@ class DriverCalls:
         call: Callable[[HypervisorDriver], None],
         secrets: Sequence[str] = (),
     ) -> DriverError | None:
-        """Make the call; ``secrets`` are what only the driver may know."""
+        """Make a driver call with its failpoints and its trace span, and return the error if it failed.
+
+        ``secrets`` are values that must not appear in error messages.
+        """
         point = Failpoint(f"driver.{step}")
         before(point)
         with _timed(step, work.hypervisor, work.host) as calling:

@@ -18,7 +18,9 @@ EXPUNGE_FAILPOINTS = frozenset({Failpoint.DRIVER_DELETE})
 
 
 def expunge(calls: DriverCalls, work: Assignment) -> Outcome:
-    """Remove the VM.
+    """Delete the VM's guest and volumes from the hypervisor, and return the outcome of the job.
+
+    If the driver fails transiently and the job still has time, the job pauses and tries again.
 
     Raises:
         LeaseLost: see DriverCalls.

@@ -15,7 +15,7 @@ TRIES = "tries"
 
 @dataclass(frozen=True, slots=True)
 class FailedTries:
-    """The failed tries of one job.
+    """The failed tries of one job on different hosts.
 
     A host that rejects the VM is avoided for the rest of the job. A host with a failure that may pass, such as a
     timeout or a daemon that restarts, is avoided only while another host remains.
@@ -42,7 +42,7 @@ class FailedTries:
         return self.avoided > self.rejecting
 
     def add(self, host_id: int | None, failure: DriverError) -> "FailedTries":
-        """Return these tries and one more, on the host if there is one."""
+        """Return a copy of these tries with one more failed try, on the given host or on no host."""
         host = frozenset(() if host_id is None else (host_id,))
         rejecting = self.rejecting if failure.may_pass else self.rejecting | host
         return FailedTries(self.count + 1, self.avoided | host, rejecting)

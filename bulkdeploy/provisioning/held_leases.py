@@ -21,9 +21,10 @@ RENEWALS_PER_LEASE = 3
 
 
 def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
-    """Renew the lease before anything is undone: a worker that lost it must not undo what its successor made.
+    """Renew the job's lease before the job undoes anything.
 
-    Hypervisors that compare fences refuse it as well; not all do.
+    A worker that has lost its lease must not undo the work of the next worker. Hypervisors that compare fencing
+    numbers reject such calls as well, but not all hypervisors do.
 
     Raises:
         LeaseLost: another worker holds the job.
@@ -62,10 +63,7 @@ class HeldLeases:
                 self._quarantined.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
-        """Remove a lease that is not needed any more.
-
-        A newer one of the same job, if this process has it, stays.
-        """
+        """Forget a lease that is not needed any more. A newer lease of the same job is kept."""
         with self._lock:
             held = self._held.get(job.id)
             if held is not None and held[0].fence == job.fence:
@@ -78,14 +76,14 @@ class HeldLeases:
             return len(self._quarantined)
 
     def __len__(self) -> int:
-        """Return how many leases are held."""
+        """Return the number of leases that this process has."""
         return len(self._held)
 
     def is_lost(self, job: LeasedJob) -> bool:
-        """Return whether the job was taken over or has ended; False if the database is unreachable.
+        """Return whether the job was taken over or has ended. Returns False if the database is unreachable.
 
-        After a lost lease, any statement may fail because of what the next worker wrote: a claim that exists
-        already, a row that is gone. Such an error is no defect.
+        After a lost lease, any statement may fail because of rows that the next worker wrote or deleted, such as a
+        claim that exists already. Such an error is no defect.
         """
         try:
             with read_only(self._engine) as connection:
@@ -96,7 +94,7 @@ class HeldLeases:
             return False
 
     def renew_old(self) -> None:
-        """Renew, in one statement, every lease a third of whose time has passed."""
+        """Renew, in one statement, all leases of which a third of the lease time has passed."""
         now = self._clock()
         oldest = now - self._lease_seconds / RENEWALS_PER_LEASE
         with self._lock:
@@ -120,11 +118,14 @@ class HeldLeases:
                     log.warning("lease_lost", job=str(job.uuid), fence=job.fence)
 
     def idle_s(self) -> float:
-        """Return seconds since the renewing thread last came round; much more than a lease: it is stuck or dead."""
+        """Return the seconds since the last round of the thread that renews leases.
+
+        If the result is much larger than the lease time, the thread is stuck or dead.
+        """
         return self._clock() - self._came_round
 
     def close(self) -> None:
-        """Renew no more."""
+        """Stop renewing leases, and wait for the renewing thread to end."""
         self._ended.set()
         self._thread.join()
 

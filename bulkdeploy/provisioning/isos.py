@@ -19,11 +19,11 @@ DRIVE, ISO = "drive", "iso"
 
 
 class ChangeDrive(GiveDevice):
-    """Steps of a kind that puts something else into a VM's drive."""
+    """The steps of job kinds that insert an ISO into a VM's drive or eject it."""
 
     @abstractmethod
     def change(self, connection: Connection, work: Assignment) -> int | None:
-        """Write what is in the drive from now on; what the column was.
+        """Write the ISO that the drive contains from now on into the VM's row, and return the previous value.
 
         Raises:
             BulkDeployError: one of REFUSALS.

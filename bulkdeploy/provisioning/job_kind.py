@@ -33,11 +33,12 @@ once, nor take all its database connections for it."""
 
 
 class JobResult(StrEnum):
-    """The content of ``jobresult`` of a job that succeeded, by the key it has there.
+    """The content of ``jobresult`` of a successful job. The value is the key under which the content is shown.
 
-    VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE are those that the job's params name: ``volume_id``, ``snapshot_id``,
-    ``template_id``. What is gone by then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has
-    done. CUSTOM_ACTION and OUT_OF_BAND_MANAGEMENT are ``Succeeded.shown``.
+    VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE show the objects that the job's params name as ``volume_id``,
+    ``snapshot_id`` and ``template_id``. If the object is deleted by then, the result is a plain success. BALANCE
+    and HOST_MIGRATION show what the job itself has done. CUSTOM_ACTION and OUT_OF_BAND_MANAGEMENT show
+    ``Succeeded.shown``.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
@@ -55,7 +56,10 @@ class JobResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A VM in one of ``sources`` moves to ``state`` as a job of it begins, and stays there while the job runs."""
+    """The state change of a VM while a job runs.
+
+    When the job begins, a VM in one of ``sources`` changes to ``state``, and keeps this state until the job ends.
+    """
 
     sources: frozenset[VmState]
     state: VmState
@@ -81,7 +85,7 @@ class StepTools:
 
 
 class JobSteps(ABC, Generic[W]):
-    """The steps of jobs of one kind. Holds no state of a job and is shared by all threads.
+    """The steps of all jobs of one kind. All threads share one object, which keeps no state of any job.
 
     Args:
         kind: the kind.
@@ -106,7 +110,9 @@ class JobSteps(ABC, Generic[W]):
 
     @abstractmethod
     def run(self, work: W) -> Outcome:
-        """Do it, from wherever an earlier try ended; blocks. What was done and cannot be kept is undone.
+        """Run the job, resuming where an earlier try stopped, and block until this try ends.
+
+        Steps that cannot be kept are undone.
 
         Raises:
             LeaseLost: stop, and write nothing.
@@ -137,7 +143,9 @@ class VmSteps(JobSteps[Assignment]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """A kind of job. Nothing has a default: what is true of a kind is said in its file.
+    """The declaration of a kind of job.
+
+    No field has a default, so that the file of each kind declares all of its properties.
 
     Attributes:
         name: as rows and messages name it: the short name of its Celery task.
@@ -179,7 +187,7 @@ class JobKind:
 
     @property
     def states_at_run(self) -> frozenset[StrEnum]:
-        """The states in which its steps find an instance that it was accepted for."""
+        """The states that the instance of an accepted job can have when the job runs."""
         return self.states if self.move is None else (self.states - self.move.sources) | {self.move.state}
 
     def describe(self, name: str) -> str:

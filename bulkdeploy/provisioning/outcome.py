@@ -21,7 +21,10 @@ NOTHING_EXCLUDED: Mapping[str, int] = {}
 
 
 class LeaseLost(Exception):
-    """Another process holds the job now. Whatever this process still does for it is refused."""
+    """Raised when another process has the job's lease now.
+
+    All further writes of this process for the job are rejected.
+    """
 
 
 Release = Callable[[Connection, Sequence[int]], None]
@@ -30,7 +33,7 @@ Release = Callable[[Connection, Sequence[int]], None]
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """The changes that a finished job writes about its VM, or its host.
+    """The changes that a finished job writes to the rows of its VM or its host.
 
     Attributes:
         state: the VM's state from now on; None: it stays what it is.
@@ -54,7 +57,7 @@ UNCHANGED = FinalState()
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The job is done; its kind says what its result shows, unless ``shown`` is that."""
+    """The outcome of a successful job. Its kind determines the job result, unless ``shown`` is the result."""
 
     final: FinalState
     shown: Mapping[str, Any] | None = None
@@ -62,9 +65,9 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job is done and did not reach its aim; ``text`` says why, to clients that poll it.
+    """The outcome of a failed job; ``text`` is the reason that clients read when they poll the job.
 
-    ``excluded``, which root admins see: hosts by the reason of the placement rule that excluded them.
+    ``excluded``, which only root admins see, lists hosts by the placement rule that excluded them.
     """
 
     error_code: int
@@ -75,9 +78,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The job goes on later: something may be left on a hypervisor that does not answer now.
+    """The outcome of a try after which the job continues later, for example because a hypervisor does not answer.
 
-    ``progress`` is added to what the job has noted; ``made``: messages of jobs that this one made, to be sent.
+    ``progress`` is added to the notes of the job. ``made`` are the messages of child jobs, to be sent after the
+    commit.
     """
 
     after_s: float
@@ -87,7 +91,10 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """The job was not begun, and this process is about to end: another one takes it at once."""
+    """The outcome of a job that was not begun because this process is ending.
+
+    Another process runs it immediately.
+    """
 
 
 Outcome = Succeeded | Failed | Paused | Requeued

@@ -27,12 +27,15 @@ LOOK_AGAIN_S = 0.5
 
 
 def action_timeout_s(configuration: Configuration, cluster_id: int) -> float:
-    """Return the seconds that controllers of a cluster's hosts may take for one call."""
+    """Return the timeout in seconds of one call to a management controller in this cluster."""
     return float(configuration.number(ACTION_TIMEOUT, Scope.CLUSTER, cluster_id))
 
 
 def read_bmc_and_timeout(engine: Engine, host_id: int) -> tuple[Row[Any] | None, float]:
-    """Return the controller of a host, or None if none is used, and the seconds that a call to it may take."""
+    """Return the management controller of a host and the timeout of a call to it in seconds.
+
+    The controller is None if the host uses none.
+    """
     with read_only(engine) as connection:
         row = read_used_bmc(connection, host_id)
         return row, 0.0 if row is None else action_timeout_s(read_configuration(connection), row.cluster_id)
@@ -63,7 +66,7 @@ class PowerCalls:
             return error
 
     def act(self, row: Row[Any], action: PowerAction, timeout_s: float) -> PowerError | None:
-        """Request an action other than STATUS; return why it failed, or None."""
+        """Run a power action other than STATUS on a host; return the error, or None if the action was accepted."""
         before(Failpoint.POWER_ACTION)
         try:
             self._drivers.act(row.driver, self._bmc(row), action, timeout_s=timeout_s)
@@ -85,9 +88,11 @@ class PowerCalls:
         return None
 
     def ensure_off(self, row: Row[Any], timeout_s: float) -> PowerError | None:
-        """Switch a host off and verify that it is off; return why that is not certain, or None if it is off.
+        """Switch a host off and verify that it is off.
 
-        Only the controller's own report of Off counts, read after the action. An accepted action does not.
+        Return None if it is off, or the error if that is not certain.
+
+        Only a state of Off that the controller reports after the action counts. An accepted action alone does not.
         """
         end = time.monotonic() + timeout_s
         failure = self.act(row, PowerAction.OFF, timeout_s)

@@ -26,7 +26,7 @@ TOO_LATE = "it took longer than job.cancel.threshold.minutes"
 
 
 def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float) -> LeasedJob:
-    """Note what later tries must know, and prolong the lease; the job with it.
+    """Write the notes for later tries of a job, renew its lease, and return the updated job.
 
     Raises:
         LeaseLost: the transaction must write nothing.
@@ -37,9 +37,10 @@ def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], le
 
 
 def pause(work: Work, failure: DriverError | None) -> Paused:
-    """Try again later, each time a little later; ``failure`` is what the next try cleans up after.
+    """Return a pause after which the job is tried again. The pause becomes longer with each try.
 
-    What the job noted since ``work`` was read stays as it is: an error may come from anywhere.
+    ``failure`` is the error that the next try cleans up after. All other notes of the job are kept, including those
+    that were written since ``work`` was read.
     """
     made = int(work.job.progress.get(PAUSES, 0))
     progress: dict[str, Any] = {PAUSES: made + 1}
@@ -49,7 +50,10 @@ def pause(work: Work, failure: DriverError | None) -> Paused:
 
 
 def why_overdue(progress: Mapping[str, Any]) -> str:
-    """Return why a job with OVERDUE must end. The release before this one noted only that it must."""
+    """Return the reason why a job with the note OVERDUE must end.
+
+    The previous release noted no reason; for such a job a general text is returned.
+    """
     why = progress[OVERDUE]
     return why if isinstance(why, str) else TOO_LATE
 
@@ -80,7 +84,10 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
 
 
 def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:
-    """Return why the hypervisor is asked for a step no more: an earlier try failed at it, or time is up."""
+    """Return the reason to skip a step: the failure of an earlier try, or the end of the job's time.
+
+    None: run the step.
+    """
     failure = earlier_failure(work.job.progress)
     if failure is None and OVERDUE in work.job.progress:
         name = "no host" if host is None else host.name
@@ -89,5 +96,5 @@ def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverErro
 
 
 def is_tried_again(work: Work, failure: DriverError) -> bool:
-    """Return whether what failed is asked for again later: it may pass, and time is left."""
+    """Return whether a failed step is tried again later: the failure may pass, and the job still has time."""
     return failure.may_pass and OVERDUE not in work.job.progress

@@ -10,12 +10,12 @@ from bulkdeploy.provisioning.job_kind import JobKind
 
 
 class DuplicateKind(Exception):
-    """Two declarations have one name."""
+    """Raised when two job kinds are declared with the same name."""
 
 
 @cache
 def job_kinds() -> Mapping[str, JobKind]:
-    """Return the kinds by name.
+    """Return all declared job kinds by name.
 
     Raises:
         DuplicateKind: a name is declared twice.

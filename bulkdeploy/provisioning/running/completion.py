@@ -56,7 +56,7 @@ JOB_QUEUES = JobQueues(INTERACTIVE, BULK, QUEUE_SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A job whose try has ended; ``name`` is its instance's, empty where that is gone."""
+    """A job whose try has ended. ``name`` is the name of its instance, or empty if the instance was deleted."""
 
     job: LeasedJob
     name: str
@@ -64,12 +64,12 @@ class Finished:
 
     @property
     def final(self) -> FinalState:
-        """The final state of the instance; a job that has not ended leaves everything as it is."""
+        """The final state of the instance. A job that is paused or requeued changes nothing."""
         return UNCHANGED if isinstance(self.outcome, Paused | Requeued) else self.outcome.final
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has its result."""
+        """Whether the job succeeded or failed, so that it has its result."""
         return isinstance(self.outcome, Succeeded | Failed)
 
 
@@ -85,7 +85,9 @@ class StaleLeases(Exception):
         super().__init__(f"leases lost: {sorted(self.leases)}")
 
     def rest(self, finished: Sequence[Finished]) -> list[Finished]:
-        """Return the entries whose leases were not lost: always fewer, so that repeating comes to an end.
+        """Return the entries whose leases are still valid.
+
+        The result is always shorter than ``finished``, so that a loop over it ends.
 
         Raises:
             ValueError: none of these leases is among the lost ones.
@@ -128,7 +130,7 @@ def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMe
 
 
 def _refuse_earlier_tries(finished: Sequence[Finished]) -> None:
-    """Reject earlier tries: of several tries of one job only the one with the newest lease can hold it.
+    """Raise StaleLeases if ``finished`` contains several tries of one job: only the newest lease can be valid.
 
     Raises:
         StaleLeases: there are earlier ones.
@@ -149,10 +151,10 @@ def _by_instance_type(finished: Sequence[Finished]) -> Mapping[str, list[Finishe
 
 
 def _wake(connection: Connection, over: Sequence[Finished]) -> list[Unsent]:
-    """Return the jobs that waited for these to end.
+    """Wake the jobs that waited for these jobs to end, and return their messages.
 
-    They work on the same instances, made these jobs, are held by the same bulk operation, or wait for a place with
-    the same host.
+    Such jobs work on the same instances, created these jobs, belong to the same bulk operation, or wait for a free
+    driver call on the same host.
     """
     woken = []
     for instance_type, entries in _by_instance_type(over).items():
@@ -177,10 +179,10 @@ def _leave_hosts(connection: Connection, finished: Sequence[Finished]) -> None:
 
 
 def _leave_vms(connection: Connection, finished: Sequence[Finished], ended: Collection[int]) -> None:
-    """Write what jobs leave of their VMs.
+    """Write the final states of the jobs' VMs.
 
-    VMs in ``ended`` are Stopped although their jobs leave them Running: their hosts were declared off meanwhile, so
-    that their guests do not run any more.
+    VMs in ``ended`` become Stopped although their jobs would leave them Running, because their hosts were declared
+    off meanwhile and their guests do not run any more.
     """
     by_final: dict[FinalState, list[int]] = defaultdict(list)
     for entry in finished:
@@ -200,7 +202,7 @@ def _leave_vms(connection: Connection, finished: Sequence[Finished], ended: Coll
 
 
 def _end_jobs(connection: Connection, finished: Sequence[Finished]) -> list[Unsent]:
-    """Write what became of the jobs; those that were requeued are to be sent."""
+    """Write the outcomes of the jobs, and return the messages of the requeued jobs."""
     results = success_results(connection, [entry.job for entry in finished if isinstance(entry.outcome, Succeeded)])
     ends: list[JobEnd] = []
     pauses: list[JobPause] = []

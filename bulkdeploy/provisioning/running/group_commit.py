@@ -17,7 +17,7 @@ POLL_S = 0.005
 
 
 class GroupCommit(Generic[T]):
-    """Hands everything that was put in to ``write``, in order, from one thread.
+    """A queue whose only reader thread passes all waiting entries to ``write``, in order and in batches.
 
     Args:
         write: writes one batch and does not raise: what it cannot write it must see to itself.
@@ -47,11 +47,11 @@ class GroupCommit(Generic[T]):
         self._entries.put(entry)
 
     def is_alive(self) -> bool:
-        """Return whether the writing thread is there."""
+        """Return whether the writing thread is running."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Write what was put in before, at once, then end. Nothing may be put in afterwards."""
+        """Write all waiting entries immediately, and end the thread. No entry may be added afterwards."""
         self._closing = True
         self._entries.put(None)
         self._thread.join()
@@ -66,9 +66,9 @@ class GroupCommit(Generic[T]):
                 self._write(batch)
 
     def _next_batch(self, due: float) -> tuple[list[T], bool]:
-        """Wait for a batch, and return it and whether it is the last.
+        """Wait for a batch, and return it together with whether it is the last batch.
 
-        It begins when ``due`` is reached or enough entries wait.
+        A batch begins at the time ``due``, or earlier if enough entries wait.
         """
         batch: list[T] = []
         entry = self._entries.get()

@@ -130,19 +130,19 @@ class JobRunner:
             self._start_thread()
 
     def accept(self, job_id: int) -> None:
-        """Run this job if it may be run; returns at once, but blocks while too many jobs are open.
+        """Run a job in the background if it can get a lease.
 
-        From one thread only.
+        Returns immediately, but blocks while too many jobs are open. Must be called from one thread only.
         """
         self._slots.get()
         self._accepted += 1
         self._commits.put(job_id)
 
     def run(self, job_id: int) -> None:
-        """Run this job if it may be run; returns when there is nothing more to do for it here.
+        """Run a job if it can get a lease, and return when this process has nothing more to do for it.
 
-        From any number of threads, none of which calls ``accept``; as many drivers are called at once as threads
-        wait here.
+        May be called from any number of threads, but not from the thread that calls ``accept``. As many driver
+        calls run at the same time as threads wait here.
         """
         ended = Event()
         with self._counting:

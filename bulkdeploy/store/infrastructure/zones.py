@@ -145,7 +145,10 @@ def _query() -> Any:
 
 
 def _open_to(caller: Caller) -> Condition:
-    """Return the condition that the zone is public or its domain's, and not dedicated to others."""
+    """Return the condition for zones that are open to the caller.
+
+    Such a zone is public or belongs to the caller's domain, and is not dedicated to others.
+    """
     lineage = caller.owner.lineage
     reachable = within(lineage, domains.c.lineage)
     if caller.role_type is not RoleType.USER:

@@ -176,9 +176,10 @@ class EvacuateHost(JobSteps[PlaceWork]):
         return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, involved, left, moving))
 
     def _declare_off(self, connection: Connection, *, work: PlaceWork) -> None:
-        """Record that nothing runs on the host, and wake the jobs of VMs that hold something there.
+        """Record that no guest runs on the host, and wake the jobs of VMs that have claims on the host.
 
-        A job that pauses because the host does not answer would notice only minutes later.
+        Without being woken, a job that is paused because the host does not answer would notice this only minutes
+        later.
         """
         set_fenced(connection, work.job.instance_id)
         rows = vms_holding_host(connection, work.job.instance_id, work.job.id)
@@ -190,9 +191,9 @@ class EvacuateHost(JobSteps[PlaceWork]):
 
 
 def _involved(connection: Connection, job: LeasedJob) -> dict[str, list[Any]]:
-    """Return what the job noted under INVOLVED, and the VMs that hold something on the host by now.
+    """Return the VMs that the job noted under INVOLVED, extended by the VMs that have claims on the host now.
 
-    The first note of a VM stays, unless the VM runs on the host by now.
+    The first note of a VM is kept unless the VM runs on the host by now.
     """
     involved: dict[str, list[Any]] = dict(job.progress.get(INVOLVED, {}))
     for row in vms_holding_host(connection, job.instance_id, job.id):
@@ -262,10 +263,10 @@ def _start_elsewhere(
     vm_ids: list[int],
     moving: int,
 ) -> list[JobMessage]:
-    """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later.
+    """Mark these VMs as stopped and create the jobs that start them on other hosts. Locked VMs are skipped for now.
 
-    VMs for which the plan finds no host wait until the others have started, so that they take no host that the plan
-    gives to a VM of a higher priority. ``moving`` is the number of VMs whose start is under way.
+    VMs for which the plan finds no host wait until the others have started, so that they do not use capacity that
+    the plan assigns to a VM of a higher priority. ``moving`` is the number of VMs whose start is already running.
     """
     locked = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
     left = _to_start(connection, work.job, involved) if locked else []
@@ -303,10 +304,10 @@ def _start_elsewhere(
 
 
 def _hosts_for(connection: Connection, work: PlaceWork, vm_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Return the params that name the host of each VM's start: those of the applied plan, or those found now.
+    """Return, for each VM, the job parameters that name its host: from the applied plan, or else planned now.
 
-    The VMs are planned together while they still hold the lost host, as a dry run plans them. If a host that is
-    found now takes no VM any more when the start runs, the start tries the others.
+    All VMs are planned together while they still have their claims on the lost host, exactly as in a dry run. If a
+    host that is planned now rejects the VM later, the start job tries other hosts.
     """
     params = {vm_id: planned_host(work.job.params, vm_id, "host_id") for vm_id in vm_ids}
     moves = [VmMove(vm_id, work.job.instance_id, planned.get("host_id")) for vm_id, planned in params.items()]

@@ -55,9 +55,9 @@ NOT_EMPTIED = FinalState(host_state=HostResourceState.ERROR_IN_PREPARE_FOR_MAINT
 
 
 class PrepareHostForMaintenance(JobSteps[PlaceWork]):
-    """Params: PLANNED, where a plan is applied.
+    """The steps of the job that empties a host before its maintenance. Params: PLANNED, if a plan is applied.
 
-    Claims tell when the host is empty: of VMs there, and of migrations not arrived elsewhere.
+    The host is empty when no VM and no unfinished migration has a claim on it.
     """
 
     @override

@@ -37,7 +37,7 @@ class DeleteVmSnapshot(SnapshotSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
 
     def without_volume(self, work: Assignment) -> Outcome:
-        """See SnapshotSteps. What lay in the volume went with it."""
+        """Return success if the volume does not exist any more: the snapshot's data was deleted with the volume."""
         del work
         return Succeeded(GONE)
 

@@ -64,7 +64,7 @@ DESTROY = JobKind(
 
 
 def expunge_in_any_state(vm: Row[Any], description: str, *, account_id: int, user_id: int) -> NewJob:
-    """Return a job that expunges a locked VM whatever its state; to clients it is one of expungeVirtualMachine."""
+    """Return a job that expunges a locked VM in any state. Clients see it as a job of expungeVirtualMachine."""
     instance = Instance(DESTROY.instance_type, vm.id, vm.uuid)
     job = DESTROY.new_job(instance, description, account_id=account_id, user_id=user_id, params={"expunge": True})
     return replace(job, cmd=EXPUNGE.command_class)

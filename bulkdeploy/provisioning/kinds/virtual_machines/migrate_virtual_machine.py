@@ -75,7 +75,7 @@ maintenance, which may be cancelled."""
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A VM that holds its destination (``work.host``), and where it comes from."""
+    """The migration of a VM: its work, which claims the destination as ``work.host``, and its source host."""
 
     work: Assignment
     destination: HostAddress
@@ -93,7 +93,7 @@ class MigrateVirtualMachine(VmSteps):
         )
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. A VM that is to leave a host and holds none has left it."""
+        """Return success if the VM was to leave a host and has no claim on any host any more."""
         if FROM_HOST in work.job.params and work.host_id is None and work.state is not VmState.MIGRATING:
             return Succeeded(NOT_BEGUN)
         outcome = super().at_once(work)
@@ -127,10 +127,10 @@ class MigrateVirtualMachine(VmSteps):
             move, failure = again, None
 
     def _end_where_it_runs(self, move: _Move, left: DriverError) -> Succeeded | Failed | None:
-        """Return how the move ends after going back was refused permanently (``left``).
+        """Return the outcome after the way back to the source was rejected permanently (``left``).
 
-        Returns None if the move is not over: the error may pass, a host cannot be asked, or the guest runs at its
-        source.
+        Returns None if the migration is not over: the error may pass, a host cannot be queried, or the guest runs
+        at its source.
         """
         if left.may_pass:
             return None
@@ -204,7 +204,7 @@ class MigrateVirtualMachine(VmSteps):
         return self._claimed(connection, work.job)
 
     def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed | Paused:
-        """Return the move to another destination, a pause before the next try, or why there is none.
+        """Return the migration to another destination, a pause before the next try, or the failure of the job.
 
         The guest runs at its source.
         """
@@ -239,7 +239,7 @@ class MigrateVirtualMachine(VmSteps):
         return pause(again.work, None) if is_later else again
 
     def _claim_outside(self, connection: Connection, job: LeasedJob, avoided: frozenset[int]) -> NoPlace | None:
-        """Claim a destination outside these hosts instead of the one that is held, or return why there is none."""
+        """Replace the claimed destination by a host outside ``avoided``, or return the reason if there is none."""
         return replace_place(
             connection,
             job.instance_id,
@@ -255,7 +255,7 @@ class MigrateVirtualMachine(VmSteps):
 
 
 def _is_plain(work: Assignment) -> bool:
-    """Return whether the move begins without any other check if its host is reserved."""
+    """Return whether the migration can begin without further checks as soon as its host is reserved."""
     return (
         work.host_id not in (None, work.job.params.get(HOST))
         and FROM_HOST not in work.job.params

@@ -20,7 +20,10 @@ from bulkdeploy.provisioning.stopping import STOP_FAILPOINTS, not_stopped
 
 
 class RebootVirtualMachine(VmSteps):
-    """Params: ``forced``, its power is cut; CRASHES and LEAVES_HOST, if its guest crashed."""
+    """The steps of a reboot.
+
+    Params: ``forced`` cuts the power; CRASHES and LEAVES_HOST are set if the guest crashed.
+    """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

@@ -86,7 +86,10 @@ class RepairVirtualMachine(VmSteps):
     def _at_home(
         self, work: Assignment, home: HostAddress, seen: Sequence[Guest], hosts: dict[UUID, HostAddress]
     ) -> Outcome:
-        """Compare a guest that is on its host, and on no other, with its rows, after others were ended."""
+        """Keep one running guest, end the copies on other hosts, and return the outcome.
+
+        A running guest on the VM's own host is preferred. A guest that runs elsewhere is migrated to that host.
+        """
         running = [guest for guest in seen if guest.power is PowerState.RUNNING]
         kept = next((guest for guest in running if guest.host_uuid == home.uuid), next(iter(running), None))
         for guest in seen:
@@ -112,9 +115,10 @@ class RepairVirtualMachine(VmSteps):
         return self._again(work, failure) if failure is not None else self._start(work)
 
     def _set_right(self, work: Assignment, guest: Guest, *, had_copies: bool) -> DriverError | None:
-        """Return sizes and devices of a guest that runs on its host.
+        """Correct the size and the devices of the guest that runs on its host; return the error if that failed.
 
-        A copy that was stopped gave up what the driver held for the guest: with its devices it is claimed again.
+        If copies were stopped, the devices are always set again, because the stopped copy released the guest's
+        resources at the driver.
         """
         spec, failure = work.guest, None
         if (guest.cpu_number, guest.cpu_mhz, guest.memory_mib) != (spec.cpu_number, spec.cpu_mhz, spec.memory_mib):
@@ -126,7 +130,10 @@ class RepairVirtualMachine(VmSteps):
         return failure
 
     def _start(self, work: Assignment) -> Outcome:
-        """Start a guest that is nowhere, with the volumes that it had: none is made anew."""
+        """Start a guest that runs on no host, with its existing volumes.
+
+        The job fails if a volume is missing in its pool: no volume is created again.
+        """
         there = self.tools.calls.volumes_there(work)
         if isinstance(there, DriverError):
             return self._again(work, there)
@@ -156,7 +163,7 @@ class RepairVirtualMachine(VmSteps):
 
 
 def _left(work: Assignment) -> FinalState:
-    """Return the final state. A VM that was Running by its row is so again; others were not moved."""
+    """Return the final state: a VM whose row was Running before is Running again, and other VMs are unchanged."""
     return RUNS if work.state is VmState.STARTING else UNCHANGED
 
 

@@ -47,9 +47,9 @@ VM got no place for its new disk after that."""
 
 
 class RestoreVirtualMachine(VmSteps):
-    """Params: those of ``NewRootDisk`` that differ.
+    """The steps of restoring a VM. Params: the fields of ``NewRootDisk`` that differ from the old disk.
 
-    A disk that cannot be removed fails the job, and a VM that ran is made to run again as it was.
+    If the old disk cannot be removed, the job fails, and a VM that ran before is started again unchanged.
     """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
@@ -94,7 +94,7 @@ class RestoreVirtualMachine(VmSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), final)
 
     def _check_place(self, connection: Connection, *, work: Assignment, new: NewRootDisk) -> Assignment | NoPlace:
-        """Return why no host suits the VM with its new disk, or note that one does."""
+        """Return the reason why no host accepts the VM with its new disk, or note in the job that a host does."""
         place = find_other_place(
             connection,
             work.vm_id,

@@ -58,7 +58,7 @@ ENDED = FinalState(VmState.STOPPED, release_growth_and_both_hosts)
 
 
 class ScaleAndMigrate(ScaleVirtualMachine):
-    """Params: those of ScaleVirtualMachine."""
+    """The steps of scaling a running VM up, on another host if necessary. Params: those of ScaleVirtualMachine."""
 
     grown, not_grown = FinalState(VmState.RUNNING, release_sources), AS_BEFORE
 
@@ -118,7 +118,10 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().change(work)
 
     def undo(self, work: Assignment) -> DriverError | None:
-        """See ScaleVirtualMachine. It goes back with its old sizes only: its source has no room for more."""
+        """Restore the guest's old sizes, and migrate it back to its source.
+
+        The guest always moves back with its old sizes, because its source has no capacity for the new sizes.
+        """
         source = self._source_address(work)
         left = super().undo(work)
         if source is None or work.host is None:

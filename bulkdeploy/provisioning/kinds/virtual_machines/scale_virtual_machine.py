@@ -55,17 +55,19 @@ class ScaleVirtualMachine(VmSteps):
     grown, not_grown = UNCHANGED, NOT_GROWN
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. What an earlier try claimed is given back."""
+        """Return the outcome if the VM's rows decide it. A failure releases the claim of an earlier try."""
         refused = super().at_once(work)
         if not isinstance(refused, Failed):
             return refused
         return replace(refused, final=FinalState(release=self.not_grown.release))
 
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed.
+        """Claim the new sizes, then scale the guest.
 
-        Where going back is permanently refused, and so is growing, the job fails, and a VM that runs keeps the
-        room and the sizes that were claimed: its guest has these once it is stopped and started.
+        The claim is kept while the hypervisor cannot undo a failed change.
+
+        If the hypervisor permanently rejects both the change and its undo, the job fails. A running VM then keeps
+        the claimed capacity and the new sizes, which its guest gets at its next stop and start.
         """
         is_over = OVERDUE in work.job.progress
         if OLD not in work.job.progress:
@@ -100,11 +102,11 @@ class ScaleVirtualMachine(VmSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, why, self.grown if runs else self.not_grown)
 
     def change(self, work: Assignment) -> DriverError | None:
-        """Give the guest what was claimed."""
+        """Change the guest to the claimed sizes."""
         return self.tools.calls.scale(work, sized(work.guest, work.job.params))
 
     def undo(self, work: Assignment) -> DriverError | None:
-        """Give the guest what it had, however far the change got."""
+        """Change the guest back to its old sizes, no matter how much of the change was done."""
         return self.tools.calls.scale(work, sized(work.guest, work.job.progress[OLD]))
 
     def hosts_of(self, work: Assignment) -> list[HostAddress]:
@@ -112,7 +114,9 @@ class ScaleVirtualMachine(VmSteps):
         return [] if work.host is None else [work.host]
 
     def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
-        """Claim the new sizes; ``reason``: that of the rule by which the VM's host does not take them.
+        """Claim the new sizes on the VM's host.
+
+        ``reason`` names the placement rule by which the host rejects the new sizes; then the job fails.
 
         Raises:
             TransactionConflict: repeat the whole transaction.

@@ -43,7 +43,10 @@ PLACE_COMMIT = "place.commit"
 
 
 class StartVirtualMachine(VmSteps):
-    """Params: one of PINS; ``planner``, ``consider_last_host`` and FIRST_HOST say how it is placed."""
+    """The steps of starting a VM.
+
+    Params: one of PINS fixes the place. ``planner``, ``consider_last_host`` and FIRST_HOST influence the placement.
+    """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

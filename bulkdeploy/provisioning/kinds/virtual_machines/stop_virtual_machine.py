@@ -15,7 +15,10 @@ from bulkdeploy.provisioning.stopping import IF_IT_MAY_RUN, MAY_STILL_RUN, STOP_
 
 
 class StopVirtualMachine(VmSteps):
-    """Params: ``forced``, its power is cut; GUEST_ENDED."""
+    """The steps of stopping a VM.
+
+    Params: ``forced`` cuts the power; GUEST_ENDED is set if the guest ended by itself.
+    """
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. A VM that is stopped already is a success."""

@@ -32,9 +32,10 @@ HAS_PLACE = "has_place"
 
 
 class AttachVolume(GiveDevice):
-    """Params: ``volume_id``, ``volume_uuid``; ``device_id``, None: the lowest free one.
+    """The steps of attaching a volume.
 
-    A volume that had no place loses it again where it is not attached.
+    Params: ``volume_id``, ``volume_uuid`` and ``device_id``, where None means the lowest free device id. If the
+    attachment fails, a volume that was in no storage pool before is released from its pool again.
     """
 
     @override
@@ -44,7 +45,7 @@ class AttachVolume(GiveDevice):
         return {DEVICE: str(volume.uuid), STATE: volume.state, HAS_PLACE: volume.pool_id is not None}
 
     def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """See GiveDevice. A volume that some guest had before is not made anew."""
+        """Return the guest with the new volume. A volume that any guest had before is not created again."""
         was_made = claimed[STATE] == READY
         volumes = (
             replace(volume, was_made=was_made) if str(volume.uuid) == claimed[DEVICE] else volume

@@ -72,7 +72,7 @@ class ResizeVolume(DeviceChange):
         return Succeeded(UNCHANGED)
 
     def _begin(self, connection: Connection, *, work: Assignment) -> Assignment:
-        """Write what needs no hypervisor; else claim what grows, and note the old size."""
+        """Write changes that need no hypervisor; otherwise claim the additional size and note the old size."""
         params, new = work.job.params, _wanted(work)
         volume = take_volume(connection, params["volume_id"])
         if volume is None or volume.vm_id != work.vm_id:
@@ -106,7 +106,7 @@ def _wanted(work: Assignment) -> VolumeSize:
 
 
 def _on_pool(work: Assignment) -> VolumeSpec | None:
-    """Return the volume with its new size; None: it has no place yet."""
+    """Return the volume with its new size, or None if the volume is in no storage pool yet."""
     for volume in work.guest.volumes:
         if str(volume.uuid) == work.job.params["volume_uuid"]:
             return replace(volume, size_bytes=work.job.params["size_bytes"])
