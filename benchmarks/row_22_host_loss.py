@@ -58,9 +58,8 @@ def _lose_a_host(bench: BenchmarkZone, count: int) -> HostLoss:
     bench.start(SWEEPER)
     for name, value in SETTINGS.items():
         client.call("updateConfiguration", name=name, value=value)
-    host = max(
-        client.call("listHosts", type="Routing", pagesize=500, page=1)["host"], key=lambda row: row["memorytotal"]
-    )
+    hosts = client.call("listHosts", type="Routing", pagesize=500, page=1)["host"]
+    host = max(hosts, key=lambda row: row["memorytotal"])
     _enable_host_ha(client, host["clusterid"])
     say(f"deploying {count} VMs to {host['name']}")
     offering = client.call(
@@ -68,12 +67,18 @@ def _lose_a_host(bench: BenchmarkZone, count: int) -> HostLoss:
     )["serviceoffering"]
     call = {
         "zoneid": host["zoneid"],
-        "hostid": host["id"],
         "serviceofferingid": offering["id"],
         "templateid": client.call("listTemplates", templatefilter="all")["template"][0]["id"],
         "networkids": client.call("listNetworks", listall=True)["network"][0]["id"],
     }
+    # A bulk call cannot be pinned to a host: the others take no VMs meanwhile.
+    for other in hosts:
+        if other is not host:
+            client.call("updateHost", id=other["id"], allocationstate="Disable")
     client.call("bulkDeployVirtualMachine", **call, virtualmachinecount=count)
+    for other in hosts:
+        if other is not host:
+            client.call("updateHost", id=other["id"], allocationstate="Enable")
     _wait(lambda: _count_running(bench, host["id"], here=True) == count, "the VMs do not start")
     began = time.monotonic()
     with psycopg.connect(simulator_url(bench.settings), autocommit=True) as simulator:
