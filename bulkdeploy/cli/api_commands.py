@@ -1,4 +1,4 @@
-"""Commands of the API: read the arguments, call, wait for what was begun, show the answer."""
+"""The execution of API commands: reads the arguments, calls the API, waits for jobs, and prints the result."""
 
 import uuid
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ INSUFFICIENT_CAPACITY = (533, 534, 535)
 
 
 def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
-    """Call one API as the words say, and see it through.
+    """Call one API with the parameters in ``words``, wait for its jobs if it is asynchronous, and print the result.
 
     Raises:
         CommandFailed: any failure, of the call or of the jobs it began.
@@ -49,7 +49,9 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
 
 
 def _flags(context: CommandContext, api: Api) -> list[str]:
-    """Return the parameters that options such as ``--dry-run`` stand for.
+    """Return the API parameters of options such as ``--dry-run`` as ``name=true``.
+
+    Raises UsageError if the API does not have the parameter.
 
     Raises:
         UsageError: the API has no such parameter.
@@ -173,7 +175,10 @@ def _show_list(context: CommandContext, api: Api, answer: dict[str, Any], argume
 
 
 def _all_pages(context: CommandContext, api: Api, answer: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
-    """Return the whole list, read anew in pages, because the first answer's order need not be that of pages."""
+    """Read the whole list again page by page and return it.
+
+    The first response is not used, because its order can differ from the order of pages.
+    """
     key = next(name for name, value in answer.items() if isinstance(value, list))
     size = min(PAGE, len(rows_of(answer)))
     rows: list[Mapping[str, Any]] = []

@@ -30,10 +30,12 @@ class Arguments:
 
 
 def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False) -> Arguments:
-    """Return the arguments in ``words``; values are not checked yet, because names may still stand for ids.
+    """Return the arguments in ``words``.
 
-    ``zone=X`` is read as ``zoneid=X``. ``@FILE`` as a value is the file's text; ``-`` as a secret's value
-    asks for it.
+    Values are not checked yet, because they can still contain names instead of ids.
+
+    ``zone=X`` is read as ``zoneid=X``. The value ``@FILE`` is replaced by the text of the file. The value ``-`` of
+    a secret prompts for the secret.
 
     Raises:
         UsageError: a word is no ``name=value``, or the API has no such parameter.
@@ -52,7 +54,7 @@ def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False
 
 
 def check_values(api: Api, parameters: dict[str, str]) -> None:
-    """Refuse what the server would refuse anyway.
+    """Raise UsageError for missing parameters and for values of a wrong type, which the server would also reject.
 
     Raises:
         UsageError: a value does not fit its type, or required parameters are missing.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommandContext:
-    """The context of one command. Its members are created at first use."""
+    """The context of one command. Its members are created at their first use."""
 
     def __init__(self, workspace: Workspace, options: Options, screen: Screen) -> None:
         self.workspace, self.options, self.screen = workspace, options, screen
@@ -38,22 +38,22 @@ class CommandContext:
 
     @cached_property
     def transport(self) -> "Transport":
-        """The way there."""
+        """The HTTP connection to the API."""
         return self.workspace.transport(self.connection)
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The commands of the API."""
+        """The catalogue of all commands of the API."""
         return self.workspace.catalogue(self.connection, self.screen.say)
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The clock that measures and waits."""
         return self.workspace.clock
 
     @cached_property
     def follower(self) -> "Follower":
-        """Waits for jobs."""
+        """The follower that waits for jobs."""
         from bulkdeploy.cli.deployments.following import Follower  # noqa: PLC0415 - only who waits needs it
 
         return Follower(self.call_once, self.clock, self.screen, self.preferences.timeout, self.program)
@@ -70,7 +70,7 @@ class CommandContext:
         return self.transport.call(command, parameters)
 
     def call_once(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Call the API with one request."""
+        """Call the API with exactly one request, without retries."""
         return self.transport.call(command, parameters, attempts=1)
 
     @property

@@ -1,4 +1,4 @@
-"""The options of a command line; the same one-shot and in the shell."""
+"""The options of a command line, which are the same in the shell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ NO_OPTION = "\0"
 
 
 class _Parser(click.Command):
-    """Turns arguments into parameters; it runs nothing."""
+    """A click command that only parses arguments into parameters and runs nothing."""
 
     def __init__(self) -> None:
         words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
@@ -115,7 +115,10 @@ def takes_value(word: str) -> str | None:
 
 
 def merged(base: Options, typed: Options) -> Options:
-    """Options of a line in the shell: what is typed, else what the shell was started with."""
+    """Return the options of a line in the shell.
+
+    An option that is not typed in the line has the value with which the shell was started.
+    """
     default = Options()
     values = {
         name: getattr(typed if getattr(typed, name) != getattr(default, name) else base, name)

@@ -62,11 +62,11 @@ def without_secrets(value: Any) -> Any:
 
 
 def conceal_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments to work with; where one is a literal secret, the process first replaces itself.
+    """Return the arguments of the program. If one is a literal secret, the process first replaces itself.
 
-    Other users of the machine can read a process's arguments. So a secret among them is written into a
-    pipe, and the same program is executed anew with ``HIDDEN`` in its place; the new program reads the
-    pipe. (The secret is visible for the first milliseconds: a profile, ``@FILE`` or ``-`` never shows it.)
+    Other users of the machine can read a process's arguments. So the arguments are written to a pipe, and the
+    program is executed again with ``HIDDEN`` in place of the secret; the new program reads the pipe. The secret is
+    visible for the first milliseconds only. A profile, ``@FILE`` or ``-`` never shows it.
     """
     handed_over = os.environ.pop(CONCEALED_ARGUMENTS, None)
     if handed_over is not None:

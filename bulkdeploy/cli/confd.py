@@ -1,4 +1,4 @@
-"""``bulkmonkey confd``: asks several confd servers, of bulkdeploy or of Ganeti, and keeps the newest answer."""
+"""``bulkmonkey confd``: queries several confd servers of bulkdeploy or Ganeti, and prints the newest answer."""
 
 import json
 import random
@@ -44,7 +44,7 @@ ERRORS = {0: "there is no such entry", 1: "internal error", 2: "the query has a 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, how it went, and the serial of the state that it is of."""
+    """A reply of a confd server: its status, its answer, and the serial number of the state that it describes."""
 
     status: Status
     answer: Any
@@ -60,9 +60,10 @@ def request(
     wait_s: float = WAIT_SECONDS,
     now: Callable[[], float] = time.time,
 ) -> Reply:
-    """Ask up to MOST_SERVERS servers; of the answers that come in time, the one with the highest serial.
+    """Send a query to up to MOST_SERVERS servers, and return the reply with the highest serial number.
 
-    It is enough to hear all of two servers, all but one of four, or more than half of more.
+    The function waits for all of one or two servers, all but one of three or four, or more than half of five or
+    more, but at most ``wait_s`` seconds.
 
     Raises:
         ConnectionFailed: too few answered in ``wait_s`` seconds.
@@ -104,14 +105,16 @@ def _hear(bound: socket.socket, key: bytes, salt: str, replies: dict[Any, Reply]
 
 
 def confd(context: CommandContext, words: Sequence[str]) -> None:
-    """Show what confd servers answer."""
+    """Send a query to the confd servers of the profile and print the answer."""
     section = context.workspace.config(context.options).profile(context.workspace.profile_name(context.options))
     found = answered(words, section.get("confdservers", ""), section.get("confdkeyfile", ""))
     context.screen.show({"confd": [{"query": " ".join(words), **found}]})
 
 
 def answered(words: Sequence[str], servers: str, key_file: str) -> dict[str, Any]:
-    """Return what a command line asks for as ``answer``; ``staleseconds`` is its age if the servers cannot read.
+    """Return the ``answer`` to the query of a command line.
+
+    ``staleseconds`` is the age of the answer if the servers cannot read the database now.
 
     Raises:
         UsageError: it is not understood, or a setting is missing.

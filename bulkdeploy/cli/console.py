@@ -31,7 +31,7 @@ POLL_S = 0.2
 
 
 def console(context: CommandContext, words: Sequence[str]) -> None:
-    """Show a VM's serial console and send what is typed, until either side ends it.
+    """Connect the terminal to a VM's serial console until the user or the server ends the connection.
 
     Raises:
         UsageError: no VM is named, or this API has no consoles.
@@ -95,7 +95,10 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def _carry(socket: ClientConnection) -> str:
-    """Carry bytes both ways; returns why it was refused, or nothing where it just ended."""
+    """Copy data between the terminal and the console until the connection ends.
+
+    Returns the reason if the server rejected the connection, otherwise an empty text.
+    """
     ended = threading.Event()
     typing = threading.Thread(target=_type, args=(socket, ended), daemon=True)
     typing.start()

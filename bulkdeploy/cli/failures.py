@@ -1,4 +1,4 @@
-"""Every way a bulkmonkey command can end without success: one class per cause, each with its exit status.
+"""The failures of a bulkmonkey command: one class per cause, each with its exit status.
 
 The texts are what an operator reads on one line; ``facts`` is the same for programs (``-o json``).
 """
@@ -23,7 +23,7 @@ class ExitStatus(IntEnum):
 
 
 class CommandFailed(Exception):
-    """The root of the tree; never raised itself. ``hint`` says what would help, if anything is known."""
+    """The base class of all failures of bulkmonkey. ``hint`` describes a possible remedy, if one is known."""
 
     status = ExitStatus.API_ERROR
     label = "Error: "
@@ -33,7 +33,7 @@ class CommandFailed(Exception):
         super().__init__(message)
 
     def line(self) -> str:
-        """Return the failure as one readable line."""
+        """Return the failure as one line of text."""
         return _one_line(f"{self.label}{self.message}", self.hint)
 
     def facts(self) -> dict[str, Any]:
@@ -48,10 +48,10 @@ class UsageError(CommandFailed):
 
 
 class ConnectionFailed(CommandFailed):
-    """The API did not answer: no connection, a timeout, or an answer that is not CloudStack's.
+    """Raised when the API did not respond: no connection, a timeout, or a response that is not CloudStack's.
 
-    ``http_status`` is that of an answer which was not the API's; None: there was none. ``passing``: it
-    may be gone in a moment.
+    ``http_status`` is the status of a response that did not come from the API, or None without a response.
+    ``passing`` is true if a retry may succeed.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ApiRefused(CommandFailed):
         return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:
-        """Return the failure as one readable line."""
+        """Return the failure as one line of text with the command and its error codes."""
         code = "" if self.cserrorcode is None else f", code {self.cserrorcode}"
         text = f"{self.label}{self.errortext.rstrip('.')} ({self.command}: HTTP {self.http_status}{code})"
         return _one_line(text, self.hint)
@@ -104,7 +104,7 @@ class JobFailed(CommandFailed):
 
 
 class JobsFailed(CommandFailed):
-    """A batch was followed to its end, and some of its jobs failed or were cancelled."""
+    """Raised when all jobs of a batch have ended and some of them failed or were cancelled."""
 
     status = ExitStatus.JOBS_FAILED
 
@@ -123,13 +123,13 @@ class JobsFailed(CommandFailed):
 
 
 class TimedOut(CommandFailed):
-    """``--timeout`` ended while jobs were still under way; they go on."""
+    """Raised when ``--timeout`` has passed while jobs still run. The jobs continue."""
 
     status = ExitStatus.TIMED_OUT
 
 
 class Interrupted(CommandFailed):
-    """Ctrl-C: the program stops waiting. What was requested goes on."""
+    """Raised when the user presses Ctrl-C while the program waits. Requested work continues on the server."""
 
     status = ExitStatus.INTERRUPTED
     label = ""

@@ -1,4 +1,4 @@
-"""``bulkmonkey follow`` and ``explain``: what becomes of a deployment, a job or a VM, and why."""
+"""``bulkmonkey follow`` and ``explain``: the progress and the reasons of a deployment, a job or a VM."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,10 @@ def _newest_unfinished(context: CommandContext) -> str:
 
 
 def explain(context: CommandContext, words: Sequence[str]) -> None:
-    """Print where VMs are and why, or why they failed, or why a host takes none of them."""
+    """Print the hosts of VMs and the reasons for them, or the reasons of failures.
+
+    With ``host=NAME``, print the reasons why this host can or cannot run the VMs.
+    """
     hosts, others = requested_hosts(list(words))
     names, fields = _names_and_filter(others)
     if len(names) != 1:

@@ -1,4 +1,4 @@
-"""Help: on bulkmonkey, on a verb, on an API with its parameters, types, required marks and examples."""
+"""Help pages about bulkmonkey, a verb, or an API with its parameters, types and examples."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +23,10 @@ SAMPLE_WORDS = {
 
 
 def overview(catalogue: Catalogue | None) -> list[RenderableType]:
-    """Help on bulkmonkey as a whole; verbs are listed if they are known without asking the server."""
+    """Return the help page of bulkmonkey.
+
+    Verbs are listed if the catalogue is known without a request to the server.
+    """
     intro = Text("bulkmonkey", style="bold")
     intro.append(": the command line of CloudStack's API, with bulk deployments as a whole\n\n", style="default")
     intro.append("  bulkmonkey                                  opens the shell\n", style="default")
@@ -50,7 +53,7 @@ def verb_help(word: str, nouns: Sequence[tuple[str, Api]]) -> list[RenderableTyp
 
 
 def own_help(command: OwnCommand) -> list[RenderableType]:
-    """Help on one of bulkmonkey's own commands."""
+    """Return the help page of one of bulkmonkey's own commands."""
     return [
         Text(f"bulkmonkey {command.usage}", style="bold"),
         Text(command.description),
@@ -59,7 +62,7 @@ def own_help(command: OwnCommand) -> list[RenderableType]:
 
 
 def api_help(api: Api) -> list[RenderableType]:
-    """Help on an API: what it does, takes and answers."""
+    """Return the help page of an API: its description, parameters and response fields."""
     title = Text(f"bulkmonkey {api.verb} {api.noun}".rstrip(), style="bold")
     title.append(f"  ({api.name}{', waits for a job' if api.is_async else ''})", style="dim")
     parts: list[RenderableType] = [title, Text(printable(api.description))]

@@ -1,4 +1,4 @@
-"""The program ``bulkmonkey``. Secrets among its arguments are concealed before anything else is loaded."""
+"""The program ``bulkmonkey``. Secrets in its arguments are hidden before anything else is loaded."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from bulkdeploy.cli.concealment import conceal_arguments
 
 
 def main() -> None:
-    """Run one command line, or the shell if there is none; ends the process with its exit status."""
+    """Run one command line, or the shell without arguments, and end the process with the exit status."""
     arguments = conceal_arguments(sys.argv[1:])
     # These load half the libraries of this program, which takes longer than concealing may.
     from bulkdeploy.cli.program import run_program  # noqa: PLC0415 - see above

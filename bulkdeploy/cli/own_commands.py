@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: those that are no commands of the API."""
+"""Bulkmonkey's own commands, which are not commands of the API."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 @dataclass(frozen=True, slots=True)
 class OwnCommand:
-    """A command of bulkmonkey itself: its usage and its function."""
+    """A command of bulkmonkey itself, with its usage text and its function."""
 
     name: str
     usage: str
@@ -213,9 +213,9 @@ BULK, MANY_VMS = "bulk", ("virtualmachines", "vms")
 
 
 def own_command(words: Sequence[str]) -> OwnCommand | None:
-    """Return bulkmonkey's own command that a line calls, such as ``bulk stop virtualmachines``.
+    """Return bulkmonkey's own command in a line, such as ``bulk stop virtualmachines``.
 
-    None: the line calls an API, such as ``bulk deployvirtualmachine``, or nothing that there is.
+    Returns None if the line calls an API, such as ``bulk deployvirtualmachine``, or an unknown command.
     """
     if words[0] == BULK and (len(words) < 3 or words[2].lower() not in MANY_VMS):
         return None

@@ -1,4 +1,4 @@
-"""The ways to run the program: one command line, the shell, or an answer to a completion script."""
+"""The entry points of the program: one command line, the shell, or shell completion."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ COMPLETE = "__complete"
 
 
 def run_program(environment: Mapping[str, str], arguments: Sequence[str], clock: Clock | None = None) -> int:
-    """Do what the program's arguments say; the exit status."""
+    """Execute the arguments of the program and return the exit status."""
     clock = clock or SystemClock()
     if list(arguments) == [COMPLETE]:
         return complete(environment, sys.stdin.read().removesuffix("\n"), clock)
@@ -27,7 +27,7 @@ def run_program(environment: Mapping[str, str], arguments: Sequence[str], clock:
 
 
 def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Clock) -> int:
-    """Run one command line, or the shell if it has no words; the exit status."""
+    """Run one command line, or the shell if it contains no command, and return the exit status."""
     workspace = _workspace(environment, clock)
     try:
         options = parse(arguments)
@@ -45,7 +45,7 @@ def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Cl
 
 
 def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
-    """Print what may stand in the place of the last word of a line as it is typed: value, tab, description."""
+    """Print the possible completions of the last word of a line: value, tab and description."""
     from bulkdeploy.cli.shell.completion import Completer  # noqa: PLC0415 - no command needs it
 
     workspace = _workspace(environment, clock, may_connect=False)

@@ -1,4 +1,4 @@
-"""Runs one command line: finds what it means, does it, prints its failure, gives its exit status."""
+"""The execution of one command line: finds the command, runs it, prints a failure, and returns the exit status."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ OLD_API_WORD = "api"
 
 
 def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
-    """Do what a command line says; whatever happens ends in a status and at most one line of error."""
+    """Run a command line and return its exit status. A failure prints at most one line."""
     try:
         options = parse(arguments)
     except CommandFailed as failure:

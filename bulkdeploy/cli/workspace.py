@@ -1,4 +1,4 @@
-"""State that lasts from one command to the next: configuration, connections, catalogues."""
+"""The state that is shared by the commands of one process: configuration, connections and catalogues."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,12 +29,15 @@ FROM_ENVIRONMENT = {
 
 
 class Workspace:
-    """The state of one bulkmonkey process."""
+    """The state of one bulkmonkey process: its configuration files, connections and catalogues."""
 
     def __init__(
         self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_connect: bool = True
     ) -> None:
-        """``warn`` takes what needs attention, ``note`` lines of debug output; ``may_connect``: for secrets."""
+        """Create the workspace. ``warn`` receives warnings, and ``note`` receives lines of debug output.
+
+        If ``may_connect`` is false, the workspace does not prompt for secrets.
+        """
         self.environment, self.clock, self.warn, self.may_connect = environment, clock, warn, may_connect
         self.debug = False
         self._note, self._requested = note, dict[str, str]()
@@ -106,7 +109,7 @@ class Workspace:
         return self._catalogues[connection]
 
     def catalogue(self, connection: Connection, say: Say) -> Catalogue:
-        """Return the catalogue; the first time for a profile, the server is asked for it.
+        """Return the catalogue of a profile. The first use reads the catalogue from the server.
 
         Raises:
             ApiRefused, ConnectionFailed: it is not kept, and the server does not give it.
@@ -118,7 +121,7 @@ class Workspace:
         return self.sync(connection)
 
     def sync(self, connection: Connection, **how: Any) -> Catalogue:
-        """Ask the server for its catalogue and keep it; ``how`` as for ``Transport.call``."""
+        """Read the catalogue from the server and store it in the cache. ``how`` is passed to ``Transport.call``."""
         self._catalogues[connection] = self.cache.sync(self.transport(connection), **how)
         return self._catalogues[connection]
 
@@ -128,13 +131,17 @@ class Workspace:
             self._note(text)
 
     def close(self) -> None:
-        """End sessions and close connections."""
+        """End the sessions and close the connections of the workspace."""
         for transport in self._transports.values():
             transport.close()
         self._transports.clear()
 
     def _secret(self, name: str, given: str | None) -> str | None:
-        """Return a key as the command line gives it: itself, ``@FILE``, or ``-``, which asks for it once."""
+        """Return a secret of the command line.
+
+        ``@FILE`` is replaced by the text of the file. ``-`` prompts for the secret once. Other values are the
+        secret itself.
+        """
         if given == "-":
             if name not in self._requested:
                 self._requested[name] = prompt_secret(name) if self.may_connect else ""

@@ -75,7 +75,7 @@ def with_console(api: Wsgi) -> Wsgi:
 
 
 def create_console(api: Wsgi) -> Flask:
-    """Return the console alone; ``api`` answers its calls."""
+    """Return the console as a Flask application. The WSGI application ``api`` executes its API calls."""
     app = Flask(__name__, static_folder=None)
     pages, permissions = Pages(), Permissions()
     front = _Front(api, pages, permissions)
@@ -112,7 +112,7 @@ class _Front:
         return _go("overview" if "listVirtualMachines" in visit.may else "virtual-machines")
 
     def page(self, name: str) -> Response:
-        """Return a page, or what it says when the API refuses."""
+        """Return a page of the console, or a page with the error text if the API rejects a call."""
         method = "GET" if request.method == "HEAD" else request.method
         view = VIEWS.get((method, name))
         if view is None:
@@ -168,15 +168,18 @@ class _Front:
         return answer
 
     def vnc(self) -> Response:
-        """Return the page of a VM's screen: it needs no session, for what opens a screen is its token."""
+        """Return the page with a VM's screen.
+
+        It needs no session, because the console token in the URL grants access.
+        """
         page = self._pages.render("vnc.html", theme=_theme(request))
         return Response(page, content_type="text/html; charset=UTF-8")
 
     def refuse_other_sites(self) -> Response | None:
-        """Reject a form that a page of another site sent: browsers report where a request comes from.
+        """Reject a form that a page of another site sent. Returns None for an accepted request.
 
         Each browser sends ``Origin`` with a form; ``Sec-Fetch-Site`` is missing in old browsers and without TLS. A
-        request with neither of them comes from a program, which a page cannot make a browser send.
+        request with neither header comes from a program, because no page can make a browser send such a request.
         """
         if request.method != "POST":
             return None
@@ -209,9 +212,9 @@ class _Front:
         return open_visit(request, self._api, self._permissions, self._pages)
 
     def _to_sign_in(self) -> Response:
-        """Redirect to the sign-in form, and from there back to this page.
+        """Redirect to the sign-in form, which leads back to this page afterwards.
 
-        A script is told to load the whole page.
+        If a script requested a fragment, the response makes the browser load the whole sign-in page.
         """
         had = TOKEN_COOKIE in request.cookies
         where = request.headers.get("HX-Current-URL", request.full_path) if _is_fragment() else request.full_path

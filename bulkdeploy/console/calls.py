@@ -34,15 +34,18 @@ class ApiRefused(Exception):
 
 
 class SignedOut(Exception):
-    """There is no session, or it has ended."""
+    """Raised when the request has no session or its session has ended."""
 
 
 class ChangeByGet(Exception):
-    """A page that is only looked at wants to change something: a defect of the page."""
+    """Raised when a page that is requested by GET makes a call that changes something.
+
+    This is a defect of the page.
+    """
 
 
 class Calls:
-    """The calls that one request of a browser makes.
+    """The API calls that one browser request makes.
 
     Args:
         session_key: what is sent as the parameter ``sessionkey``. For a page that is looked at the browser's cookie
@@ -59,7 +62,7 @@ class Calls:
 
     @property
     def digest(self) -> str:
-        """A digest of all answers so far: as long as it is the same, so is the page that they make."""
+        """A digest of all API responses so far. An equal digest means that the page did not change."""
         return self._seen.hexdigest()
 
     def __call__(self, command: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class Calls:
     def page(
         self, command: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return the rows of one page of a list command, and how many there are in all."""
+        """Return the rows of one page of a list command, and the total number of rows."""
         content = self(command, parameters)
         rows = next((value for value in content.values() if isinstance(value, list)), [])
         return rows, int(content.get("count") or len(rows))

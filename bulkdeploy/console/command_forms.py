@@ -71,7 +71,10 @@ class FormField:
 
 
 def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
-    """Return the parameter of a command that takes the id of the noun's thing; None: it has none."""
+    """Return the parameter of a command that takes the id of a noun's object.
+
+    Returns None if the command has no such parameter.
+    """
     found = [one for one in api.parameters if noun.ids_from in one.related]
     return next((one for one in found if one.name == "id"), found[0] if found else None)
 
@@ -85,7 +88,7 @@ def _kind_of_subject(api: Api, noun: Noun) -> dict[str, str]:
 
 
 def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormField]:
-    """Return the fields of a command's form, filled in with what is known of the thing that it is about.
+    """Return the fields of a command's form, filled in with the present values of its object.
 
     Args:
         api: the command, with the parameters that this person may set.
@@ -106,7 +109,10 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
 
 
 def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> dict[str, str]:
-    """Return the parameters of the call that a filled-in form asks for: what it changes, and what it must name."""
+    """Return the parameters of the call that a filled-in form sends.
+
+    An update command gets only changed values and required parameters.
+    """
     subject = subject_of(api, noun) if row else None
     given = {} if subject is None else {subject.name: str(row[noun.key]), **_kind_of_subject(api, noun)}
     changes = bool(row) and api.name.startswith("update")
@@ -125,7 +131,7 @@ def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> d
 
 
 def wrong_field(text: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the error text by the field that it is about: the API names the parameter. Empty if it names none.
+    """Return the error text by the form field whose parameter the text names. Empty if it names no field.
 
     Args:
         text: the error of the API.
@@ -137,7 +143,7 @@ def wrong_field(text: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_dangerous(command: str) -> bool:
-    """Tell whether a command takes something away."""
+    """Return whether a command deletes, stops or removes something, according to its name."""
     return command.startswith(DANGEROUS)
 
 
@@ -152,10 +158,10 @@ def _field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | No
 
 
 def _host_field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str] | None, visit: Visit) -> FormField:
-    """Return the field of the host that a VM moves to.
+    """Return the form field for the destination host of a VM that moves.
 
-    The options are the hosts that can have the VM, and the planner's choice is selected. The field also says how
-    the planner chose, and why other hosts cannot have the VM.
+    The options are the hosts that can run the VM, and the planner's choice is preselected. The field also explains
+    the planner's choice and why the other hosts cannot run the VM.
     """
     vm = {"virtualmachineid": row["id"]}
     try:
@@ -234,9 +240,9 @@ def _options(api: Api, one: ApiParameter, row: Row, visit: Visit) -> Iterator[tu
 
 
 def _fitting(api: Api, one: ApiParameter, noun: Noun, row: Row, visit: Visit) -> dict[str, object]:
-    """Return the parameters of the list command by which a field offers only things that go with the form's thing.
+    """Return the list parameters that limit a field's options to objects that fit the form's object.
 
-    They are those of its zone and, unless the command names an owner itself, of its owner.
+    The options are in the same zone and, unless the command names an owner itself, belong to the same owner.
     """
     fitting = dict(FITTING.get((api.name, one.name), {}))
     if row.get("zoneid") and visit.may[noun.lists].parameter("zoneid") is not None:
@@ -249,7 +255,10 @@ def _fitting(api: Api, one: ApiParameter, noun: Noun, row: Row, visit: Visit) ->
 
 
 def _things(noun: Noun, fitting: Mapping[str, object], visit: Visit) -> Iterator[tuple[str, str]]:
-    """Yield the things of a kind with their names, unless there are too many of them to choose from."""
+    """Yield the ids and names of a noun's objects as options.
+
+    Yields nothing if there are more than MOST_OPTIONS.
+    """
     rows, count = visit.calls.page(noun.lists, {**noun.given, **fitting, "page": 1, "pagesize": MOST_OPTIONS})
     if count > MOST_OPTIONS:
         return
@@ -260,7 +269,7 @@ def _things(noun: Noun, fitting: Mapping[str, object], visit: Visit) -> Iterator
 
 
 def _size_of_disks(row: Row, visit: Visit) -> str:
-    """Return the size that a disk offering gives to disks; empty for other things."""
+    """Return the disk size of a disk offering as text. Empty for other objects."""
     if "disksize" not in row:
         return ""
     texts = visit.pages.texts
@@ -268,7 +277,7 @@ def _size_of_disks(row: Row, visit: Visit) -> str:
 
 
 def _known(row: Row, one: ApiParameter) -> str:
-    """Return the present value of a parameter as a form shows it: empty where the thing does not tell."""
+    """Return the present value of a parameter as form text. Empty if the object does not have the value."""
     value = row.get(one.name)
     if value is None or isinstance(value, (list, dict)):
         return ""
@@ -276,7 +285,7 @@ def _known(row: Row, one: ApiParameter) -> str:
 
 
 def _sent(one: ApiParameter, values: Sequence[str]) -> dict[str, str]:
-    """Return a parameter as the call has it; of a map each line of the form is one entry."""
+    """Return a parameter in the format of an API call. Each line of a map's text becomes one entry."""
     if one.type != "map":
         text = ",".join(values)
         return {one.name: base64.b64encode(text.encode()).decode() if one.name == ENCODED else text}

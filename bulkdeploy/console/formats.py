@@ -56,7 +56,7 @@ KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in sta
 
 
 def number(value: object) -> str:
-    """Return a count with its thousands apart; a dash where there is none."""
+    """Return a number with thousands separators, or a dash if there is none."""
     if value in (None, ""):
         return "\u2013"
     amount = float(str(value))
@@ -64,7 +64,7 @@ def number(value: object) -> str:
 
 
 def size(value: object) -> str:
-    """Return an amount of bytes in the largest unit of which there is one or more."""
+    """Return a number of bytes in the largest unit with a value of at least 1, or a dash if there is none."""
     if value in (None, ""):
         return "\u2013"
     amount, unit = float(str(value)), 0
@@ -76,7 +76,7 @@ def size(value: object) -> str:
 
 
 def mebibytes(value: object) -> str:
-    """Return an amount of MiB."""
+    """Return a number of MiB in the largest fitting unit, or a dash if there is none."""
     return size(None if value in (None, "") else float(str(value)) * KIB * KIB)
 
 
@@ -86,7 +86,10 @@ def frequency(value: object) -> str:
 
 
 def duration(seconds: object) -> str:
-    """Return seconds as people say them, in two units at most."""
+    """Return a number of seconds as text in at most two units, such as ``2 h 5 min``.
+
+    Returns a dash for None.
+    """
     if seconds is None:
         return "\u2013"
     left = round(float(str(seconds)))
@@ -98,14 +101,14 @@ def duration(seconds: object) -> str:
 
 
 def share(part: object, whole: object) -> float:
-    """Return a part of a whole in per cent, between 0 and 100; 0 if the whole is 0."""
+    """Return a part of a whole in percent, limited to the range 0 to 100. Returns 0 if the whole is 0."""
     total = float(str(whole or 0))
     return 0.0 if total <= 0 else max(0.0, min(float(PER_CENT), float(str(part or 0)) * PER_CENT / total))
 
 
 @lru_cache(MOST_CACHED)
 def moment(value: object) -> Markup:
-    """Return a moment: the browser tells how long ago it is, and shows the moment itself as the title."""
+    """Return a time as an HTML element, or a dash if there is none. The browser shows how long ago the time is."""
     when = parsed(value)
     if when is None:
         return Markup("\u2013")
@@ -122,13 +125,13 @@ def parsed(value: object) -> datetime | None:
 
 
 def seconds_between(begin: object, end: object) -> float | None:
-    """Return seconds from one moment of the API's to another; None where one is not known."""
+    """Return the seconds between two timestamps of the API, or None if one of them is missing."""
     first, last = parsed(begin), parsed(end)
     return None if first is None or last is None else (last - first).total_seconds()
 
 
 def joined(values: Iterable[Mapping[str, Any]], name: str) -> str:
-    """Return one field of some rows, separated by commas."""
+    """Return the values of one field of several rows, separated by commas. Empty values are left out."""
     return ", ".join(str(value[name]) for value in values if value.get(name))
 
 
@@ -136,7 +139,7 @@ WORDS_IN_NAME = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])|[A-Z]?[a
 
 
 def words(command: str) -> str:
-    """Return the name of a command or a planner as people say it: ``createSSHKeyPair`` is "Create SSH key pair"."""
+    """Return the name of a command or planner in words: ``createSSHKeyPair`` becomes "Create SSH key pair"."""
     found = WORDS_IN_NAME.findall(command)
     if not found:
         return command

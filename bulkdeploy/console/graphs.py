@@ -64,7 +64,7 @@ def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
 
 
 def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
-    """Return the graphs of CPU, memory and network of the hosts of a place; None if the caller may not see them.
+    """Return graphs of the CPU, memory and network usage of a place's hosts, or None if the caller may not see it.
 
     Args:
         visit: who asks, and for which period.
@@ -108,7 +108,11 @@ class _Samples:
         self._period = period
 
     def graphs(self, *wanted: tuple[str, Sequence[Value], Callable[[float], str], float | None]) -> Sequence[Graph]:
-        """Return a graph for each title, values of its lines, words of a value, and value of its upper edge."""
+        """Return one graph for each tuple in ``wanted``, or no graphs if there are too few samples.
+
+        A tuple has the title, the values of the lines, a function that formats a value, and the value of the upper
+        edge.
+        """
         return [] if len(self._dated) < FEWEST else [self._graph(*one) for one in wanted]
 
     def _graph(self, title: str, values: Sequence[Value], word: Callable[[float], str], top: float | None) -> Graph:

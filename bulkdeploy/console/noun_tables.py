@@ -38,7 +38,10 @@ def kind_of(name: str, type_: str, description: str) -> str:
 
 
 def target_of(name: str, names: frozenset[str]) -> tuple[str, str]:
-    """Return the page of the thing that a field names, and the field with its id; empty where there is none."""
+    """Return the page to which a field links, and the field with the id of the linked object.
+
+    Both texts are empty if the field is not a link.
+    """
     id_field = ID_FIELDS.get(name) or (f"{name.removesuffix('name')}id" if name.endswith("name") else "")
     return (PAGE_OF_ID[id_field], id_field) if id_field in names and id_field in PAGE_OF_ID else ("", "")
 
@@ -59,9 +62,9 @@ def table_of(noun: Noun, api: Api) -> Table:
 
 
 def flat(row: Row) -> Row:
-    """Return a row with the fields of its objects beside its own, as ``object.field``.
+    """Return a row with the fields of nested objects added as ``object.field``.
 
-    A state of an object that is not set up is left out: it is no reason to look at the row.
+    The state of a nested object that is not set up is left out, so that the row is not shown as a problem.
     """
     inner = {
         f"{name}.{key}": value

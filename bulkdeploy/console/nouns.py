@@ -48,7 +48,7 @@ class Noun:
 
     @property
     def ids_from(self) -> str:
-        """The command that listApis names as ``related`` of parameters which take the id of such a thing."""
+        """The command that listApis names as ``related`` for parameters that take the id of such an object."""
         return self.named_by or self.lists
 
 

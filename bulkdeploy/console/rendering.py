@@ -49,7 +49,7 @@ class Pages:
         )
 
     def _state(self, value: str) -> Markup:
-        """Return a state in words, with the colour of what it means."""
+        """Return a state as text, in the colour of its meaning."""
         kind, text = formats.KIND_OF_STATE.get(value, ""), self.texts.states.get(value)
         return Markup('<span class="state {}">{}</span>').format(kind, text)
 
@@ -59,9 +59,9 @@ class Pages:
 
 
 def address(page: str, /, *given: Mapping[str, Any], **more: Any) -> str:
-    """Return the address of a page, relative to all others: they stand in one folder, wherever a proxy puts that.
+    """Return the URL of a page, relative to all other pages, which are in one folder below any prefix of a proxy.
 
-    Of parameters given twice the last one counts; empty ones are left out.
+    If a parameter is given twice, the last value is used. Empty parameters are left out.
     """
     values: dict[str, Any] = {}
     for part in (*given, more):

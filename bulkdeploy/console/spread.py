@@ -11,7 +11,7 @@ MOST_CLUSTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Pods in order of their names, and hosts that take nothing, by reason."""
+    """The spread of VMs: pods ordered by name, and the numbers of hosts that cannot be used, by reason."""
 
     pods: Sequence[PodSpread]
     excluded: Sequence[Mapping[str, Any]]

@@ -49,7 +49,7 @@ HIDDEN_VM_FILTERS = (
 
 
 def bulk_command(action: str) -> str:
-    """Return the command that does on many VMs what this command does on one."""
+    """Return the name of the bulk command that runs this command on many VMs."""
     return f"bulk{action[0].upper()}{action[1:]}"
 
 
@@ -59,7 +59,7 @@ def _same(*columns: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: the command that lists its rows, and how they are shown.
+    """A table of the console: the command that lists its rows, and the columns and filters that it shows.
 
     Attributes:
         read: makes what the columns show of a row that the API answered.
@@ -79,7 +79,7 @@ class Table:
 
 
 def _job(row: Row) -> Row:
-    """Return a job with its state and what it was about in words."""
+    """Return the row of a job with its state, its action and its VM as texts."""
     vm = virtual_machine_of(row)
     finished = is_finished(row)
     return {

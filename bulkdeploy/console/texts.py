@@ -10,9 +10,9 @@ ONE_OR_MANY = " | "
 
 
 class Text(str):
-    """A text; called, with its fields filled in.
+    """A text of the console. Calling it returns the text with its fields filled in.
 
-    ``{count} VM | {count} VMs`` has a form for one and one for any other count.
+    ``{count} VM | {count} VMs`` has two forms: the first for a count of one, the second for all other counts.
     """
 
     __slots__ = ()
@@ -43,11 +43,14 @@ class Texts:
             raise AttributeError(f"the console has no text {name!r}") from None
 
     def get(self, name: str, default: str | None = None) -> Text:
-        """Return the text of that name, or the default, or the name: what a later API says is shown as it is."""
+        """Return the text with a name, or the default, or the name itself.
+
+        So values that a later version of the API returns are shown unchanged.
+        """
         found = self._content.get(name)
         return found if isinstance(found, Text) else Text(name if default is None else default)
 
 
 def read_texts() -> Texts:
-    """Return the console's texts."""
+    """Read the console's texts from the TOML file and return them."""
     return Texts(tomllib.loads(FILE.read_text("utf-8")))

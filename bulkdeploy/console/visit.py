@@ -32,9 +32,9 @@ Apis: TypeAlias = Mapping[str, Api]
 
 
 class Permissions:
-    """The commands that each session may call, as listApis said within the last minute.
+    """A cache of the commands that each session may call, read from listApis at most once a minute.
 
-    It only decides which links and buttons a page has: whatever is called, the API decides anew.
+    The cache only decides which links and buttons a page shows. The API checks the permission of every call itself.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Permissions:
         self._lock = Lock()
 
     def of(self, token: str, calls: Calls) -> Apis:
-        """Return the commands that the session of this token may call, as listApis describes them to it."""
+        """Return the commands that the session with this token may call, with their descriptions from listApis."""
         key = hashlib.sha256(token.encode()).hexdigest()
         with self._lock:
             known = self._known.get(key)
@@ -85,10 +85,10 @@ class Visit:
         return self.request.form
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return the page that a template makes of ``values``; 304 where the browser has it.
+        """Return the page that a template creates from ``values``, or status 304 if the browser has the same page.
 
-        All that a page shows comes from the URL, the session and answers of the API: what these make together is
-        known before anything is drawn.
+        A page depends only on the URL, the session and the API responses. Their digest is compared before the page
+        is rendered.
         """
         cookies = self.request.cookies
         state = (

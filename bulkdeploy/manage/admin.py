@@ -1,4 +1,4 @@
-"""``bulkdeploy admin``: how to reach the service as its administrator."""
+"""``bulkdeploy admin``: the credentials of the default administrator, and the encryption of stored secrets."""
 
 import json
 from collections.abc import Mapping
@@ -60,7 +60,9 @@ def reencrypt(ctx: click.Context) -> None:
 
 
 def read_credentials(settings: Settings) -> dict[str, str]:
-    """``url``, ``username``, ``apikey``, ``secretkey`` and, while it is the generated one, ``password``.
+    """Return ``url``, ``username``, ``apikey`` and ``secretkey`` of the default administrator.
+
+    The result also contains ``password`` if the generated password is still valid.
 
     Raises:
         click.ClickException: no database, or no admin yet.
@@ -93,13 +95,13 @@ def read_credentials(settings: Settings) -> dict[str, str]:
 
 
 def profile_text(found: Mapping[str, str]) -> str:
-    """Return a configuration file with one profile, ``admin``, as CloudMonkey and bulkmonkey read it."""
+    """Return a configuration file with the profile ``admin`` in the format of CloudMonkey and bulkmonkey."""
     keys = "".join(f"{name} = {found[name]}\n" for name in ("url", "apikey", "secretkey"))
     return f"profile = {PROFILE}\n\n[{PROFILE}]\n{keys}"
 
 
 def _generated_password(settings: Settings, password_hash: str | None) -> str | None:
-    """Return the generated first password, if it is still the one that opens the door."""
+    """Return the generated first password, or None if it is not the present password."""
     from argon2 import PasswordHasher
     from argon2.exceptions import Argon2Error, InvalidHashError
 

@@ -1,4 +1,4 @@
-"""``bulkdeploy db dump`` and ``db restore``: backups by PostgreSQL's own programs.
+"""``bulkdeploy db dump`` and ``db restore``: backups with PostgreSQL's own programs.
 
 The programs are those beside the embedded server or on PATH: the ones of the server's release, or else newer ones.
 """
@@ -29,7 +29,7 @@ SESSIONS = (
 
 
 def dump(settings: Settings, file: Path) -> None:
-    """Write the database as it is at one moment to a new file; programs may work on meanwhile.
+    """Write a consistent snapshot of the database to a new file. Running programs are not affected.
 
     Raises:
         click.ClickException: the file exists, or PostgreSQL's program is missing or failed; then there is no file.
@@ -48,9 +48,9 @@ def dump(settings: Settings, file: Path) -> None:
 
 @contextmanager
 def restored(settings: Settings, file: Path) -> Iterator[Settings]:
-    """Replace all that the database holds by what a dump holds; then yield the settings, while the server runs.
+    """Replace the contents of the database by a dump, and yield the settings while the database server runs.
 
-    Nothing is changed if the file is no dump, or while programs are connected.
+    Nothing is changed if the file is not a dump, or if other programs are connected to the database.
 
     Raises:
         click.ClickException: one of these; or PostgreSQL's program is missing or failed. If it failed after the
@@ -77,9 +77,9 @@ def restored(settings: Settings, file: Path) -> Iterator[Settings]:
 
 @contextmanager
 def _server(settings: Settings, *, must_be_idle: bool = False) -> Iterator[Settings]:
-    """Yield the settings of a database that answers.
+    """Yield the settings of a reachable database.
 
-    A configured one, or the embedded one, which is started if needed.
+    This is the configured database, or else the embedded one, which is started if necessary.
 
     Raises:
         click.ClickException: ``must_be_idle`` and ``up`` runs here; or there is no database; or it does not start.
@@ -111,7 +111,7 @@ def _make_database(postgres: PostgresServer) -> None:
 
 
 def _run(name: str, arguments: Sequence[str], reachable: Settings | None) -> None:
-    """Run one of PostgreSQL's programs, on a database if ``reachable`` is given; its password is in no argument.
+    """Run a PostgreSQL program, on the database of ``reachable`` if given. The password is not in the arguments.
 
     Raises:
         click.ClickException: it is not there, or failed.

@@ -1,4 +1,4 @@
-"""``bulkdeploy check``: is a hypervisor as a driver needs it?"""
+"""``bulkdeploy check``: tests whether a hypervisor has everything that its driver needs."""
 
 import sys
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The settings of subcommands, and their failures: one line and exit code 1, no traceback."""
+"""The settings of subcommands. Wrong settings are reported in one line with exit code 1, without a traceback."""
 
 from typing import Any
 

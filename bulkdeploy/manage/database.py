@@ -1,4 +1,4 @@
-"""``bulkdeploy db``: the schema and the first rows, backups and restores."""
+"""``bulkdeploy db``: creates the schema and the first rows, and runs backups and restores."""
 
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,7 @@ def restore_command(ctx: click.Context, file: Path, yes: bool) -> None:
 
 
 def _skip_numbers(settings: Settings) -> None:
-    """Let numbers go on higher than any that was given out, and say what comes next."""
+    """Increase the database's sequences beyond any number that was in use, and print the next steps."""
     from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
     from bulkdeploy.store.database.engine import run_transaction
     from bulkdeploy.store.database.restored import LEAD, skip_numbers

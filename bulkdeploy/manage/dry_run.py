@@ -1,4 +1,4 @@
-"""Transactions that a dry run gives up at their end: what it says would be done is what is done otherwise."""
+"""Transactions that a dry run rolls back at their end. Without a dry run the same work is committed."""
 
 from collections.abc import Callable
 from contextlib import suppress

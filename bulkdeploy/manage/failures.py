@@ -1,4 +1,4 @@
-"""The failures that operators can mend: a wrong setting, a service that does not answer."""
+"""Failures that operators can correct, such as a wrong setting or an unreachable service."""
 
 import psycopg
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -37,9 +37,9 @@ EXPECTED = (
 
 
 def is_for_the_operator(error: Exception) -> bool:
-    """Return whether the error's own text says everything that an operator needs.
+    """Return whether the error's text is sufficient for an operator, so that no traceback is needed.
 
-    A reader that went away (``| head``) is not a failure: click ends such a command silently.
+    A closed output pipe (``| head``) is not a failure; click ends such a command silently.
     """
     return (isinstance(error, EXPECTED) or is_unreachable(error)) and not isinstance(error, BrokenPipeError)
 

@@ -1,4 +1,4 @@
-"""``bulkdeploy follow``: keep up with what another cloud does."""
+"""``bulkdeploy follow``: imports another cloud and follows its changes."""
 
 import signal
 import sys

@@ -39,7 +39,7 @@ DRIVER_HEADER = f"""\
 
 
 def default_toml() -> str:
-    """config/default.toml: every setting, its meaning, and its default as a commented line."""
+    """Return the text of config/default.toml: every setting with its meaning and its default as a comment."""
     fields = {name: field for name, field in Settings.model_fields.items() if name not in (TABLE, FETCH)}
     parts = [HEADER, *_assignments(fields), f"# [{FETCH}]", *_assignments(FetchRules.model_fields), DRIVER_HEADER]
     for name in in_tree_drivers():
@@ -96,7 +96,7 @@ def main(check: bool) -> None:
 
 
 def _write(name: str, text: str, check: bool) -> bool:
-    """Write a file, or say whether it is as it must be."""
+    """Write a file and return True. With ``check``, return whether the file is up to date, without writing it."""
     path = ROOT / name
     if check:
         return path.is_file() and path.read_text() == text

@@ -1,4 +1,4 @@
-"""``bulkdeploy iallocator``: zones in the form that allocator programs read."""
+"""``bulkdeploy iallocator``: prints zones in the input format of allocator programs."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""``bulkdeploy import``: take over what another cloud has."""
+"""``bulkdeploy import``: imports the objects of another cloud."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,15 @@ MOST_NAMED = 3
 
 
 class SecretText(click.ParamType[str]):
-    """A text that stands in a file, given as ``@FILE``: on a command line others could read it."""
+    """The type of an option whose secret value is read from a file, given as ``@FILE``.
+
+    Other users can read command lines, so the secret itself must not be an argument.
+    """
 
     name = "@file"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the file's text."""
+        """Return the text of the file that the option names. Fails if the file cannot be read or is empty."""
         text = str(value)
         if not text.startswith("@"):
             self.fail(
@@ -110,7 +113,10 @@ def cloudstack(
 
 
 def report_lines(report: "ImportReport", *, dry_run: bool, each: bool = False) -> list[str]:
-    """Return an import's report, in lines; what a section lacks for one reason shares one, but for ``each``."""
+    """Return the report of an import as lines of text.
+
+    Objects of a section that were left out for the same reason share one line, unless ``each`` is true.
+    """
     counted = (("created", report.created), ("changed", report.changed), ("removed", report.removed))
     lines = [
         f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"

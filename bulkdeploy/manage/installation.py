@@ -1,4 +1,4 @@
-"""The configured database and hypervisors, for programs that ask both."""
+"""The configured database and hypervisors, for programs that use both."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +38,13 @@ class Installation:
 
     @property
     def reading(self) -> "Reading":
-        """Opens connections that read."""
+        """A function that opens read-only database connections."""
         from bulkdeploy.store.database.engine import read_only
 
         return partial(read_only, self.engine)
 
     def hosts(self, named: str | None = None) -> "Sequence[Any]":
-        """Return all hosts, or the one of this name or id, as ``store.infrastructure.storage_units`` has them.
+        """Return all hosts, or the host with this name or id, as rows of ``store.infrastructure.storage_units``.
 
         Raises:
             UsageError: there is none, or more than one.
@@ -64,7 +64,10 @@ class Installation:
 
 @contextmanager
 def installation(ctx: click.Context, program: str) -> Iterator[Installation]:
-    """Open what the settings name; ``program`` is what the database shows as its client."""
+    """Open the database and drivers of the settings, and close them afterwards.
+
+    ``program`` is the application name that the database shows for the connections.
+    """
     from bulkdeploy.wiring.drivers import build_configured_drivers
     from bulkdeploy.wiring.system import arm_failpoints, build_engine
 

@@ -1,4 +1,4 @@
-"""The options before the subcommand's name."""
+"""The options of ``bulkdeploy`` before the name of the subcommand."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Options of the product's command itself."""
+    """The options of the ``bulkdeploy`` command itself, before the subcommand."""
 
     config_file: Path | None = None
     data_dir: Path | None = None

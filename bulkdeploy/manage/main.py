@@ -1,4 +1,4 @@
-"""The product's command, ``bulkdeploy``: runs the service and looks after its data.
+"""The command ``bulkdeploy``, which runs the service and manages its data.
 
 Subcommands live one per module and are imported when they are used, so that ``--help`` is instant
 and a process loads only what it runs.
@@ -44,12 +44,12 @@ class LazyGroup(click.Group):
     """A group whose commands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return all names, in the order in which one meets them."""
+        """Return the names of all commands, in the order in which a new user needs them."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import and return one command, or None if there is no command with this name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -59,13 +59,13 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
+        """Write the list of commands to the help text without importing the commands."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a subcommand; what an operator can mend is told in one line, without a traceback."""
+        """Run a subcommand. Errors that an operator can correct are printed as one line, without a traceback."""
         try:
             return super().invoke(ctx)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The addresses of the services of a running ``up``: files in data_dir for other commands and for clients.
+"""The addresses of the services of a running ``up``, in files in data_dir for other commands and clients.
 
 They hold passwords and keys, so only their owner may read them.
 """
@@ -17,7 +17,7 @@ ANNOUNCED = (*ADDRESSES, "drivers")
 
 
 def announce(settings: Settings) -> None:
-    """Write where the services are."""
+    """Write the addresses of the running services to a file in data_dir."""
     found = {name: getattr(settings, name) for name in ANNOUNCED}
     _replace(settings.data_dir / FILE_NAME, json.dumps({**found, "pid": os.getpid()}))
 
@@ -30,7 +30,7 @@ def hand_out_keys(data_dir: Path, profile: str) -> Path:
 
 
 def withdraw(data_dir: Path) -> None:
-    """Forget it, at the end of ``up``."""
+    """Delete the files with the addresses and keys of the services when ``up`` ends."""
     for name in (FILE_NAME, CLIENT_FILE_NAME):
         (data_dir / name).unlink(missing_ok=True)
 
@@ -44,9 +44,10 @@ def _replace(path: Path, text: str) -> None:
 
 
 def with_running_services(settings: Settings) -> Settings:
-    """Return ``settings`` with those of the ``up`` that runs in data_dir, unless they name another database.
+    """Return ``settings`` with the addresses of an ``up`` that runs in data_dir.
 
-    Where another user's data_dir cannot be read, nothing of ours runs there.
+    The settings are returned unchanged if they name another database, or if data_dir cannot be read because it
+    belongs to another user.
     """
     try:
         found = json.loads((settings.data_dir / FILE_NAME).read_text())

@@ -1,4 +1,4 @@
-"""``bulkdeploy up``: everything on this machine, in one terminal."""
+"""``bulkdeploy up``: runs the whole service on this machine, in one terminal."""
 
 import shlex
 import sys
@@ -95,13 +95,13 @@ def answers_our_key(stack: Stack) -> bool:
 
 
 def emit(name: str, line: str) -> None:
-    """Write one line of a child's output, with its name before it."""
+    """Write one line of a child process's output, with the name of the child in front."""
     sys.stdout.write(f"{name:<{NAME_WIDTH}}| {line}\n")
     sys.stdout.flush()
 
 
 def welcome(stack: Stack) -> None:
-    """Say where the service is, where the keys are and what to try."""
+    """Print the URL of the service, the location of the keys, and a first command to try."""
     from bulkdeploy.manage.admin import profile_text, read_credentials
 
     settings = stack.settings
@@ -119,6 +119,6 @@ def welcome(stack: Stack) -> None:
 
 
 def _short(path: Path) -> str:
-    """Return a path as one would type it here."""
+    """Return a path in the form in which a user would type it here: relative if possible, and quoted."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

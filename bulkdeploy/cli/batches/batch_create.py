@@ -1,4 +1,4 @@
-"""``batch-create``: unlike VMs from a file by one call, followed to their end, and a table of where each is."""
+"""``batch-create``: deploys different VMs from a file by one call, waits, and prints the host of each VM."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ WRONG_PARAMETER = (430, 431)
 
 
 def batch_create(context: CommandContext, words: Sequence[str]) -> None:
-    """Create what the file of the first word says; the other words hold for all its VMs.
+    """Deploy the VMs of a batch file, which the first word names. The other words are parameters of all VMs.
 
     Raises:
         UsageError: the file is wrong: entry and field are named, and nothing was sent.
@@ -73,7 +73,7 @@ class _Names:
         self._words = words
 
     def fill(self) -> None:
-        """Complete all entries in place."""
+        """Complete all entries in place: add the common parameters, and replace names by ids."""
         given = {**self._batch.shared, **dict(_pair(word) for word in self._words)}
         options = self._context.options
         if options.dry_run:
@@ -206,7 +206,10 @@ def _host_after(job: Mapping[str, Any]) -> str | None:
 
 
 def _places(answer: Mapping[str, Any], ended: Sequence[Mapping[str, Any]] = ()) -> list[Table]:
-    """Name to host, and what was left out; a VM whose job has ended is where it says, or nowhere."""
+    """Return tables with the host of each VM and with the VMs that were left out.
+
+    The host of a VM whose job has ended is taken from the result of the job.
+    """
     hosts = {str(job.get("jobid")): _host_after(job) for job in ended}
     placed = Table("VM", "Host", box=box.SIMPLE, title="Where the VMs are", title_justify="left")
     for row in answer.get("placements") or ():

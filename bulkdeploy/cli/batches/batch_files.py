@@ -1,4 +1,4 @@
-"""Files of ``batch-create``: a list of VMs in JSON or YAML, by our names or by Ganeti's."""
+"""Files of ``batch-create``: a list of VMs in JSON or YAML, with this API's field names or Ganeti's."""
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,9 +37,10 @@ HYPERVISORS = {"kvm": "KVM", "xen-pvm": "XenServer", "xen-hvm": "XenServer", "lx
 
 @dataclass(slots=True)
 class BatchFile:
-    """The content of a batch file.
+    """The contents of a batch file.
 
-    ``shared`` beside the list, the entries, and ``remarks`` on what was left out of them.
+    ``shared`` are the parameters outside the list, ``entries`` the list of VMs, and ``remarks`` the numbers of
+    entries by ignored field.
     """
 
     shared: dict[str, Any]
@@ -79,7 +80,10 @@ def _entry(number: int, name: str = "") -> str:
 
 
 def _mapped(batch: BatchFile, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Ganeti's entry by our names."""
+    """Return an entry in Ganeti's format with the field names of this API.
+
+    Ignored fields are added to the remarks.
+    """
     mapped: dict[str, Any] = {}
     for name, value in entry.items():
         if name in WITHOUT_EFFECT:
@@ -163,13 +167,15 @@ def _nics(number: int, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _reject_unknown(number: int, device: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Reject the first field of a disk or nic that nothing here corresponds to."""
+    """Raise UsageError for the first field of a disk or NIC that has no equivalent in this API."""
     for name in sorted(given.keys() - set(known)):
         raise UsageError(f"{_entry(number, f'{device}.{name}')} has no counterpart in bulkdeploy")
 
 
 def _device_details(number: int, kind: str, given: Any, parameters: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of an entry's disks or nics as details of its VM, which hold for all of them.
+    """Yield the parameters of an entry's disks or NICs as details of the VM.
+
+    A detail applies to all disks or NICs of the VM, so all of them must have the same value.
 
     Raises:
         UsageError: a parameter is not the same for all disks or nics of the entry.

@@ -1,4 +1,4 @@
-"""``bulk``: one operation on many virtual machines, shown first, confirmed, and followed to its end."""
+"""``bulk``: shows an operation on many VMs, asks for confirmation, runs it, and waits for its end."""
 
 import sys
 from collections.abc import Mapping, Sequence

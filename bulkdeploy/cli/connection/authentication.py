@@ -1,4 +1,4 @@
-"""Authentication: an API key's signature on each request, or a session that a login began.
+"""Authentication: an API key that signs each request, or a login session.
 
 Source: cloudstack-protocol.md 2.1 and 2.2.
 """
@@ -36,7 +36,7 @@ class Credentials:
         return self.signs or bool(self.connection.username)
 
     def begin(self, send: Send) -> None:
-        """Log in, if that is this profile's way and there is no session yet."""
+        """Log in, if the profile uses a username and there is no session yet."""
         if self.signs or not self.connection.username or self.session_key is not None:
             return
         domain = self.connection.domain.strip("/")
@@ -45,7 +45,7 @@ class Credentials:
         self.session_key = str(answer.get("sessionkey") or "")
 
     def end(self, send: Send) -> None:
-        """Log out, if there is a session; a server that cannot be reached ends it by itself."""
+        """Log out if there is a session. Errors are ignored, because the server ends unused sessions itself."""
         if self.session_key is None:
             return
         key, self.session_key = self.session_key, None
@@ -55,7 +55,7 @@ class Credentials:
             return
 
     def forget_session(self) -> bool:
-        """Drop a session that the server no longer knows; whether there was one."""
+        """Drop a session that the server no longer accepts, and return whether there was a session."""
         had_one, self.session_key = self.session_key is not None, None
         return had_one
 

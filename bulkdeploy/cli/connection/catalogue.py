@@ -1,4 +1,4 @@
-"""The catalogue of an API from its listApis: commands, their parameters and the fields of their answers.
+"""The catalogue of an API, read from listApis: its commands with parameters and response fields.
 
 Reading is tolerant: other servers leave fields out and add empty objects (cloudstack-protocol.md 4).
 """
@@ -70,7 +70,7 @@ class Api:
 
     @cached_property
     def only_reads(self) -> bool:
-        """Whether the API changes nothing."""
+        """True if the API changes nothing, according to its verb."""
         return self.verb in ("list", "get", "query", "find")
 
     def parameter(self, name: str) -> ApiParameter | None:
@@ -79,12 +79,10 @@ class Api:
         return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
 
     def value(self, name: str) -> ApiParameter | None:
-        """Return the parameter of that name, or the field of a parameter that is a map.
+        """Return the parameter with a name, or the field of a map parameter, or None if there is none.
 
-        Return None if there is none.
-
-        ``iptonetworklist[0].networkid`` is a uuid like any other: fields of lists of things are ids where
-        their names say so. Fields of free text (``details``, ``tags``) are not.
+        Fields such as ``iptonetworklist[0].networkid`` are uuids if their name ends in "id". Fields of free text
+        (``details``, ``tags``) are not.
         """
         field = MAP_FIELD.fullmatch(name)
         if field is None:
@@ -126,7 +124,7 @@ class Catalogue:
 
     @cached_property
     def verbs(self) -> dict[str, list[Api]]:
-        """The APIs of each verb."""
+        """The APIs by verb, sorted by verb."""
         verbs: dict[str, list[Api]] = {}
         for api in self.by_name.values():
             verbs.setdefault(api.verb, []).append(api)
@@ -143,7 +141,7 @@ class Catalogue:
         return [(name[len(lower) :], api) for name, api in self.by_name.items() if name.startswith(lower)]
 
     def similar(self, words: Sequence[str]) -> list[Api]:
-        """APIs whose names are close to what was typed, best first."""
+        """Return up to three APIs whose names are similar to the typed words, best match first."""
         typed = "".join(word for word in words[:3] if "=" not in word).lower()
         return [self.by_name[name] for name in difflib.get_close_matches(typed, self.by_name, n=3, cutoff=0.7)]
 

@@ -1,4 +1,4 @@
-"""The catalogue of each profile, kept on disk, so that help and completion work without the server."""
+"""The cache of catalogues on disk, so that help and completion work without the server."""
 
 import hashlib
 import json
@@ -19,7 +19,10 @@ FORM = 1
 
 
 class CatalogueCache:
-    """Catalogues in files, one for each combination of API and caller: what is listed differs by both."""
+    """A cache of catalogues in files, one for each combination of API and caller.
+
+    The response of listApis depends on both.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,7 +45,9 @@ class CatalogueCache:
             return None
 
     def sync(self, transport: "Transport", **how: Any) -> Catalogue:
-        """Ask the server for its APIs and keep them; ``how`` as for ``Transport.call``.
+        """Read the catalogue from the server, store it in the cache, and return it.
+
+        ``how`` is passed to ``Transport.call``.
 
         Raises:
             ApiRefused, ConnectionFailed: the server did not answer, or not with APIs.

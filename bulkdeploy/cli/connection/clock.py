@@ -1,4 +1,4 @@
-"""The time by which calls wait."""
+"""The clock that calls use to measure time and to wait."""
 
 import time
 from typing import Protocol
@@ -8,11 +8,11 @@ class Clock(Protocol):
     """Time, so that tests need not wait: seconds that only grow, and sleeping."""
 
     def now(self) -> float:
-        """Return seconds since some fixed moment."""
+        """Return the seconds since an arbitrary fixed time."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
+        """Wait for a number of seconds."""
         ...
 
 
@@ -20,9 +20,9 @@ class SystemClock:
     """The machine's time."""
 
     def now(self) -> float:
-        """Return seconds since some fixed moment."""
+        """Return the seconds of the system's monotonic clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
+        """Wait for a number of seconds. A negative number does not wait."""
         time.sleep(max(seconds, 0.0))

@@ -36,14 +36,16 @@ def state_directory() -> Path:
 
 
 class ConfigFile:
-    """The file's content, and changes to it."""
+    """The contents of the configuration file, with methods that change the file."""
 
     def __init__(self, path: Path, shared: dict[str, str], profiles: dict[str, dict[str, str]]) -> None:
         self.path, self.shared, self.profiles = path, shared, profiles
 
     @classmethod
     def read(cls, path: Path, warn: Callable[[str], None]) -> "ConfigFile":
-        """Return the file at ``path``; a missing one is empty. Access by others is taken away, with a warning.
+        """Read and return the file at ``path``. A missing file is read as an empty file.
+
+        If other users can access the file, their access is removed with a warning.
 
         Raises:
             UsageError: it cannot be read, or not as INI.
@@ -64,7 +66,7 @@ class ConfigFile:
         return self.shared.get("profile", "").strip() or DEFAULT_PROFILE
 
     def profile(self, name: str) -> dict[str, str]:
-        """Return a profile's own values.
+        """Return the settings of a profile. Raises UsageError if there is no such profile.
 
         Raises:
             UsageError: there is no such profile. (The default one need not be in the file.)
@@ -77,7 +79,9 @@ class ConfigFile:
         return self.profiles.get(name, {})
 
     def set(self, name: str, value: str, profile: str) -> None:
-        """Change a setting and write the file; ``profile`` is whose section takes a profile's settings.
+        """Check and change a setting, and write the file.
+
+        Settings of profiles are written to the section of ``profile``.
 
         Raises:
             UsageError: there is no such setting, or it cannot have this value.
@@ -103,7 +107,7 @@ class ConfigFile:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Replace a file as a whole; it and the directory made for it are readable for their owner only."""
+    """Replace a file atomically. The file and its new directory are only readable by their owner."""
     path.parent.mkdir(mode=OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY_FILE)

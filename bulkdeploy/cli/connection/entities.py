@@ -54,7 +54,10 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The list that holds a parameter's values; ``by_name``: they are its rows' names, not ids."""
+    """The list command that returns the values of a parameter.
+
+    If ``by_name`` is true, the values are names, not ids.
+    """
 
     api: Api
     by_name: bool = False
@@ -63,7 +66,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A row of a list: its id, the names it goes by, and the row."""
+    """A row of a list, with its id and the names by which users can refer to it."""
 
     id: str
     names: tuple[str, ...]
@@ -79,7 +82,7 @@ class Entity:
 def source_of(
     catalogue: Catalogue, api: Api, parameter: ApiParameter, given: Mapping[str, str] | None = None
 ) -> Source | None:
-    """Return the list that has the values of a parameter, or None if no list of this API is known to have them."""
+    """Return the list command that returns the values of a parameter, or None if none is known."""
     stem = parameter.name.lower().rpartition(".")[2]
     singular = stem.removesuffix("s")
     by_name = singular in BY_NAME
@@ -122,7 +125,7 @@ def _scope(listing: Api, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def rows_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the objects in an answer's one list; none if there is no list of objects."""
+    """Return the objects of a response's list. Returns an empty list unless the response has exactly one list."""
     lists = [value for value in answer.values() if isinstance(value, list)]
     if len(lists) != 1:
         return []

@@ -1,4 +1,4 @@
-"""Names where ids are wanted: ``zone=Demo`` becomes ``zoneid=<uuid>`` if there is just one such zone."""
+"""The replacement of names by ids: ``zone=Demo`` becomes ``zoneid=<uuid>`` if exactly one zone has the name."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|-?[0-9]+")
 def resolve_names(
     catalogue: Catalogue, api: Api, parameters: dict[str, str], call: Caller, say: Callable[[str], None]
 ) -> None:
-    """Replace, in place, every name that stands for an id; ``say`` is told what became of each.
+    """Replace names by ids in ``parameters``. Each replacement is reported to ``say``.
 
-    Zone, pod and cluster go first, so that they narrow what other names can mean.
+    Zones, pods and clusters are resolved first, because they restrict the objects to which other names can refer.
 
     Raises:
         UsageError: a name fits nothing, or more than one thing.

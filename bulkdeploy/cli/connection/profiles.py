@@ -1,4 +1,4 @@
-"""Settings and profiles: what they are called, what they mean, and the values in force for a command.
+"""Settings and profiles: their names, their meaning, and their effective values for a command.
 
 The names are CloudMonkey's where it has them, so that its configuration file can be read as it is.
 """
@@ -27,7 +27,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting. Those of a profile are in its section; the others apply to all profiles."""
+    """A setting of bulkmonkey.
+
+    A setting of a profile is in the profile's section; other settings apply to all profiles.
+    """
 
     name: str
     kind: Kind
@@ -91,7 +94,7 @@ class Preferences:
 
 
 def checked(name: str, value: str) -> str:
-    """Return the value as it is stored.
+    """Check the value of a setting and return it in its stored form. Raises UsageError for a wrong name or value.
 
     Raises:
         UsageError: there is no such setting, or it cannot have this value.
@@ -111,7 +114,7 @@ def checked(name: str, value: str) -> str:
 
 
 def complete_url(text: str) -> str:
-    """Return the API's URL from what was given: scheme and ``/client/api`` are added where they are missing.
+    """Return the complete URL of the API. A missing scheme and a missing path ``/client/api`` are added.
 
     Raises:
         UsageError: it is not an address of HTTP.

@@ -1,4 +1,4 @@
-"""Calls over HTTP: sent with timeouts, repeated where that is harmless, answered with what is inside.
+"""Calls over HTTP, with timeouts and retries of calls that can safely be repeated.
 
 Source: cloudstack-protocol.md 1.1-1.7. Every failure is one of ``cli.failures``.
 """
@@ -34,10 +34,10 @@ NOTABLE_SKEW = 30.0
 
 
 class Transport:
-    """The connection of a profile to its API; it is kept open between calls."""
+    """The HTTP connection of a profile to its API. The connection stays open between calls."""
 
     def __init__(self, connection: Connection, clock: Clock, note: Callable[[str], None]) -> None:
-        """``note`` takes one line of ``--debug`` output."""
+        """Create the transport without connecting. ``note`` receives each line of ``--debug`` output."""
         self.connection, self.clock, self.note = connection, clock, note
         self.http = requests.Session()
         self.http.headers["User-Agent"] = "bulkmonkey"
@@ -52,10 +52,10 @@ class Transport:
         attempts: int = ATTEMPTS,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Call a command, and return the object under the answer's one top-level key.
+        """Call a command, and return the object under the one top-level key of the response.
 
-        ``repeatable`` says that the call may be sent twice without harm; unless told, that holds for
-        commands that only read. Those are tried ``attempts`` times in all, with growing pauses.
+        ``repeatable`` states that the request can safely be sent twice; the default is true for commands that only
+        read. Repeatable requests are sent up to ``attempts`` times, with growing pauses.
 
         Raises:
             ApiRefused: the API answered with an error.
@@ -120,7 +120,7 @@ class Transport:
             raise ConnectionFailed(message, hint=hint) from error
 
     def _unverified_in_silence(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
-        """Send a request; who accepts any certificate has said so, and is not told at each call."""
+        """Send a request. If the user has disabled the verification of certificates, no warning is printed."""
         with warnings.catch_warnings():
             if not self.connection.verifycert:
                 warnings.filterwarnings("ignore", "Unverified HTTPS request")
@@ -158,7 +158,10 @@ class Transport:
 
 
 def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
-    """Return seconds before the next attempt: what the server asks for, else growing, with chance in it."""
+    """Return the seconds before the next attempt.
+
+    The server can request a pause. Otherwise the pause grows with each attempt and is partly random.
+    """
     requested = pause_in(error.message)
     if requested is not None:
         return requested

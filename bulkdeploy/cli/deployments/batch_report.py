@@ -1,4 +1,4 @@
-"""The parts that reports about batches have in common: spread over clusters, failures by reason, slow jobs."""
+"""The common parts of reports about batches: spread over clusters, failures by reason, slow jobs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,10 @@ class FailureGroup:
 
 
 def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
-    """Return failures by reason, the most frequent first. Which VM or host it was does not make reasons differ."""
+    """Return failures grouped by reason, the most frequent reason first.
+
+    Reasons that differ only in the name of a VM or host are grouped together.
+    """
     groups: dict[tuple[int, str], FailureGroup] = {}
     for failure in failures:
         reason = INSTANCE_NAME.sub("<vm>", failure.reason.replace(failure.vm_id or "<vm>", "<vm>"))
@@ -94,7 +97,10 @@ def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def pod_table(clusters: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Return the same counts per pod; None where no pod has several clusters, which would say nothing new."""
+    """Return a table with the VMs per pod.
+
+    Returns None if each pod has one cluster, because the table would repeat the table of clusters.
+    """
     pods: dict[str, dict[str, Any]] = {}
     for cluster in ordered(clusters):
         name = place(cluster, "pod").plain
@@ -118,7 +124,7 @@ def pod_table(clusters: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
-    """Return hosts that were left out, by the rule that did it, with what would change it."""
+    """Return a table of excluded hosts by the rule that excluded them, with a remedy for each rule."""
     table = Table(
         box=box.SIMPLE_HEAD, title="Hosts left out", title_justify="left", title_style="bold", pad_edge=False
     )
@@ -131,7 +137,7 @@ def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def host_table(hosts: Sequence[Mapping[str, Any]]) -> Table:
-    """Return hosts that were asked about: how many VMs each takes, or why none and what would change it."""
+    """Return a table of the requested hosts: how many VMs fit on each, or why none fits, with a remedy."""
     table = Table(box=box.SIMPLE_HEAD, title="Hosts", title_justify="left", title_style="bold", pad_edge=False)
     for name in ("host", "cluster"):
         table.add_column(name, overflow="fold")
@@ -151,7 +157,7 @@ def _why_and_remedy(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
-    """Return failures by reason, with what would help; rows as ``FailureGroup.as_row`` makes them."""
+    """Return a table of failures by reason, with a remedy. The rows are created by ``FailureGroup.as_row``."""
     table = Table(box=box.SIMPLE_HEAD, title="Failed", title_justify="left", title_style="bold red", pad_edge=False)
     table.add_column("jobs", justify="right")
     table.add_column("why", overflow="fold")
@@ -166,7 +172,7 @@ def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the slowest jobs."""
+    """Return a table of the slowest jobs."""
     table = Table(box=box.SIMPLE_HEAD, title="Slowest", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("took", justify="right")
     for name in ("VM", "host", "job"):
@@ -188,7 +194,7 @@ def ordered(clusters: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def place(row: Mapping[str, Any], kind: str) -> Text:
-    """Return the name of a row's pod or cluster, or its id where it has none."""
+    """Return the name of a row's pod or cluster, or its id if it has no name."""
     return Text(printable(str(row.get(f"{kind}name") or row.get(f"{kind}id") or "-")))
 
 

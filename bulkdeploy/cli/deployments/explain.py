@@ -1,4 +1,4 @@
-"""The reasons why VMs of a job or deployment were placed where they are, or failed, from the API alone."""
+"""The reasons for the placement or failure of a job's or deployment's VMs, derived from the API alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ DISPERSING = "UserDispersingPlanner"
 
 
 def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> Mapping[str, Any] | None:
-    """Return the deployment of that id; None if there is none, or the API knows no deployments."""
+    """Return the deployment with this id, or None if there is none or the API does not support deployments."""
     if not deployment_id or catalogue.get("listBulkDeployments") is None:
         return None
     try:
@@ -36,7 +36,7 @@ def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> M
 
 
 def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, Any]:
-    """Return the facts of a job: its state, its VM's place and the reason for it, or its failure and the remedy.
+    """Return the facts of a job: its state and its VM's host with the reason, or its failure with a remedy.
 
     Raises:
         ApiRefused: there is no such job, or the caller may not see it.
@@ -55,9 +55,9 @@ def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, An
 def explain_deployment(
     catalogue: Catalogue, call: Caller, deployment: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a deployment: why each cluster got what it got, failures by reason, and where every VM is.
+    """Return the facts of a deployment: the host of every VM, failures by reason, and the reasons for its spread.
 
-    ``jobs`` are its finished jobs.
+    ``jobs`` are its finished jobs. Each cluster has the reason for its number of VMs.
     """
     clusters = deployment.get("clusters") or []
     machines = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}
@@ -77,10 +77,10 @@ def explain_deployment(
 
 
 def why_cluster(cluster: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
-    """Return why a cluster got its number of a deployment's VMs, from the counts and the capacity.
+    """Return the reason why a cluster got its number of a deployment's VMs, derived from counts and capacity.
 
-    The planner DISPERSING fills the clusters where the owner has fewest VMs first, level by level, as far as each
-    has room; what others do, ``listDeploymentPlanners`` says.
+    The planner DISPERSING first fills the clusters in which the owner has the fewest VMs, level by level, within
+    their capacity. ``listDeploymentPlanners`` describes the other planners.
     """
     known = {str(one.get("clusterid")): one for one in deployment.get("clusters") or ()}
     mine = known.get(str(cluster.get("clusterid")))
@@ -105,7 +105,7 @@ def why_cluster(cluster: Mapping[str, Any], deployment: Mapping[str, Any]) -> st
 
 
 def _virtual_machine(catalogue: Catalogue, call: Caller, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job's VM as it is now; as the job left it where it is gone or hidden."""
+    """Return the present state of the job's VM, or its state in the job's result if the VM cannot be read."""
     then = virtual_machine_of(job)
     vm_id = job.get("jobinstanceid") or then.get("id")
     if not vm_id or catalogue.get("listVirtualMachines") is None:

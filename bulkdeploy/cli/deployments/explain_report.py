@@ -20,7 +20,7 @@ VM_COLUMNS = ("name", "id", "result", "podname", "clustername", "hostname", "sec
 
 
 def show_job(screen: Screen, facts: Mapping[str, Any], fields: Sequence[str]) -> None:
-    """Print what is known of one job."""
+    """Print the facts of a job in the selected output format."""
     if screen.format == "table":
         screen.render(*job_parts(facts))
     else:
@@ -28,7 +28,7 @@ def show_job(screen: Screen, facts: Mapping[str, Any], fields: Sequence[str]) ->
 
 
 def show_deployment(screen: Screen, facts: Mapping[str, Any], fields: Sequence[str]) -> None:
-    """Print what is known of a deployment; csv and column have a row per VM."""
+    """Print the facts of a deployment in the selected output format. csv and column have one row per VM."""
     if screen.format == "table":
         screen.render(*deployment_parts(facts, screen.out.width))
     elif screen.format in IN_ROWS:
@@ -38,7 +38,7 @@ def show_deployment(screen: Screen, facts: Mapping[str, Any], fields: Sequence[s
 
 
 def job_parts(facts: Mapping[str, Any]) -> list[RenderableType]:
-    """Return a job in sentences."""
+    """Return the description of a job as text for the terminal."""
     name = str(facts.get("name") or facts.get("id") or "no VM")
     head = Text(f"Job {facts['jobid']}, VM {printable(name)}: ", style="bold")
     if facts["result"] == "in progress":
@@ -96,7 +96,7 @@ def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableTyp
 
 
 def _whys(clusters: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table with one line per reason and the clusters that it applies to."""
+    """Return a table with one row per reason and the clusters to which the reason applies."""
     reasons: dict[str, list[str]] = {}
     for cluster in ordered(clusters):
         reasons.setdefault(str(cluster["why"]), []).append(place(cluster, "cluster").plain)

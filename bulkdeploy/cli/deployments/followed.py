@@ -1,4 +1,4 @@
-"""Batches of APIs that have no deployments: their job ids, kept so that they can be followed again."""
+"""The stored job ids of batches, for APIs without deployments, so that batches can be followed again."""
 
 import json
 import re
@@ -28,7 +28,7 @@ class FollowedBatches:
         return name
 
     def find(self, name: str) -> list[str]:
-        """Return the job ids of a batch; none if it is not known."""
+        """Return the job ids of a batch, or an empty list if the batch is unknown."""
         if not NAME.fullmatch(name):
             return []
         try:

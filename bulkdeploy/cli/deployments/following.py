@@ -1,4 +1,4 @@
-"""Waiting for jobs: one by one or as a batch, with a limit of time, and letting go on Ctrl-C."""
+"""Waiting for single jobs or batches, with a time limit. Ctrl-C stops the waiting, not the jobs."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ PAUSE_IN_TROUBLE = 5.0
 
 
 class Follower:
-    """Waits for jobs and shows it."""
+    """A follower of jobs: it waits until jobs have ended and shows their progress."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class Follower:
         timeout: float | None,
         program: str = "bulkmonkey",
     ) -> None:
-        """``call`` must not repeat by itself: the follower knows how long to be patient.
+        """Create a follower. ``call`` must not retry requests itself, because the follower decides about retries.
 
-        ``timeout`` is in seconds, None: without end; ``program`` is how the user calls bulkmonkey.
+        ``timeout`` is in seconds, or None for no limit. ``program`` is the command name in hints to the user.
         """
         self.call, self.clock, self.screen, self.timeout, self.program = call, clock, screen, timeout, program
 
@@ -53,7 +53,7 @@ class Follower:
         raise JobFailed(job_id, result, hint=remedy_of(result))
 
     def batch(self, watch: Watch) -> Progress:
-        """Follow a batch until all its jobs are finished, and return its progress; ``watch`` reads the jobs.
+        """Follow a batch until all its jobs have ended, and return its progress. ``watch`` reads the jobs.
 
         Raises:
             TimedOut: some are still under way after ``timeout`` seconds.

@@ -1,4 +1,4 @@
-"""Jobs as answers show them: finished or not, how long they took, why they failed.
+"""Jobs in API responses: their state, duration and reason of failure.
 
 Source: cloudstack-protocol.md 3. ``jobresult`` is an object, in some lists and on some failures of other
 servers a text.
@@ -72,7 +72,7 @@ def has_succeeded(job: Mapping[str, Any]) -> bool:
 
 
 def result_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job's result as an object, whatever form it came in; a bare text is an ``errortext``."""
+    """Return the result of a job as a dict. A result that is plain text becomes the field ``errortext``."""
     result = job.get("jobresult")
     if isinstance(result, str):
         try:
@@ -108,7 +108,7 @@ def virtual_machine_of(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_form(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the main facts of a finished job as one flat object: its VM, or the reason of its failure."""
+    """Return the main facts of a finished job as one flat dict: its VM, or the reason of its failure."""
     vm, failure = virtual_machine_of(job), failure_of(job)
     nics: Sequence[Mapping[str, Any]] = vm.get("nic") or ({},)
     facts = {

@@ -1,4 +1,4 @@
-"""The progress that is shown on standard error while jobs are waited for.
+"""The progress that is shown on standard error while bulkmonkey waits for jobs.
 
 On a terminal: a spinner for one job, one bar for all jobs of a batch, failures above it as they come.
 Elsewhere: a line now and then. With ``--quiet``: failures only.
@@ -26,7 +26,7 @@ class BatchView(Protocol):
     """Shows how far a batch is."""
 
     def show(self, progress: jobs.Progress) -> None:
-        """Show this state."""
+        """Show the present progress."""
         ...
 
     def failures(self, failures: Sequence[jobs.Failure]) -> None:
@@ -38,12 +38,12 @@ class BatchView(Protocol):
         ...
 
     def trouble(self, text: str) -> None:
-        """Show what keeps the state from being known."""
+        """Show why the present progress cannot be read."""
         ...
 
 
 class Pace:
-    """Jobs finished per second over the last ``RATE_OVER`` seconds, and what follows from it."""
+    """The number of jobs that finish per second, measured over the last ``RATE_OVER`` seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -58,14 +58,14 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """Jobs per second; 0 while it is not known."""
+        """The finished jobs per second, or 0 if the rate is not known yet."""
         if not self.points:
             return 0.0
         (start, first), (end, last) = self.points[0], self.points[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
     def left(self, progress: jobs.Progress) -> float | None:
-        """Return seconds until all are done, at this rate; None while nothing can be said."""
+        """Return the estimated seconds until all jobs are finished, or None if the rate is not known yet."""
         return (progress.total - progress.done) / self.rate if self.rate > 0 else None
 
 
@@ -77,7 +77,7 @@ class LiveBatch:
         self.task = progress.add_task("", total=None, counts=Text(), pace=Text())
 
     def show(self, progress: jobs.Progress) -> None:
-        """Move the bar."""
+        """Update the progress bar."""
         self.pace.add(progress.done)
         self.bar.update(
             self.task,
@@ -88,16 +88,16 @@ class LiveBatch:
         )
 
     def failures(self, failures: Sequence[jobs.Failure]) -> None:
-        """Print failures above the bar."""
+        """Print failures above the progress bar."""
         for line in failure_lines(failures):
             self.bar.console.print(Text(line, style="red"), soft_wrap=True)
 
     def reading(self, text: str) -> None:
-        """Say it beside the bar."""
+        """Show a text next to the progress bar."""
         self.bar.update(self.task, pace=Text(text, style="dim"))
 
     def trouble(self, text: str) -> None:
-        """Say it beside the bar, as something that needs attention."""
+        """Show a warning next to the progress bar."""
         self.bar.update(self.task, pace=Text(printable(text), style="yellow"))
 
 
@@ -109,7 +109,7 @@ class PlainBatch:
         self.last = clock.now()
 
     def show(self, progress: jobs.Progress) -> None:
-        """Print a line, if it is time for one."""
+        """Print a line with the progress, at most every ``PLAIN_EVERY`` seconds and at the end."""
         self.pace.add(progress.done)
         due = self.clock.now() - self.last >= PLAIN_EVERY or progress.finished
         if due and not self.quiet:
@@ -119,15 +119,15 @@ class PlainBatch:
             self.console.print(text, soft_wrap=True)
 
     def failures(self, failures: Sequence[jobs.Failure]) -> None:
-        """Print failures, quiet or not."""
+        """Print failures, even if output is reduced by ``--quiet``."""
         for line in failure_lines(failures):
             self.console.print(Text(line), soft_wrap=True)
 
     def reading(self, text: str) -> None:
-        """Say nothing: it takes a moment only."""
+        """Print nothing, because reading is short."""
 
     def trouble(self, text: str) -> None:
-        """Print it."""
+        """Print a warning, unless output is reduced by ``--quiet``."""
         if not self.quiet:
             self.console.print(Text(printable(text)), soft_wrap=True)
 
@@ -184,7 +184,7 @@ def counts_text(progress: jobs.Progress) -> str:
 
 
 def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
-    """Return a line for each failure, one for all that would be too many, and one for all that were cancelled."""
+    """Return one line per failure, up to a limit, and one line each for the number of further and cancelled VMs."""
     failed = [one for one in failures if not one.cancelled]
     lines = [printable(f"failed: VM {one.vm_id}: {one.reason} (code {one.code})") for one in failed]
     more = len(lines) - MOST_LINES_AT_ONCE

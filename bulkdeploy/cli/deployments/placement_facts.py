@@ -45,7 +45,10 @@ def host_ids(jobs: Iterable[Mapping[str, Any]]) -> set[str]:
 def clusters_of_jobs(
     jobs: Iterable[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return how many VMs each cluster got, for APIs that do not say; what was there before is not known."""
+    """Return the number of new VMs per cluster, counted from jobs, for APIs that do not return a spread.
+
+    The number of earlier VMs is unknown.
+    """
     added: Counter[str] = Counter()
     places: dict[str, dict[str, Any]] = {}
     for job in jobs:

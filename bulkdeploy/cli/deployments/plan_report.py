@@ -1,4 +1,4 @@
-"""The plan of a dry run: what each host and cluster would get, which VMs would move, and why hosts get nothing."""
+"""The plan of a dry run: new VMs per host and cluster, moves, and why hosts get no VMs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def is_plan(answer: Mapping[str, Any]) -> bool:
 
 
 def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) -> None:
-    """Print a plan: tables for people, one row per cluster for csv and column, else as it is."""
+    """Print a plan: as tables on a terminal, one row per cluster or move as csv and column, otherwise unchanged."""
     plan = answer["plan"]
     if screen.format == "table":
         screen.render(*plan_parts(plan))

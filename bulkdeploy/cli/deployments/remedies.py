@@ -1,4 +1,4 @@
-"""Remedies of errors: sentences by code. Answers contain the remedies of placement rules."""
+"""Remedies of errors by error code. The remedies of placement rules are in the API's responses."""
 
 from collections.abc import Mapping
 from typing import Any

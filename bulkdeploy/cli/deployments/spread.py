@@ -46,22 +46,22 @@ class PodSpread:
 
     @property
     def before(self) -> int:
-        """VMs before, in all clusters."""
+        """The number of the owner's VMs before the deployment, in all clusters of the pod."""
         return sum(one.before for one in self.clusters)
 
     @property
     def added(self) -> int:
-        """VMs added, in all clusters."""
+        """The number of VMs that the deployment adds, in all clusters of the pod."""
         return sum(one.added for one in self.clusters)
 
     @property
     def after(self) -> int:
-        """VMs before and added."""
+        """The number of the owner's VMs after the deployment, in all clusters of the pod."""
         return self.before + self.added
 
     @property
     def left(self) -> int:
-        """VMs that would fit besides."""
+        """The number of further VMs that would fit, in all clusters of the pod."""
         return sum(one.left for one in self.clusters)
 
 

@@ -1,4 +1,4 @@
-"""The job that a word of a command line names: by the job's id, or by the id or name of the VM that it works on."""
+"""The lookup of a job by its own id, or by the id or name of its VM."""
 
 from collections.abc import Callable
 

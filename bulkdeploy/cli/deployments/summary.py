@@ -1,4 +1,4 @@
-"""The end of a batch: how it went, where its VMs are, what failed and what was slow."""
+"""The summary at the end of a batch: its result, the spread of its VMs, failures and slow jobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,10 +26,10 @@ def summary_parts(
     clusters: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> list[RenderableType]:
-    """Return the report at the end of a batch.
+    """Return the report that is printed at the end of a batch.
 
-    ``deployment`` is its row in listBulkDeployments (empty where the API has none), ``clusters`` its
-    spread, ``seconds`` how long it was followed.
+    ``deployment`` is the row in listBulkDeployments (empty if the API has none), ``clusters`` the spread, and
+    ``seconds`` the time for which the batch was followed.
     """
     failures = all_failures(jobs, deployment)
     cancelled = sum(failure.cancelled for failure in failures)
@@ -52,7 +52,7 @@ def cluster_parts(clusters: Sequence[Mapping[str, Any]], *, planned: bool) -> li
 
 
 def all_failures(jobs: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[Failure]:
-    """Return failures known from the deployment or its jobs, each once."""
+    """Return the failures of the deployment and its jobs without duplicates."""
     listed = [Failure.of_row(row) for row in deployment.get("failures") or ()]
     read = [failure for job in jobs if (failure := failure_of(job)) is not None]
     return list({failure.job_id: failure for failure in (*listed, *read)}.values())

@@ -1,4 +1,4 @@
-"""Watching jobs at little cost to the server: at most one request at a time, and never two close together.
+"""Watching jobs at low cost for the server: one request at a time, with a minimum distance in time.
 
 A deployment is watched as a whole by ``listBulkDeployments``; its finished jobs are read in pages, each
 about once. Jobs of an API without that command are watched in pages of ``listAsyncJobs``, and only those
@@ -22,14 +22,14 @@ MOST_PAGES = 200
 
 
 class Budget:
-    """Spaces requests: one by one, at least ``SPACING`` seconds after each other."""
+    """A limit of the request rate: requests are sent at least ``SPACING`` seconds after each other."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.last = float("-inf")
 
     def turn(self, pause: float = SPACING) -> None:
-        """Wait until a request may be sent: ``pause`` seconds after the one before it."""
+        """Wait until the next request may be sent, which is ``pause`` seconds after the previous request."""
         wait = self.last + max(pause, SPACING) - self.clock.now()
         if wait > 0:
             self.clock.sleep(wait)
@@ -37,7 +37,7 @@ class Budget:
 
 
 class Watch(Protocol):
-    """Something with jobs that can be watched to its end."""
+    """The interface of an object that reads the progress of a set of jobs until all have ended."""
 
     name: str
     """What ``bulkmonkey follow`` finds it by again; empty if it cannot."""
@@ -45,7 +45,7 @@ class Watch(Protocol):
     """Lets its requests through, and those that belong to it."""
 
     def step(self) -> Progress:
-        """Send one request, when it is time for it; what is known afterwards."""
+        """Wait until a request is due, send it, and return the progress that is known afterwards."""
         ...
 
     def new_failures(self) -> list[Failure]:
@@ -53,7 +53,7 @@ class Watch(Protocol):
         ...
 
     def read_rest(self) -> Iterator[str]:
-        """Read what is not known yet of finished jobs, a request at a time; yields how far it is."""
+        """Read the details of finished jobs that are still missing. Yields a progress text before each request."""
         ...
 
     @property
@@ -80,13 +80,13 @@ class _Failures:
 
 
 class DeploymentWatch:
-    """A deployment of an API that has ``listBulkDeployments``.
+    """A watch of a deployment, for an API that has ``listBulkDeployments``.
 
-    Servers ignore parameters that they do not know, so every answer is checked for being about this deployment.
+    Some servers ignore unknown parameters, so each response is checked to be about this deployment.
     """
 
     def __init__(self, call: Caller, budget: Budget, deployment_id: str, job_ids: Sequence[str] = ()) -> None:
-        """``job_ids``: all its jobs, where they are known."""
+        """Create the watch. ``job_ids`` are all jobs of the deployment, if they are known."""
         self.call, self.budget, self.name = call, budget, deployment_id
         self._ids = frozenset(job_ids)
         self._picked = True  # whether the server lists this deployment's jobs alone when asked to
@@ -122,9 +122,10 @@ class DeploymentWatch:
         return self._failures.take()
 
     def read_rest(self) -> Iterator[str]:
-        """Read the pages that are missing, or had unfinished jobs when they were read.
+        """Read the pages of jobs that are missing or contained unfinished jobs.
 
-        A server that does not pick the deployment's jobs has them somewhere among all jobs.
+        Yields a progress text before each request. If the server cannot filter jobs by deployment, the pages of all
+        jobs are read.
         """
         for page in (*self._unread, *range(self._pages + 1, self._last_page + 1)):
             if self._picked:
@@ -154,7 +155,7 @@ class DeploymentWatch:
         return page if self._picked and page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
 
     def _read_page(self, page: int) -> int:
-        """Take this deployment's jobs from a page; how many jobs were on it that can be told apart."""
+        """Read one page, store the finished jobs of this deployment, and return the number of jobs on the page."""
         requested = {"deploymentid": self.name, "listall": "true", "page": str(page), "pagesize": str(JOB_PAGE)}
         rows = rows_of(self.call("listAsyncJobs", requested))
         mine = [row for row in rows if self._is_mine(row)]
@@ -205,7 +206,7 @@ class JobListWatch:
         self._one_by_one: deque[str] = deque() if listed else deque(self.open)
 
     def step(self) -> Progress:
-        """Ask for the next page of jobs, or for one job that the pages do not show."""
+        """Read the next page of jobs, or one job that the pages do not contain, and return the progress."""
         self.budget.turn(SPACING if self._page > 1 or self._one_by_one else CLOSE_LOOK)
         if self._one_by_one:
             self._request_one(self._one_by_one.popleft())

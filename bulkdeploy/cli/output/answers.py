@@ -1,4 +1,4 @@
-"""The rows of an answer, for filters, tables and other output in columns."""
+"""The rows of an API response, for filters, tables and other output in columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An answer as rows; ``columns`` in the order in which they are shown. ``single``: it is one object."""
+    """A response as rows. ``columns`` are in display order. ``single`` is true if the response is one object."""
 
     rows: tuple[Mapping[str, Any], ...]
     columns: tuple[str, ...]
@@ -15,10 +15,10 @@ class Rows:
 
 
 def filtered(answer: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """Return the answer with only these fields in its objects, in this order; field names match in any case.
+    """Return the response with only these fields in its objects, in this order. Field names are case-insensitive.
 
-    ``count`` and the keys around the objects stay. Of an object without any key around it, the fields
-    are picked directly.
+    ``count`` and the keys around the objects are kept. If the response is itself the object, its fields are
+    selected directly.
     """
     if not fields:
         return dict(answer)

@@ -1,4 +1,4 @@
-"""Plain output: json, csv, column, text and yaml. The same bytes for the same answer, terminal or not."""
+"""The plain output formats json, csv, column, text and yaml. They do not depend on the terminal."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ RULE = "=" * 80
 
 
 def rendered(answer: Mapping[str, Any], output: str, fields: Sequence[str] = ()) -> str:
-    """Return the answer as text in one of the plain formats, with a newline at its end unless it is empty."""
+    """Return the response as text in a plain format. Unless the text is empty, it ends with a newline."""
     if output in ("json", "yaml"):
         shown = filtered(answer, fields)
         return _json(shown) if output == "json" else _yaml(shown)
@@ -28,7 +28,7 @@ def rendered(answer: Mapping[str, Any], output: str, fields: Sequence[str] = ())
 def cell(value: Any) -> str:
     """Return a value as one line of text.
 
-    Booleans and numbers are as in JSON, nested values are JSON, absent ones are empty.
+    Booleans, numbers and nested values are written as JSON. None becomes an empty text.
     """
     if value is None:
         return ""
@@ -40,7 +40,7 @@ def cell(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a person says them."""
+    """Return a number of seconds as text, such as ``2 min 5 s``."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

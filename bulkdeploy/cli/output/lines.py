@@ -1,4 +1,4 @@
-"""Lines as they are typed, pasted or read from a script: cut into commands, pipes and words."""
+"""Typed, pasted or scripted lines, split into commands, pipes and words."""
 
 import shlex
 
@@ -8,8 +8,8 @@ QUOTES = "'\""
 def commands_in(text: str) -> list[str]:
     """Return the commands in a text, one line each, without empty lines and comments.
 
-    A line that ends in a backslash, or within quotes, goes on in the next; so does a command whose next
-    line is indented, so that a call may be pasted over several lines.
+    A command continues in the next line if its line ends in a backslash or within quotes, or if the next line is
+    indented. So a call can be pasted over several lines.
     """
     commands: list[str] = []
     goes_on = False
@@ -29,7 +29,7 @@ def commands_in(text: str) -> list[str]:
 
 
 def piped(line: str) -> tuple[str, str]:
-    """Return a command, and the program after the first bare ``|`` that gets its output.
+    """Return a command and the program that receives its output, which follows the first unquoted ``|``.
 
     The program is empty if there is none.
     """
@@ -45,9 +45,9 @@ def piped(line: str) -> tuple[str, str]:
 
 
 def words_before(text: str) -> tuple[list[str], str, int]:
-    """Return the finished words of a line, the one that is being typed, and where in the line that one starts.
+    """Return the complete words of a line, the word that is being typed, and the start of that word.
 
-    Quotes and backslashes are taken away as the shell does it; a quote that is still open is no error.
+    Quotes and backslashes are removed as in the shell. An open quote is not an error.
     """
     words: list[str] = []
     word, start, quote, escaped = "", len(text), "", False

@@ -1,4 +1,4 @@
-"""The output of commands: answers go to standard output, everything else to standard error.
+"""The output of commands: results go to standard output, everything else to standard error.
 
 On a terminal answers are coloured tables (or what ``-o`` says) and long ones are paged; elsewhere they are
 plain and the same each time.
@@ -42,11 +42,11 @@ class Screen:
 
     @property
     def format(self) -> str:
-        """The output format in force."""
+        """The present output format."""
         return self.output or ("table" if self.terminal else "json")
 
     def show(self, answer: Mapping[str, Any], fields: Sequence[str] = ()) -> None:
-        """Print an answer; secrets are hidden on a terminal unless the user asked to see them."""
+        """Print a response. On a terminal, secrets are hidden unless the user has requested them."""
         if not self.terminal:
             sys.stdout.write(rendered(answer, self.format, fields))
             return
@@ -63,7 +63,7 @@ class Screen:
             self.render(Text(rendered(seen, self.format, fields).rstrip("\n")))
 
     def render(self, *parts: RenderableType) -> None:
-        """Print what rich can draw, through the pager if it is longer than the terminal."""
+        """Print objects of the library rich, in a pager if they are longer than the terminal."""
         if not self.terminal:
             self._print(self.out, parts)
             return
@@ -75,21 +75,21 @@ class Screen:
             sys.stdout.flush()
 
     def report(self, *parts: RenderableType) -> None:
-        """Print what rich can draw, but is not the answer; ``--quiet`` leaves it out."""
+        """Print additional information on standard error, unless output is reduced by ``--quiet``."""
         if not self.quiet:
             self._print(self.err, parts)
 
     def say(self, text: str) -> None:
-        """Tell the person something that is not the answer; ``--quiet`` leaves it out."""
+        """Print a message on standard error, unless output is reduced by ``--quiet``."""
         if not self.quiet:
             self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Tell the person something that needs attention."""
+        """Print a warning on standard error."""
         self.err.print(Text(printable(text), style="yellow"), soft_wrap=True)
 
     def fail(self, failure: CommandFailed) -> None:
-        """Print a failure on standard error: one readable line, or JSON where JSON was asked for."""
+        """Print a failure on standard error: as one line, or as JSON if the output format is JSON."""
         if self.output == "json":
             print(json.dumps(failure.facts(), ensure_ascii=False), file=sys.stderr)  # noqa: T201 - for programs
         else:
@@ -98,7 +98,7 @@ class Screen:
 
     @staticmethod
     def _print(console: Console, parts: Sequence[RenderableType]) -> None:
-        """Draw on a stream; where it is no terminal, with ASCII signs only and nothing at the ends of lines."""
+        """Print on a stream. If the stream is not a terminal, boxes are ASCII and trailing blanks are removed."""
         if console.is_terminal:
             console.print(*parts, sep="\n")
             return

@@ -1,4 +1,4 @@
-"""Tables for a terminal: coloured, and never wider than it.
+"""Coloured tables for a terminal, which are never wider than the terminal.
 
 Without ``filter=`` the columns that matter most are shown, as many as fit; a line says what is left out.
 """

@@ -1,4 +1,4 @@
-"""``balance``: shows the moves that would put a zone into balance, and has them made once they are confirmed."""
+"""``balance``: shows the moves that balance a zone, and executes them after confirmation."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ TERMS = ("cpu", "memory", "owners", "n1")
 
 
 def balance(context: CommandContext, words: Sequence[str]) -> None:
-    """Show the plan of a zone, a pod or a cluster; with ``yes``, or a yes at the terminal, have it made and wait.
+    """Print the plan that balances a zone, a pod or a cluster. If the user confirms, execute the plan and wait.
 
     Raises:
         UsageError: this API does not balance, or no place is named.

@@ -1,4 +1,7 @@
-"""``capacity``: how many more VMs fit, where, and what ends it; for programs in hspace's words."""
+"""``capacity``: the number of further VMs that fit and the limiting reason.
+
+Programs can read the same output as that of Ganeti's hspace.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -87,7 +90,7 @@ def _parts(found: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _lines(context: CommandContext, parameters: Mapping[str, str]) -> Iterator[str]:
-    """Hspace's keys: of alike VMs first, and where ``tiered`` is given, of smaller and smaller ones, too."""
+    """Yield the lines of hspace's output: for equal VMs, and with ``tiered`` also for VMs of decreasing sizes."""
     alike = {name: value for name, value in parameters.items() if name != "tiered"}
     standard = context.call(API, alike)["remainingcapacity"]
     keys = _keys_of(standard)

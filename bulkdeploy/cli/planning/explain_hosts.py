@@ -1,4 +1,4 @@
-"""The reasons why hosts take no VM of a deployment or job, asked from the API for the zone as it is now."""
+"""The reasons why hosts cannot run a VM of a deployment or job, for the zone's present state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def requested_hosts(words: list[str]) -> tuple[str, list[str]]:
 
 
 def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[str, ...]) -> None:
-    """Print what the API says of hosts (names or ids) for more VMs of a deployment, or for the VM of a job.
+    """Print whether hosts (names or ids) can run more VMs of a deployment, or the VM of a job, with the reasons.
 
     Raises:
         UsageError: there is no such host, deployment, job or VM, or the API does not explain hosts.

@@ -1,4 +1,4 @@
-"""``difference``: what a second plan would change of a first, host by host, of dry runs that were saved as JSON."""
+"""``difference``: compares two plans of dry runs, saved as JSON, host by host."""
 
 import json
 from collections import Counter
@@ -60,7 +60,7 @@ def _plan_in(path: str) -> Mapping[str, Any]:
 
 
 def _vms_by_host(plan: Mapping[str, Any]) -> Counter[str]:
-    """Return how many VMs each host gets by a plan, less those that leave it."""
+    """Return the number of VMs that a plan adds to each host, minus the VMs that leave the host."""
     moves = [row for row in plan.get("move") or () if row.get("hostname")]
     vms: Counter[str] = Counter({row["hostname"]: int(row["count"]) for row in plan.get("placedhosts") or ()})
     if "placedhosts" not in plan:

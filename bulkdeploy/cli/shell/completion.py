@@ -1,4 +1,4 @@
-"""Completion: verbs, nouns, parameters, and values fetched from the server with their names beside the ids.
+"""Completion of verbs, nouns, parameters, and values that are read from the server with their names.
 
 The same for the shell and for the completion scripts of bash, zsh and fish.
 """
@@ -25,14 +25,14 @@ DEPLOYMENTS = ("follow", "explain")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A completion that may replace the word before the cursor; the whole word, not only its rest."""
+    """A possible completion, which replaces the whole word before the cursor."""
 
     value: str
     description: str = ""
 
 
 class Completer:
-    """Completes command lines with what a workspace knows, and what its servers say."""
+    """A completer of command lines that uses the catalogue of a workspace and the lists of its servers."""
 
     def __init__(self, workspace: Workspace, base: Options | None = None) -> None:
         """Create a completer; ``base``: the options with which the shell was started."""
@@ -63,7 +63,7 @@ class Completer:
         return self._arguments(catalogue, api, given, before, partial)
 
     def hint(self, before: Sequence[str]) -> tuple[Api, list[ApiParameter]] | None:
-        """Return the API that a line calls and the required parameters it still lacks; from what is kept only."""
+        """Return the API that a line calls and its missing required parameters, or None. No request is sent."""
         catalogue = self.workspace.known_catalogue(self._connection(before))
         found = catalogue.find(_options(before).words) if catalogue else None
         if found is None:
@@ -147,9 +147,9 @@ class Completer:
         return _prefixed(f"{name}={head}{comma}", _values(entities, rest, source.by_name, prefer_names))
 
     def _found(self, connection: Connection, source: Source, typed: str) -> list[Entity]:
-        """Return the list's first page.
+        """Return the entities of the list's first page.
 
-        Where that is not all of it, what the server finds for the typed text, too.
+        If the list has more pages, entities that match the typed text are added.
         """
         entities = self._fetched(connection, source, {})
         if typed and len(entities) >= PAGE and source.api.parameter("keyword"):
@@ -186,7 +186,10 @@ class Completer:
 
 
 def _values(entities: Iterable[Entity], typed: str, by_name: bool, prefer_names: bool) -> list[Candidate]:
-    """Return ids with names beside them; names with ids beside them where names are wanted or were begun."""
+    """Return candidates for ids, described by their names.
+
+    If names are preferred or something was typed, names are also candidates, described by their ids.
+    """
     if by_name:
         labels = {one.label: one for one in entities if one.label}
         return _starting((Candidate(label, one.id) for label, one in labels.items()), typed)

@@ -54,7 +54,7 @@ class Shell:
                 return self.status
 
     def _run_lines(self, lines: Sequence[str]) -> bool:
-        """Run commands one after the other, up to the first that fails; False: leave the shell."""
+        """Run commands one after the other until one fails. Returns False if a command leaves the shell."""
         for position, line in enumerate(lines, start=1):
             if line.split()[0] in LEAVE:
                 return False

@@ -1,4 +1,4 @@
-"""Help while a line is typed: completion, hints, a mask over secrets, and a history without secrets."""
+"""Input of the shell: completion, hints, masked secrets, and a history without secrets."""
 
 import shlex
 from collections.abc import Iterable
@@ -32,13 +32,13 @@ class ShellHistory(FileHistory):
         super().__init__(str(path))
 
     def append_string(self, string: str) -> None:
-        """Add a line to the history, unless there is a secret in it."""
+        """Add a line to the history, unless the line contains a secret."""
         if not secret_spans(string):
             super().append_string(string)
 
 
 class ShellCompleter(PromptCompleter):
-    """Completion of the word before the cursor; what the server refuses or cannot say is not offered."""
+    """The completion of the word before the cursor. Errors of the server produce no candidates."""
 
     def __init__(self, completer: Completer) -> None:
         self.completer = completer
@@ -87,7 +87,7 @@ class SecretMask(Processor):
     """Shows an asterisk for each character of a secret."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Return the line as it is shown."""
+        """Return the displayed form of the line, in which secrets are replaced by asterisks."""
         text = "".join(fragment[1] for fragment in transformation_input.fragments)
         spans = secret_spans(text)
         if not spans:
@@ -103,7 +103,7 @@ class SecretMask(Processor):
 
 
 def toolbar(completer: Completer, text: str) -> StyleAndTextTuples:
-    """Return the line below the prompt: what the API being typed does, and what it still needs."""
+    """Return the line below the prompt: the description of the typed API and its missing parameters."""
     found = hint(completer, text)
     if found is None:
         return [("", " Tab: what can stand here   -h: help")]
@@ -114,7 +114,7 @@ def toolbar(completer: Completer, text: str) -> StyleAndTextTuples:
 
 
 def hint(completer: Completer, text: str) -> tuple[Api, list[ApiParameter]] | None:
-    """Return the API that a line calls and the required parameters it lacks; None while it calls none."""
+    """Return the API that a line calls and its missing required parameters, or None if the line calls no API."""
     before, partial, _ = words_before(text)
     try:
         return completer.hint([*before, partial] if partial else before)

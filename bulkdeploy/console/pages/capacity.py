@@ -93,7 +93,7 @@ def fit(visit: Visit) -> Response:
 
 
 def cluster(visit: Visit) -> Response:
-    """Return a cluster's hosts."""
+    """Return the page of a cluster with its hosts and graphs."""
     wanted = {"id": visit.given.get("id") or "-"}
     rows = visit.calls.rows("listClusters", {**wanted, "showcapacities": True})
     if not rows:
@@ -115,7 +115,7 @@ def cluster(visit: Visit) -> Response:
 
 
 def host(visit: Visit) -> Response:
-    """Return a host: who holds what."""
+    """Return the page of a host with its VMs, their claims and graphs."""
     values = _host_values(visit)
     return visit.page("host.html", graphs=host_graphs(visit, {"hostid": values["host"]["id"]}), **values)
 
@@ -138,9 +138,9 @@ def change_host(visit: Visit) -> Response:
 
 
 def _confirm_maintenance(host_id: str, back: str, visit: Visit) -> Response:
-    """Ask whether a host is to be emptied, with the plan: where each VM goes, and why one finds no host.
+    """Return the page that asks whether to move all VMs off a host, with the planned destination of each VM.
 
-    A plan by which all find a host is applied as it was shown, or not at all.
+    If every VM has a destination, confirming applies exactly this plan or fails.
     """
     texts = visit.pages.texts
     plan = visit.calls("prepareHostForMaintenance", {"id": host_id, "dryrun": True})["plan"]
@@ -185,9 +185,9 @@ def _host_values(visit: Visit) -> dict[str, Any]:
 
 
 def _moves(host_id: str, vms: Sequence[Row], visit: Visit) -> list[Row]:
-    """Return the newest move of each VM that left the host or is to leave it; VMs that wait for a move are last.
+    """Return the newest move of each VM that left the host or will leave it. VMs that wait for their move are last.
 
-    A VM that is on its way holds its new host already.
+    A VM that is being moved already has a claim on its new host.
     """
     jobs = visit.calls.rows(
         "listAsyncJobs", {"hostid": host_id, "listall": True, "page": 1, "pagesize": MOST_VMS, "sortby": "-created"}
@@ -211,7 +211,7 @@ def _moves(host_id: str, vms: Sequence[Row], visit: Visit) -> list[Row]:
 
 
 def _find_host(visit: Visit) -> Row:
-    """Return the host that the address names by its id, or by its cluster and name, as the map does."""
+    """Return the host that the URL names by its id, or by its cluster and name, as the zone map does."""
     given = visit.given
     name = given.get("name", "")
     wanted = {"clusterid": given.get("clusterid", ""), "name": name} if name else {"id": given.get("id") or "-"}
@@ -227,13 +227,13 @@ def _rows(visit: Visit, command: str, parameters: Mapping[str, object]) -> list[
 
 
 def _cluster(row: Row) -> dict[str, Any]:
-    """Return a cluster with its capacities by name, each with its share in per cent."""
+    """Return a cluster's row with its capacities by name, each with its used share in percent."""
     found = {one["name"]: {**one, "share": float(one["percentused"])} for one in row.get("capacity") or ()}
     return {**row, "capacities": found}
 
 
 def _host(row: Row) -> dict[str, Any]:
-    """Return a host with its capacities as a cluster has them."""
+    """Return a host's row with its capacities in the same format as those of a cluster."""
     cpu_total, cpu = float(row.get("cpuwithoverprovisioning") or 0), float(row.get("cpuallocatedvalue") or 0)
     memory_total = float(row.get("memorywithoverprovisioning") or 0)
     memory = float(row.get("memoryallocatedbytes") or 0)

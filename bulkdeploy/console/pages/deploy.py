@@ -62,7 +62,7 @@ INSUFFICIENT_CAPACITY = 533
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form as it was filled in."""
+    """The submitted values of the deploy form."""
 
     values: Mapping[str, str]
     many: Mapping[str, tuple[str, ...]]
@@ -115,7 +115,7 @@ class Choices:
 
 
 def like(vm: Row) -> str:
-    """Return the address of the form filled in as for one more such VM, for the same owner."""
+    """Return the URL of the deploy form with the values of an existing VM, for one more VM of the same owner."""
     owner = f"account:{vm.get('domainid', '')}:{vm.get('account', '')}"
     if vm.get("projectid"):
         owner = f"project:{vm['projectid']}"
@@ -189,12 +189,12 @@ def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, Rea
 
 
 def form_page(visit: Visit) -> Response:
-    """Return the form."""
+    """Return the page with the deploy form."""
     return visit.page("deploy.html", choices=choices(visit), token=secrets.token_urlsafe(16), wrong={}, text="")
 
 
 def form_fields(visit: Visit) -> Response:
-    """Return the form's fields after something was chosen that others depend on."""
+    """Return the fields of the deploy form, updated after a change of a field on which others depend."""
     return visit.page("fragments/deploy_fields.html", choices=choices(visit), wrong={})
 
 
@@ -251,7 +251,10 @@ def _planned(visit: Visit, parameters: Mapping[str, str]) -> tuple[Mapping[str, 
 
 
 def deploy(visit: Visit) -> Response:
-    """Deploy; what the API refuses stands beside its field."""
+    """Make the deploy call, and redirect to the page of the deployment.
+
+    If the API rejects the call, the form is shown with the error next to the field that the error names.
+    """
     chosen = choices(visit)
     token = visit.form.get("requesttoken", "")
     try:

@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Jobs that ended."""
+        """The number of jobs that have ended."""
         return self.succeeded + self.failed
 
     @property
@@ -81,7 +81,7 @@ def progress_of(row: Mapping[str, Any]) -> Progress:
 
 
 def page(visit: Visit) -> Response:
-    """Return the whole page."""
+    """Return the page of a bulk deployment."""
     return visit.page("deployment.html", **_values(visit))
 
 
@@ -91,7 +91,7 @@ def live(visit: Visit) -> Response:
 
 
 def cancel(visit: Visit) -> Response:
-    """Cancel it, once that was said twice."""
+    """Cancel the deployment if the user has confirmed it; otherwise return a page that asks for confirmation."""
     deployment = visit.form.get("id", "")
     if "sure" not in visit.form:
         return visit.page(
@@ -109,7 +109,10 @@ def cancel(visit: Visit) -> Response:
 
 
 def change_replacement(visit: Visit) -> Response:
-    """Pause or continue the replacement of the VMs, or ask whether it is to be rolled back, and roll it back."""
+    """Pause, continue or roll back the replacement of a deployment's VMs.
+
+    A rollback asks for confirmation first.
+    """
     deployment, action = visit.form.get("id", ""), visit.form.get("action", "")
     back = address("deployment", id=deployment)
     if action not in REPLACEMENT_CALLS:

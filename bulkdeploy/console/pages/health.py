@@ -27,7 +27,7 @@ HOST_TROUBLE = (
 
 
 def page(visit: Visit) -> Response:
-    """Return the whole page."""
+    """Return the page about the health of the service."""
     return visit.page("health.html", **_values(visit))
 
 

@@ -24,17 +24,17 @@ SEARCHED = tuple(noun for noun in NOUNS if noun.one and noun.page not in ("alert
 
 
 def overview(visit: Visit) -> Response:
-    """Show the first page."""
+    """Return the start page of the console."""
     return visit.page("overview.html", **_values(visit))
 
 
 def overview_live(visit: Visit) -> Response:
-    """Show what of the first page changes."""
+    """Return the part of the start page that is refreshed periodically."""
     return visit.page("fragments/overview.html", **_values(visit))
 
 
 def search(visit: Visit) -> Response:
-    """Show the things whose names, ids or addresses hold a text, by kind."""
+    """Return the objects whose name, id or address contains a text, grouped by kind."""
     text = visit.given.get("q", "").strip()[:200]
     found = list(_found(visit, text)) if text else []
     return visit.page("search.html", q=text, found=found)
@@ -79,7 +79,7 @@ def _count(visit: Visit, command: str, wanted: Mapping[str, object]) -> int:
 
 
 def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
-    """Yield each kind of thing of which some fit, with how many do, and the first of them."""
+    """Yield each kind of object with matches, the number of matches, and the first matches."""
     for noun in SEARCHED:
         wanted = _wanted(noun, text)
         if noun.lists not in visit.may or wanted is None:
@@ -97,7 +97,7 @@ def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str,
 
 
 def _few_details(noun: Noun, visit: Visit) -> dict[str, object]:
-    """Return the parameter by which a list leaves out what is counted for each row, where the list has one."""
+    """Return the parameter that makes a list leave out expensive counts, or an empty dict if the list has none."""
     details = visit.may[noun.lists].parameter("details")
     return {"details": FEW_DETAILS} if details is not None and FEW_DETAILS in details.choices else {}
 

@@ -26,7 +26,7 @@ RIGHT = ("number", "mebibytes", "size")
 
 
 def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response:
-    """Show one page of a table, with links to the forms of the commands that create such things."""
+    """Return one page of a table, with links to the forms of the commands that create such objects."""
     given = visit.given
     size, number = _size(given), page_number(given)
     answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
@@ -94,7 +94,7 @@ def _may(one: Filter, visit: Visit) -> bool:
 
 
 def _columns(table: Table, rows: Sequence[Row], visit: Visit) -> Sequence[Column]:
-    """Return the columns that the address names; if it names none, the usual ones of which some row has a value."""
+    """Return the columns that the URL names, or else the default columns that have a value in some row."""
     chosen = set(visit.request.args.getlist("column"))
     if chosen:
         return [one for one in table.columns if one.name in chosen]
@@ -104,9 +104,9 @@ def _columns(table: Table, rows: Sequence[Row], visit: Visit) -> Sequence[Column
 
 
 def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
-    """Return the classes of a column's cells.
+    """Return the CSS classes of a column's cells.
 
-    They give the width in letters, since rows are laid out one by one.
+    The classes set a width in letters, because the browser lays out each row separately.
     """
     texts = visit.pages.texts
     widest = len(texts.columns.get(column.name)) + 2
@@ -127,7 +127,7 @@ def _size(given: Mapping[str, str]) -> int:
 
 
 def page_number(given: Mapping[str, str]) -> int:
-    """Return the number of the page that an address asks for; 1 if it names none."""
+    """Return the page number in the URL, or 1 if the URL has no valid number."""
     number = given.get("page", "")
     return max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 8 else 1
 

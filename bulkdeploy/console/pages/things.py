@@ -22,18 +22,18 @@ OWN_PAGES = ("virtual-machine", "deployment", "host", "cluster")
 
 
 def show_list(noun: Noun, visit: Visit) -> Response:
-    """Show one page of a noun's list."""
+    """Return one page of a noun's list."""
     creates = [command for command in noun.creates if command in visit.may]
     return tables.show(_table(noun, visit), visit, creates=creates)
 
 
 def show_one(noun: Noun, visit: Visit) -> Response:
-    """Show one thing: its fields, what it consists of, what can be done with it and what belongs to it."""
+    """Return the page of one object: its fields, its parts, its commands and the objects that belong to it."""
     return visit.page("thing.html", **_values(noun, visit))
 
 
 def show_live(visit: Visit) -> Response:
-    """Show what of one thing changes while something happens to it."""
+    """Return the part of an object's page that is refreshed while a job works on the object."""
     noun = BY_PAGE.get(visit.given.get("of", ""))
     if noun is None or not noun.one:
         raise ApiRefused(NOT_FOUND, visit.pages.texts.things.gone)
@@ -69,7 +69,7 @@ def _values(noun: Noun, visit: Visit) -> dict[str, Any]:
 
 
 def actions_of(noun: Noun, visit: Visit) -> list[tuple[str, bool]]:
-    """Return the commands about one thing that this person may call, each with whether it takes something away."""
+    """Return the commands on one object that the user may call, each with whether the command is dangerous."""
     return [(command, is_dangerous(command)) for command in noun.actions if command in visit.may]
 
 
@@ -80,7 +80,10 @@ def show_form(visit: Visit) -> Response:
 
 
 def act(visit: Visit) -> Response:
-    """Make the call that a form asks for; the API's refusal stands beside the field that it is about."""
+    """Make the call of a form, and redirect to the page of its result.
+
+    If the API rejects the call, the form is shown with the error next to the field that the error names.
+    """
     noun, command, row = _form_subject(visit)
     try:
         answer = visit.calls(command, call_of_form(visit.may[command], noun, row, visit.request.form))
@@ -104,7 +107,7 @@ def find_row(noun: Noun, key: str, visit: Visit) -> dict[str, Any]:
 
 
 def _form_subject(visit: Visit) -> tuple[Noun, str, Row]:
-    """Return what a form is about: the noun, the command, and the thing, if there is one already."""
+    """Return the noun and the command of a form, and the row of its object, which is empty for a new object."""
     noun, command = BY_PAGE.get(visit.given.get("of", "")), visit.given.get("command", "")
     if noun is None or command not in (*noun.creates, *noun.actions) or command not in visit.may:
         raise ApiRefused(NOT_FOUND, visit.pages.texts.things.no_form)
@@ -134,7 +137,7 @@ def _form(noun: Noun, command: str, row: Row, visit: Visit, text: str = "") -> R
 
 
 def _next_page(noun: Noun, command: str, row: Row, answer: Mapping[str, Any]) -> str:
-    """Return the page that shows what became of a call: its job, the thing, or the list."""
+    """Return the page that shows the result of a call: the job, the object or the list."""
     if answer.get("jobid"):
         return address("job", id=answer["jobid"])
     if row:
@@ -161,7 +164,7 @@ def _table(noun: Noun, visit: Visit) -> Table:
 
 
 def _check_may_list(noun: Noun, visit: Visit) -> None:
-    """Let the API say why this person may not list such things."""
+    """Raise the API's error if the user may not list such objects."""
     if noun.lists not in visit.may:
         visit.calls(noun.lists)
         raise ApiRefused(NOT_FOUND, visit.pages.texts.errors.get("404"))

@@ -60,7 +60,7 @@ def _share(visit: Visit) -> str:
 
 
 def _highlights(visit: Visit) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield what can be highlighted, by page: values with their texts, and what the address names besides."""
+    """Yield the objects whose VMs can be highlighted on the map, as options grouped by page."""
     for page, most in (("deployments", MOST_DEPLOYMENTS), ("accounts", MOST_OWNERS), ("projects", MOST_OWNERS)):
         noun = BY_PAGE[page]
         if noun.lists in visit.may:

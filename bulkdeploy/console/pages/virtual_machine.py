@@ -44,7 +44,7 @@ JOB_OF = {"resourcetype": "VirtualMachine"}
 
 
 def virtual_machine(visit: Visit) -> Response:
-    """Return a VM's page."""
+    """Return the page of a VM."""
     return visit.page("virtual_machine.html", **_values(visit))
 
 
@@ -54,7 +54,7 @@ def virtual_machine_live(visit: Visit) -> Response:
 
 
 def job(visit: Visit) -> Response:
-    """Return a job's page."""
+    """Return the page of a job."""
     return visit.page("job.html", **_job_values(visit))
 
 
@@ -64,9 +64,10 @@ def job_live(visit: Visit) -> Response:
 
 
 def change(visit: Visit) -> Response:
-    """Do something to the chosen VMs, or to all that the table's filters select, by one bulk operation.
+    """Run an action on the selected VMs, or on all VMs that match the table's filters, by one bulk operation.
 
-    What stops running VMs is asked first, with the dry run: how many, which, and why some are left out.
+    An action that stops running VMs asks for confirmation first. The question shows the result of a dry run: the
+    number of VMs, their names, and the VMs that are left out with reasons.
     """
     action, back = visit.form.get("action", ""), visit.form.get("next", "")
     back = back if PAGE_ADDRESS.fullmatch(back) else "virtual-machines"
@@ -95,7 +96,7 @@ def _chosen(visit: Visit, back: str) -> dict[str, Any]:
 
 
 def _confirm(action: str, chosen: Mapping[str, Any], back: str, visit: Visit) -> Response:
-    """Ask whether the action is meant, with what it would do."""
+    """Return the page that asks for confirmation of an action, with the result of its dry run."""
     texts = visit.pages.texts
     checked = visit.calls(bulk_command(action), {**chosen, "dryrun": True})["bulkoperation"]
     count, vms = checked["count"], checked.get("virtualmachines") or []
@@ -181,7 +182,10 @@ def _job_values(visit: Visit) -> dict[str, Any]:
 
 
 def _explained(visit: Visit, job_id: str) -> Row:
-    """Return the explanation of a job as ``bulkmonkey explain`` gives it; empty if this person may not see it."""
+    """Return the explanation of a job as ``bulkmonkey explain`` shows it.
+
+    Returns an empty row if the user may not see the explanation.
+    """
 
     def call(command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""``bulkdeploy audit``: is the accounting correct?"""
+"""``bulkdeploy audit``: checks the invariants of the database and compares it with the hypervisors."""
 
 import json
 import sys
@@ -59,7 +59,7 @@ def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
 
 
 def explain(settings: Settings, host: str, *, as_json: bool) -> None:
-    """Print who holds what of each host of this name or id.
+    """Print the claims on each host with this name or id, and the VMs that own them.
 
     Raises:
         UsageError: there is none.

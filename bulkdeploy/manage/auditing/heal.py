@@ -1,4 +1,4 @@
-"""``bulkdeploy heal``: what the audit finds broken, in rows or on hypervisors, is mended, or the remedy named."""
+"""``bulkdeploy heal``: repairs problems that the audit finds in rows or on hypervisors, or names the remedy."""
 
 import sys
 import time
@@ -67,7 +67,7 @@ def run(
     rows_only: bool = False,
     wait_s: float = 0,
 ) -> int:
-    """Heal the configured database and its hypervisors, say what was done, and answer the exit code.
+    """Repair the configured database and its hypervisors, print the repairs, and return the exit code.
 
     Raises:
         UsageError: there is no such host, or more than one.
@@ -129,7 +129,7 @@ def _id_of(engine: "Engine", host: str) -> int:
 
 
 def _wait(engine: "Engine", begun: "Repairs", wait_s: float) -> "Repaired":
-    """Wait until the jobs have ended, but no longer; what became of them."""
+    """Wait at most ``wait_s`` seconds until the repair jobs have ended, and return their results."""
     from bulkdeploy.services.auditing.repairs import ends_of
     from bulkdeploy.store.database.engine import read_only
 

@@ -1,4 +1,4 @@
-"""The demonstration's bulk call, as any client of the API would make and watch it."""
+"""The demonstration's bulk call, made and followed like the call of any other client."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Progress:
 
 
 class BulkCall:
-    """A bulk call and its result."""
+    """A bulk deploy call of the demonstration, with its progress and its result."""
 
     def __init__(self, api: Transport) -> None:
         self._api = api
@@ -56,7 +56,7 @@ class BulkCall:
         ]
 
     def is_filled(self) -> bool:
-        """Return whether what ``fill`` asked for is done."""
+        """Return whether all jobs that ``fill`` created have ended."""
         return all(one["queued"] == one["running"] == 0 for one in map(self._read, self._filling))
 
     def deploy(self, count: int) -> None:
@@ -85,7 +85,7 @@ class BulkCall:
         return str(jobs[0]["deploymentid"])
 
     def progress(self) -> Progress:
-        """Return the jobs now."""
+        """Return the present numbers of the deployment's jobs by state."""
         self._deployment = self._read(self._deployment["id"])
         numbers = (self._deployment[name] for name in ("queued", "running", "succeeded", "failed"))
         self.progress_seen = Progress(*numbers)
@@ -133,9 +133,9 @@ class BulkCall:
 
 
 def uneven(spread: Sequence[ClusterSpread]) -> list[str]:
-    """Return the breaches of count dispersion in words; the list is empty if there are none.
+    """Return the violations of an even spread as texts, or an empty list if there are none.
 
-    No cluster that received a VM ends more than one above an eligible cluster that still had room.
+    A cluster that received a VM must not have more than one VM more than an eligible cluster with free capacity.
     """
     roomy = [one for one in spread if one.left > 0]
     if not roomy:

@@ -58,7 +58,7 @@ def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None
 
 
 def run(settings: Settings, count: int, svg: Path | None) -> list[str]:
-    """Return the whole demonstration; what went wrong, in words."""
+    """Run the whole demonstration, and return the problems that occurred as texts."""
     from bulkdeploy.manage.demo.view import DemoView
 
     view = DemoView()
@@ -88,7 +88,7 @@ def _prepare(settings: Settings) -> None:
 
 
 def _let_hosts_take_time(settings: Settings) -> None:
-    """Give simulated hosts latencies, unless there are some; real hosts have their own."""
+    """Set a boot latency for simulated hosts, which otherwise respond immediately."""
     from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
     from bulkdeploy.drivers.simulator.database import connect
     from bulkdeploy.wiring.drivers import simulator_url
@@ -141,7 +141,7 @@ def _supervise_for(stack: Stack, seconds: float) -> None:
 
 @contextmanager
 def _data_dir(given: Path | None) -> Iterator[Path]:
-    """Yield the given directory, or one that is removed afterwards."""
+    """Yield the given directory, or a temporary directory that is deleted afterwards."""
     if given is not None:
         yield given
         return

@@ -1,4 +1,4 @@
-"""Calling the service's own API as its admin, over HTTP, as any client does."""
+"""Calls to the service's own API over HTTP, as its administrator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A pod's line above its clusters."""
+    """The line with a pod's name above its clusters."""
 
     y: int
     text: str

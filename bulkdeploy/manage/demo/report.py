@@ -1,4 +1,4 @@
-"""``bulkdeploy report``: a picture of where a bulk deployment's VMs went."""
+"""``bulkdeploy report``: draws a picture of the spread of a bulk deployment's VMs."""
 
 from pathlib import Path
 

@@ -18,13 +18,13 @@ class DemoView:
         self._console = Console(highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[object]:
-        """Show that something takes a moment."""
+        """Show a text while a slow step runs."""
         if not self._console.is_terminal:
             self._console.print(f"{what} ...")
         return self._console.status(what)
 
     def started(self, url: str, seconds: float) -> None:
-        """Print that everything runs."""
+        """Print that the service is ready, with its URL."""
         self._console.print(f"[green]ready[/] after {seconds:.1f} s: {url}/client/api")
 
     def answered(self, count: int, seconds: float) -> None:
@@ -35,7 +35,10 @@ class DemoView:
 
     @contextmanager
     def progress(self, count: int) -> Iterator[Callable[[bulk_call.Progress], bool]]:
-        """Yield a live bar; the function it gives takes the jobs and says whether all are done."""
+        """Show a progress bar, and yield the function that updates it.
+
+        The function takes the present job counts and returns whether all jobs have ended.
+        """
         columns = (
             TextColumn("deploying"),
             BarColumn(),
@@ -54,7 +57,7 @@ class DemoView:
             yield show
 
     def spread(self, spread: Sequence[ClusterSpread]) -> None:
-        """VMs per pod and cluster."""
+        """Print a table with the VMs per pod and cluster."""
         table = Table(title="The owner's VMs", title_justify="left")
         table.add_column("pod")
         table.add_column("cluster")
@@ -68,7 +71,7 @@ class DemoView:
         self._console.print(table)
 
     def summary(self, jobs: bulk_call.Progress, seconds: float, problems: Sequence[str]) -> None:
-        """Print the result."""
+        """Print the result of the demonstration."""
         self._console.print(f"{jobs.succeeded} jobs succeeded, {jobs.failed} failed, in {seconds:.1f} s.")
         if not problems:
             self._console.print(

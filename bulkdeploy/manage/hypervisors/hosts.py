@@ -1,4 +1,4 @@
-"""``bulkdeploy hosts``: what all hosts have in common is the same on all of them."""
+"""``bulkdeploy hosts``: writes the declared files to all hosts, so that they are equal everywhere."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""``bulkdeploy storage``: storage units of hosts are listed, kept from new data, repaired."""
+"""``bulkdeploy storage``: lists storage units of hosts, excludes them from new data, and repairs them."""
 
 import json
 import sys

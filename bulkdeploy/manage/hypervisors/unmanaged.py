@@ -1,4 +1,4 @@
-"""``bulkdeploy unmanaged``: guests that no row knows, such as after a restore."""
+"""``bulkdeploy unmanaged``: lists, imports and removes guests without rows, which a restore can leave behind."""
 
 import json
 import sys
@@ -135,7 +135,7 @@ def note(installed: Installation, found: "Unmanaged") -> None:
 
 
 def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:
-    """Adopt these guests, so many in a transaction, and say what became of each; answers the exit code.
+    """Import guests as VMs, ``batch`` guests per transaction, print the results, and return the exit code.
 
     Raises:
         BulkDeployError: nothing of a batch could be adopted, such as where it would pass a limit of the owner.
@@ -162,7 +162,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
 
 
 def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int) -> int:
-    """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
+    """Remove guests and volumes from hypervisors, in batches, print the results, and return the exit code."""
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import begin_removal, end_removal
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import remove as remove_unmanaged
     from bulkdeploy.store.database.engine import run_transaction

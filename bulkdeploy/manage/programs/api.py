@@ -41,10 +41,10 @@ LOCK = "lock"
 
 
 class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
-    """The logger of gunicorn, whose lines look like all others and go to the same place."""
+    """A gunicorn logger that writes to the same log and in the same format as the rest of the service."""
 
     def setup(self, cfg: object) -> None:
-        """Undo gunicorn's own way of writing."""
+        """Remove gunicorn's log handlers, so that its messages go to the root logger."""
         super().setup(cfg)
         self.error_log.handlers.clear()
         self.error_log.propagate = True
@@ -58,7 +58,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         super().__init__()
 
     def load_config(self) -> None:
-        """Set what differs from gunicorn's defaults."""
+        """Set the gunicorn options that differ from their defaults."""
         addresses = (self.settings.listen, self.settings.monitoring_listen)
         values: dict[str, Any] = {
             "bind": [address for address in addresses if address is not None],
@@ -105,7 +105,7 @@ def forget_gauges(server: object, worker: Any) -> None:
 
 
 def after_fork(server: object, worker: Any) -> None:
-    """Tie a forked process to its parent's life, and exempt what they share from garbage collection."""
+    """Make a forked process end with its parent, and exclude shared objects from garbage collection."""
     del server
     end_with_parent(signal.SIGKILL)
     os.nice(worker.app.settings.api_niceness)
@@ -127,10 +127,10 @@ def serve(settings: Settings, *, held: bool = False) -> None:
 
 @contextmanager
 def figures_shared() -> Iterator[None]:
-    """Yield a directory in which all processes of this server count together, before anybody begins to count.
+    """Yield while the environment names a directory in which all processes of this server count metrics together.
 
-    Each server has its own, which goes with it, or with the next one if it was killed; one that the environment
-    names is used and left there.
+    Each server has its own directory, which is deleted when the server ends, or by the next server if it was
+    killed. A directory that the environment already names is used and not deleted.
     """
     if SHARED_FIGURES in os.environ:
         yield
@@ -150,10 +150,10 @@ def figures_shared() -> Iterator[None]:
 
 @contextmanager
 def _own_directory() -> Iterator[Path]:
-    """Yield a new directory, with a lock in it that the kernel holds as long as this server lives.
+    """Yield a new directory with a lock file that the kernel keeps locked while this server runs.
 
-    Its process id would not do: servers in containers that share a directory for temporary files do not see each
-    other's.
+    A process id would not be sufficient: servers in containers can share the directory of temporary files, but they
+    do not see each other's processes.
     """
     while True:
         directory = Path(mkdtemp(prefix=f"{FIGURES}{os.getpid()}-"))

@@ -42,10 +42,11 @@ class _QuietServer(Server):
         yield
 
     async def end_later(self, application: ThreadedApplication, delay_s: float) -> None:
-        """Serve on, not ready, for a while; then hear out who has just connected, and end.
+        """Report "not ready", serve for ``delay_s`` seconds, then stop accepting connections and end.
 
-        A proxy that connects once the socket is closed knows that its call was not begun, and sends it to
-        another process. One whose accepted connection is closed unread does not know.
+        Calls on connections that were just accepted are still answered. If a proxy connects after the socket is
+        closed, it knows that its call was not started and sends it to another process. If an accepted connection is
+        closed unread, the proxy does not know this.
         """
         application.end()
         await asyncio.sleep(delay_s)
@@ -123,7 +124,10 @@ def server_config(
 
 
 def connection_limit() -> int:
-    """Return how many connections this process may have; asks for as many open files as that takes."""
+    """Return the number of connections that this process may have.
+
+    The limit of open files is raised for this number if possible.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + OTHER_FILES
     if soft < wanted:

@@ -1,4 +1,4 @@
-"""``bulkdeploy confd``: where every VM is, on UDP, also while the database is away."""
+"""``bulkdeploy confd``: answers queries for the hosts of VMs over UDP, even if the database is unreachable."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""The service's programs as command lines: what ``up`` starts as children and a machine runs by hand."""
+"""The command lines of the service's programs, which ``up`` starts or an operator runs."""
 
 import sys
 from pathlib import Path
@@ -12,14 +12,14 @@ SWEEPER = ("-m", "workers.sweeper")
 
 
 def command_line(program: tuple[str, ...]) -> list[str]:
-    """``program`` under this interpreter."""
+    """Return the command line that runs ``program`` with this Python interpreter."""
     return [sys.executable, *program]
 
 
 def environment(settings: Settings, inherited: dict[str, str]) -> dict[str, str]:
-    """Return the environment of a program: ours, with the settings as they are now.
+    """Return the environment variables of a program: the inherited ones and the present settings.
 
-    Output is unbuffered, so that a line is seen when it is written.
+    Output is unbuffered, so that each line is visible immediately.
     """
     absolute = settings.model_copy(update={"data_dir": Path(settings.data_dir).absolute()})
     kept = {name: value for name, value in inherited.items() if not name.startswith("BULKDEPLOY_")}

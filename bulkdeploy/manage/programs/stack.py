@@ -63,7 +63,9 @@ class Stack:
 
     @staticmethod
     def _address(settings: Settings, emit: Callable[[str, str], None]) -> str:
-        """Return the address of the API: the configured one, or one with a free port if none was configured.
+        """Return the address of the API.
+
+        If the default address is in use and no address was configured, an address with a free port is returned.
 
         Raises:
             ServerFailed: the configured address cannot be used.
@@ -99,10 +101,11 @@ class Stack:
             self._let_go()
 
     def wait_until_ready(self, is_ours: Callable[[], bool] = lambda: True) -> None:
-        """Supervise until /health/ready answers 200 and ``is_ours`` returns True, or a stop is requested.
+        """Supervise the children until the service is ready or a stop is requested.
 
-        ``is_ours`` says whether the API at the address is the API of this stack: another program may have taken the
-        port since it was found free.
+        The service is ready if /health/ready returns 200 and ``is_ours`` returns True. ``is_ours`` returns whether
+        the API at the address belongs to this stack: another program may have started to use the port since it was
+        found free.
 
         Raises:
             NotReady: not within READY_SECONDS.
@@ -123,7 +126,7 @@ class Stack:
         self.supervisor.run(until=done)
 
     def stop(self) -> None:
-        """Stop all children."""
+        """Stop all child processes."""
         self.supervisor.stop()
         self._let_go()
 
@@ -142,7 +145,7 @@ class Stack:
         return servers
 
     def _start_servers(self, servers: Mapping[str, PostgresServer | ValkeyServer]) -> None:
-        """Start them and wait until they answer, or a stop is requested.
+        """Start the database and message broker, and wait until they respond or a stop is requested.
 
         Raises:
             ServerFailed: not within SERVER_SECONDS.
@@ -172,7 +175,10 @@ class Stack:
             ensure_database(postgres.url(), DATABASE)
 
     def _start_programs(self) -> None:
-        """Start all programs on one standard input: they load, and begin when it ends."""
+        """Start all programs with a shared standard input.
+
+        They load, and start to work when the input is closed.
+        """
         self._stdin, self._holding = os.pipe()
         self._start_program("api", API, self.settings)
         workers = self.settings.worker_processes
@@ -181,7 +187,10 @@ class Stack:
         self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers + 1))
 
     def _let_go(self) -> None:
-        """Release the programs that hold; those that are started again from now on begin at once."""
+        """Close the shared standard input, so that waiting programs start to work.
+
+        Programs restarted later do not wait.
+        """
         if self._holding is not None:
             os.close(self._holding)
             os.close(self._stdin)
@@ -211,7 +220,9 @@ def _monitored(settings: Settings, number: int) -> Settings:
 
 
 def _free_address(listen: str) -> str:
-    """``listen``, with a free port where it asks for 0, once no other process listens there.
+    """Return ``listen`` with a free port instead of port 0.
+
+    Waits for PORT_SECONDS if another process uses the address; then raises ServerFailed.
 
     Raises:
         ServerFailed: the address is in use, or not ours.

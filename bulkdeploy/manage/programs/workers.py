@@ -1,4 +1,4 @@
-"""``bulkdeploy worker`` and ``bulkdeploy sweeper``: become the program that does it."""
+"""``bulkdeploy worker`` and ``bulkdeploy sweeper``: replace this process by the worker or the sweeper."""
 
 import os
 from typing import NoReturn
@@ -25,7 +25,7 @@ def sweeper(ctx: click.Context) -> None:
 
 
 def become(program: tuple[str, ...], settings: Settings) -> NoReturn:
-    """Replace this process by ``program``."""
+    """Replace this process by ``program``. This function does not return."""
     line = command_line(program)
     os.execve(line[0], line, environment(settings, dict(os.environ)))  # noqa: S606 - our own interpreter
 

@@ -1,4 +1,4 @@
-"""Making the hosts of the rows known to simulated hypervisors."""
+"""The registration of hosts with the simulator of hypervisors."""
 
 from sqlalchemy import Engine
 
@@ -11,9 +11,9 @@ from bulkdeploy.wiring.settings import Settings
 
 
 def register_with_simulator(settings: Settings, engine: Engine) -> None:
-    """Make every host of a simulated hypervisor type known: the simulator's database may be a new one.
+    """Register every host of a simulated hypervisor type in the simulator's database, which may be new.
 
-    Safe to repeat; what real hypervisors drive is left out.
+    This can be repeated safely. Hosts of real hypervisors are skipped.
     """
     if SIMULATOR not in settings.drivers.values():
         return

@@ -1,4 +1,4 @@
-"""Checks of a CloudStack: whether an import and the driver can work with it. Nothing is changed there."""
+"""Tests of whether an import and the driver can work with a CloudStack. Nothing is changed there."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,10 +46,12 @@ ROOT_ADMIN_TYPE = 1
 
 
 def check_cloudstack(client: Client) -> Iterator[Need]:
-    """Try everything that an import and the driver need, and yield each result, also after a failure.
+    """Test everything that an import and the driver need, and yield each result.
+
+    A failed test does not end the checks.
 
     The checks end early if the keys are wrong or the release is not supported. Nothing is changed: each changing
-    call names ids that do not exist, so that CloudStack rejects the call after it has checked the role.
+    call names ids that do not exist, so CloudStack rejects the call after it has checked the role.
     """
     try:
         yield from _needs(client)
@@ -122,7 +124,10 @@ def _lists(client: Client) -> Iterator[Need]:
 
 
 def _root_admin(client: Client) -> Need:
-    """Check that the key is of a root admin, since CloudStack lets nobody else choose the ids of VMs and jobs."""
+    """Check that the key belongs to a root admin.
+
+    CloudStack lets only root admins choose the ids of VMs and jobs.
+    """
     name = "the account of the key"
     try:
         answer = client.call("getUser", {"userapikey": client.access.api_key})
@@ -136,7 +141,10 @@ def _root_admin(client: Client) -> Need:
 
 
 def _inventory(client: Client) -> Iterator[Need]:
-    """Check what an import assumes of hosts and storage pools; a refused list has a line of its own."""
+    """Check the fields of hosts and storage pools that an import needs.
+
+    If CloudStack rejects a list call, nothing is yielded here, because another check reports this.
+    """
     try:
         clusters = client.list_all("listClusters").rows
         hosts = client.list_all("listHosts", {"type": "Routing"}).rows

@@ -1,4 +1,4 @@
-"""A CloudStack's events: read newest first back to what is known, and what they say is to be read anew."""
+"""The events of a CloudStack, read newest first, and the objects that must be read again because of them."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass

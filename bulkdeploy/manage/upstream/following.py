@@ -1,4 +1,4 @@
-"""Following a CloudStack: what happens there is here within seconds, at a bounded cost on both sides.
+"""Following a CloudStack: changes are imported within seconds, at a bounded cost for both sides.
 
 A round reads the cloud's events since the last one, and what they name. What CloudStack tells no event of (hosts
 that fall silent, capacities) is read list by list now and then, and everything is read anew from time to time, or
@@ -48,7 +48,7 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """The intervals of reading in seconds; they grow if reading would take more than its share of a core.
+    """The intervals between reads in seconds. They grow if reading would use more than its share of a CPU core.
 
     Attributes:
         events: events, and what they name.
@@ -68,7 +68,7 @@ class Overtaken(Exception):
 
 
 class Follower:
-    """A process that follows a CloudStack, or waits until no other one does."""
+    """A process that follows the changes of a CloudStack. Only one process follows; the others wait."""
 
     def __init__(self, system: System, client: Client, zones: tuple[str, ...] = (), cadence: Cadence | None = None):
         self._system, self._client, self._zones = system, client, zones
@@ -107,7 +107,7 @@ class Follower:
             self._yield()
 
     def round(self) -> ImportReport | None:
-        """Read the changes once, and return the report of what was written here. None: another process follows.
+        """Read the changes once, and return the report of the written changes, or None if another process follows.
 
         Raises:
             CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
@@ -128,7 +128,7 @@ class Follower:
             return self._read_news(state.newest_event, state.now)
 
     def _read_all(self, now: datetime) -> ImportReport:
-        """Read everything; what happens meanwhile is read again with the next events."""
+        """Read and write everything. Changes during the read are read again with the next events."""
         began, cpu = time.monotonic(), time.thread_time()
         newest = newest_event(self._client)
         report = self._take_over(None, newest, now, now)
@@ -173,7 +173,7 @@ class Follower:
     def _take_over(
         self, wanted: Wanted | None, newest: datetime | None, seen: datetime | None, imported: datetime | None
     ) -> ImportReport:
-        """Read what is wanted, and write it with how far that is."""
+        """Read the wanted objects, and write them and the progress in one transaction."""
         reading = None
         if wanted is None or wanted.commands or wanted.vms or wanted.volumes:
             if wanted is not None and (wanted.vms or wanted.volumes):
@@ -198,7 +198,10 @@ class Follower:
         return report
 
     def _with_known(self, wanted: Wanted) -> Wanted:
-        """Return the wanted part with VMs that the service made there, and without volumes of others."""
+        """Return the wanted objects, completed with data from the database.
+
+        These are the VMs that this service created in the CloudStack, and the known volumes of all other VMs.
+        """
         named = {UUID(one) for one in wanted.vms | wanted.volumes}
         with read_only(self._system.engine) as connection:
             ours = ordered_there(connection, named)
@@ -208,7 +211,7 @@ class Follower:
 
     @contextmanager
     def _leading(self) -> Iterator[None]:
-        """Go on being the one that follows while something is read for long."""
+        """Renew the lease of the following process in a thread while a long read runs."""
         ended = threading.Event()
 
         def renew() -> None:
@@ -229,7 +232,7 @@ class Follower:
             thread.join()
 
     def _yield(self) -> None:
-        """Let another process follow at once."""
+        """Release the lease, so that another process can follow immediately."""
         try:
             with self._system.engine.begin() as connection:
                 yield_lead(connection, self._client.access.url, self._me)

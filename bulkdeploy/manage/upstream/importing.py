@@ -1,4 +1,4 @@
-"""Importing a CloudStack: what it has is made true here, in one transaction (one file: one comparison).
+"""The import of a CloudStack in one transaction (one file: one comparison).
 
 It is made, changed and removed by what calls use.
 """
@@ -66,10 +66,10 @@ class ImportReport:
 def import_cloudstack(
     system: System, client: Client, zones: Sequence[str] = (), *, dry_run: bool = False
 ) -> ImportReport:
-    """Make what a CloudStack has true here; what it no longer has is removed, unless a job of ours holds it.
+    """Import all objects of a CloudStack, and remove objects that no longer exist there.
 
-    Importing twice changes only what has changed meanwhile. An import that was broken off is begun anew: what it
-    had read is read again, and it had written nothing.
+    An object that a job of this service uses is not removed. A second import writes only what has changed since the
+    first. An interrupted import has written nothing and starts again from the beginning.
 
     Args:
         system: the installation.
@@ -94,7 +94,7 @@ class Reading:
 
 
 def read_upstream(system: System, upstream: Upstream) -> Reading:
-    """Read what is wanted of a CloudStack.
+    """Read the wanted objects of a CloudStack and return them with the time at which the read began.
 
     Raises:
         CallRefused, NotAnswered: see the client.
@@ -110,9 +110,10 @@ def read_upstream(system: System, upstream: Upstream) -> Reading:
 def write_reading(
     connection: Connection, system: System, reading: Reading, known: Marks | None = None
 ) -> ImportReport:
-    """Make what was read true here, in a transaction.
+    """Write the objects that were read from a CloudStack, in the caller's transaction, and return a report.
 
-    Of what was read whole, that which is no longer there is removed; of the rest, what was wanted and is not there.
+    Objects of completely read lists are removed if they no longer exist. Of other lists, only wanted objects that
+    no longer exist are removed.
 
     Args:
         connection: the transaction.
@@ -267,7 +268,10 @@ class _Import:
         refs: Sequence[EntityRef],
         remove: Callable[[Connection, object, Sequence[EntityRef]], object],
     ) -> list[EntityRef]:
-        """Remove all at once; where that is refused, in halves, until it is known which stay."""
+        """Remove objects together, and return the removed ones. If this fails, each half is removed on its own.
+
+        Halving continues until each object that cannot be removed is known.
+        """
         if not refs:
             return []
         try:

@@ -1,4 +1,4 @@
-"""Finding VMs that moved, stopped or started in a CloudStack without an event: some pages of all VMs at a time."""
+"""The search for VMs that moved, stopped or started without an event: it reads some pages of all VMs at a time."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -28,9 +28,9 @@ class MovedVms:
         self._pages: Iterator[list[Row]] = iter(())
 
     def find_next(self, engine: Engine) -> frozenset[str]:
-        """Read the next pages and return the ids of VMs whose state or host differs from the database.
+        """Read the next pages of VMs, and return the ids of VMs whose state or host differs from the database.
 
-        VMs that are not in the database are skipped: their events or an import bring them. After the last page, and
+        VMs that are not in the database are skipped: their events or an import add them. After the last page, and
         after an error, the next call begins with the first page.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Checking that the settings name the cloudstack driver for the hypervisor types of a CloudStack."""
+"""A check that the settings name the cloudstack driver for the hypervisor types of a CloudStack."""
 
 from collections.abc import Iterable
 

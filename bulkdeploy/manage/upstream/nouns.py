@@ -1,4 +1,7 @@
-"""The nouns of an import: those of zone files; hosts and pools are learnt, not reached, and there are projects."""
+"""The nouns of an import: the nouns of zone files, extended by projects.
+
+Hosts and pools are copied from the other cloud; no driver is called.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -74,7 +77,7 @@ SECTIONS = (
 
 
 def _with_projects(noun: Noun, entity: Entity) -> Noun:
-    """Return the noun with what projects own, which zone files say nothing of."""
+    """Return the noun extended by the objects of projects, which zone files do not contain."""
 
     def read(connection: Connection) -> list[Values]:
         return [*noun.read(connection), *read_of_projects(connection, entity)]
@@ -152,7 +155,7 @@ def _projects(like: Noun) -> Noun:
 
 
 def _make_projects(connection: Connection, caller: Caller, batch: Sequence[Any]) -> list[EntityRef]:
-    """Create the projects one after the other, as calls do. Each has its id of the other cloud, if it has one."""
+    """Create the projects one after the other, as API calls do, with their ids of the other cloud if given."""
     made = []
     for given in batch:
         new = NewProject(given["name"], given.get("displaytext"), given.get("account"), given.get("domainid"))

@@ -1,4 +1,4 @@
-"""Reading a CloudStack, whole or in part: every list that an import needs, each row once."""
+"""Reading a CloudStack completely or in part: all lists that an import needs, each row once."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class Wanted:
 
 @dataclass
 class Upstream:
-    """One reading of a CloudStack.
+    """The rows that were read from a CloudStack at one time.
 
     Attributes:
         client: of the CloudStack.
@@ -83,7 +83,7 @@ class Upstream:
     incomplete: set[str] = field(default_factory=set)
 
     def read(self) -> None:
-        """Read what is wanted.
+        """Read all wanted lists of the CloudStack.
 
         Raises:
             CallRefused, NotAnswered: see the client.
@@ -122,7 +122,11 @@ class Upstream:
         self._keep(VOLUMES, list(volumes.values()))
 
     def _volumes_of(self, vms: Collection[str], parameters: Mapping[str, str]) -> dict[str, Row]:
-        """Return volumes of VMs, by their ids. CloudStack lists those of one VM, or all, the newest first."""
+        """Return the volumes of VMs by volume id.
+
+        CloudStack can list the volumes of one VM, or all volumes, newest first. The cheaper way is chosen by the
+        number of VMs.
+        """
         found: dict[str, Row] = {}
         left = set(vms)
         if len(left) > MOST_ONE_BY_ONE:
@@ -166,7 +170,10 @@ class Upstream:
             yield from self.client.list_all(command, {**parameters, "clusterid": str(cluster["id"])}).rows
 
     def _keep(self, command: str, rows: list[Row]) -> None:
-        """Keep the rows of the zones that were named, and of none; and all, to know what is there."""
+        """Store the rows of a list.
+
+        ``there`` gets all rows, and ``rows`` gets the rows of the named zones and rows that belong to no zone.
+        """
         self.there[command] = rows
         if not self.zones:
             self.rows[command] = rows
@@ -188,7 +195,10 @@ class Upstream:
 
 
 def _has_all(had: Collection[str] | None, vm: str, volumes: Mapping[str, Row]) -> bool:
-    """Return whether a VM has the volumes still that it had; such as are new to it have events of their own."""
+    """Return whether a VM still has all volumes that it had before.
+
+    New volumes are reported by their own events.
+    """
     return bool(had) and all(volumes.get(one, {}).get("virtualmachineid") == vm for one in had or ())
 
 

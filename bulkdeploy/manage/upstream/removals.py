@@ -1,4 +1,4 @@
-"""The removal of entities that a CloudStack no longer has: as calls delete them, many at a time."""
+"""The removal of entities that no longer exist in a CloudStack, in batches and with the rules of API calls."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

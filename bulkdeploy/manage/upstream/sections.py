@@ -1,4 +1,4 @@
-"""Rows of a CloudStack's lists in the words of zone files (one file: one table of what stands for what).
+"""The conversion of a CloudStack's rows to entries of zone files (one file: one table of equivalents).
 
 Keys are parameters of our commands, values texts as a call sends them; references are CloudStack's ids, which are
 ours, too. What has no place here is left out, and what is left out of whole rows is told.
@@ -51,7 +51,7 @@ def taken(row: Row, *names: str, **renamed: str) -> Texts:
 
 
 def text_of(value: object) -> str:
-    """Return a value as calls write it."""
+    """Return a value as text in the format of an API parameter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

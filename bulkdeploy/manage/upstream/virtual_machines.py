@@ -1,4 +1,4 @@
-"""VMs and volumes of a CloudStack's lists, as what is learnt of them."""
+"""The conversion of a CloudStack's VMs and volumes to the objects that an import writes."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -25,7 +25,7 @@ NO_TEMPLATE = "00000000-0000-0000-0000-000000000000"
 
 
 def virtual_machines_of(rows: Rows) -> tuple[LearntMachines, list[str]]:
-    """Return all VMs and volumes; and what cannot be represented, each with its reason."""
+    """Return all VMs and volumes, and a text for each one that was left out, with the reason."""
     left_out: list[str] = []
     vms: list[LearntVm] = []
     for row in rows["listVirtualMachines"]:
@@ -77,7 +77,7 @@ def _vm(row: Row) -> LearntVm:
 
 
 def place_of(row: Row) -> tuple[VmState, UUID | None]:
-    """Return the state of a VM and its host, or None if the VM is on no host, as the database has them."""
+    """Return the state of a VM and the uuid of its host, or None as the host if the VM does not run."""
     state = _state(row)
     return state, UUID(str(row["hostid"])) if state == VmState.RUNNING else None
 

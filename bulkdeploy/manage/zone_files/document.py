@@ -1,4 +1,4 @@
-"""YAML as a person writes it, with the line of everything: no types guessed, no surprises.
+"""A YAML reader that keeps the line of every value and does not guess types.
 
 Scalars stay text until a reader says what they must be, so ``no`` is a name where a name is
 wanted. What makes YAML files expand, hide or contradict themselves is refused: anchors and
@@ -62,7 +62,7 @@ Node: TypeAlias = Scalar | Items | Entries
 
 
 class Refused(Exception):
-    """The text breaks ``rule`` in a line, so that nothing after it can be read."""
+    """Raised when a line of the file breaks ``rule``, so that nothing after the line can be read."""
 
     def __init__(self, line: int, rule: str) -> None:
         self.line, self.rule = line, rule
@@ -77,7 +77,7 @@ class Problems:
         self._found: set[tuple[int, str, str]] = set()
 
     def add(self, where: Where, rule: str) -> None:
-        """Note that the rule is broken there."""
+        """Record that a rule is broken at a place in the file."""
         self._found.add((where.line, where.path, rule))
 
     def texts(self) -> list[str]:
@@ -85,7 +85,7 @@ class Problems:
         return [f"{path}: {rule}" for _, path, rule in sorted(self._found)]
 
     def refuse_if_any(self) -> None:
-        """Refuse the file if something was noted.
+        """Raise InvalidInventory with all recorded problems, if there are any.
 
         Raises:
             InvalidInventory: one text per problem: ``file:line: key: rule``.

@@ -1,4 +1,4 @@
-"""The step from the nodes of a zone file to entries of nouns: all checks that need no database.
+"""The conversion of a zone file's nodes to entries of nouns, with all checks that need no database.
 
 An entry's keys are the parameters of the commands that create and change the thing, and the sections of what stands
 in it; what those entries do not say of it themselves they have from it.
@@ -66,7 +66,10 @@ class Section:
         self.binder = Binder(replace(noun.create, parameters=tuple(declared.values())))
 
     def stands_in(self, outer: "Section") -> bool:
-        """Return whether entries may be nested in those of another section: they have something from them."""
+        """Return whether entries of this section may be nested in entries of another section.
+
+        Nested entries take values from the outer entry.
+        """
         if outer.noun.entity is None:
             return False
         if outer.noun is self.noun:
@@ -78,7 +81,7 @@ class Section:
 
 
 class EntryReader:
-    """Reads the entries of a file; what is wrong with them is noted in ``problems``."""
+    """A reader of the entries of a zone file. Errors in the entries are recorded in ``problems``."""
 
     def __init__(self, nouns: Mapping[str, Noun], problems: Problems) -> None:
         self._sections = {name: Section(noun) for name, noun in nouns.items()}
@@ -97,7 +100,10 @@ class EntryReader:
                 self._refuse_key(Where(document.key_lines[key], key), key, self._sections)
 
     def read_entry(self, section: str, node: Node, path: str) -> Entry:
-        """Read one entry of a section into ``entries``; ``path`` names it in problems."""
+        """Read one entry of a section, append it to ``entries``, and return it.
+
+        ``path`` names the entry in problems.
+        """
         self._read_entry(self._sections[section], node, path, None)
         return self.entries[section][-1]
 
@@ -166,7 +172,7 @@ class EntryReader:
             self._bind(section, entry, key, text)
 
     def _repeat(self, section: Section, entry: Entry, key: str, text: str, repeated: dict[str, list[Any]]) -> None:
-        """Repeat the values of a text with a pattern. The last one is checked, because it is the longest."""
+        """Expand a text with a pattern into its values. Only the last value, which is the longest, is checked."""
         try:
             number = patterns.count(text) or 1
             if any(len(values) != number for values in repeated.values()):
@@ -188,10 +194,7 @@ class EntryReader:
                 entry.values[key] = value
 
     def _inherit(self, section: Section, entry: Entry) -> None:
-        """Give the entry the values that it does not have itself.
-
-        From the nearest entry around it, else the defaults.
-        """
+        """Set missing values of an entry from the nearest outer entry, or else from the defaults."""
         outer, found = entry.outer, False
         while outer is not None and not (found and entry.noun.innermost):
             for parameter in section.inherited:
@@ -220,7 +223,7 @@ class EntryReader:
                 self._refuse(entry, None, rule_of(error))
 
     def _each(self, entry: Entry, repeated: Mapping[str, list[Any]]) -> Iterator[Entry]:
-        """Yield the entry, or the many that it stands for."""
+        """Yield the entry, or one entry for each value of its patterns."""
         if not repeated or entry.failed:
             yield entry
             return
@@ -234,7 +237,7 @@ class EntryReader:
 
 
 def rule_of(error: Exception) -> str:
-    """Return the text of an error without the parts that its position in a file already gives."""
+    """Return the text of an error without its parameter, which the position in the file already names."""
     rule, value = getattr(error, "rule", None), getattr(error, "value", None)
     if rule is None:
         return str(error)
@@ -245,7 +248,7 @@ def rule_of(error: Exception) -> str:
 
 
 def _text(parameter: Parameter, node: Node) -> str | dict[str, str] | None:
-    """Return a value as a call would send it; None where it has the wrong form."""
+    """Return a value in the format of an API call, or None if the value has the wrong form."""
     if parameter.type is WireType.MAP:
         entries = node.nodes if isinstance(node, Items) else [node]
         texts: dict[str, str] = {}

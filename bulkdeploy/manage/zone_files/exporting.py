@@ -1,4 +1,4 @@
-"""Writing a zone out as the file that describes it: loading it changes nothing."""
+"""The export of a zone to a zone file. Loading the file changes nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ Decrypt: TypeAlias = Callable[[bytes], str]
 
 
 def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decrypt | None = None) -> str:
-    """Return the file that describes a zone as it is now, and all that belongs to no zone.
+    """Return the zone file of a zone in its present state, with all objects that belong to no zone.
 
-    ``zone_name`` may be left out where there is one zone. API keys and hashes of passwords only with ``decrypt``.
+    ``zone_name`` may be left out if there is only one zone. API keys and password hashes are exported only if
+    ``decrypt`` is given.
 
     Raises:
         InvalidParameter: no zone has the name, or it must be said which one is meant.
@@ -36,7 +37,7 @@ def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decryp
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An entry, and what those in it need not say: kinds of things that they stand in, and lent parameters."""
+    """A written entry, with the values that its nested entries can leave out."""
 
     entry: dict[str, Any]
     around: frozenset[Entity] = frozenset()
@@ -44,7 +45,7 @@ class Written:
 
 
 class Exporter:
-    """An export of one snapshot."""
+    """An export of zone files from one snapshot of the database."""
 
     def __init__(self, connection: Connection, nouns: Mapping[str, Noun], decrypt: Decrypt | None) -> None:
         self._connection, self._decrypt = connection, decrypt
@@ -53,7 +54,7 @@ class Exporter:
         self._written: dict[tuple[Entity, int], Written] = {}
 
     def text(self, zone_name: str | None) -> str:
-        """Return the file."""
+        """Return the text of the zone file."""
         document = Written({})
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
@@ -80,7 +81,7 @@ class Exporter:
         return found[0]
 
     def _place(self, document: Written, section: Section, row: Mapping[str, Any]) -> None:
-        """Write a row where it stands: in its parent, else in its zone, else on its own."""
+        """Write a row as an entry: nested in its parent's entry, else in its zone's, else at the top level."""
         noun = section.noun
         places = [row.get("_within"), *(self._place_of(section, row, name) for name in (noun.parent, ZONE))]
         innermost = next((place for place in places if place is not None), None)
@@ -125,7 +126,7 @@ class Exporter:
 
 
 def _for_zone(row: Mapping[str, Any], zone_id: int) -> Mapping[str, Any]:
-    """Return a row as the file of one zone tells it: of many zones that it is for, this one."""
+    """Return a row for the file of one zone: if the row belongs to several zones, only this zone is written."""
     zones = row.get(ZONE)
     return {**row, ZONE: [zone_id]} if isinstance(zones, list) and zones else row
 

@@ -1,4 +1,4 @@
-"""``bulkdeploy inventory``: describe a zone in a file and load it, or write one out."""
+"""``bulkdeploy inventory``: loads a zone file into the database, or exports a zone to a file."""
 
 import os
 import sysconfig
@@ -64,7 +64,7 @@ def export_command(ctx: click.Context, zone_name: str | None, output: Path | Non
 
 
 def write_private(path: Path, written: str) -> None:
-    """Write a file that only its owner may read: it may hold secrets."""
+    """Write a file that only its owner may read, because it may contain secrets."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(written)
 

@@ -1,4 +1,7 @@
-"""Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
+"""Loading a zone file: creates missing objects and changes different ones (one file: one load).
+
+If one entry is wrong, nothing is changed.
+"""
 
 import errno
 import sys
@@ -31,7 +34,7 @@ STANDARD_INPUT = Path("-")
 
 
 class Bound(NamedTuple):
-    """An entry with all its values, references among them, and what makes it the same thing as a row."""
+    """An entry with its values, resolved references, and the key that identifies its row."""
 
     entry: Entry
     values: dict[str, Any]
@@ -54,9 +57,9 @@ def _read_standard_input() -> bytes:
 
 
 def load_zone_file(system: System, path: Path) -> LoadReport:
-    """Make what a file describes true, in one transaction; what it does not mention stays.
+    """Create and change objects in one transaction so that they match a zone file. Other objects are not changed.
 
-    ``-`` is standard input. Loading a file twice changes nothing.
+    The path ``-`` is standard input. Loading a file twice changes nothing.
 
     Raises:
         InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
@@ -89,7 +92,7 @@ def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[s
 
 
 class Loader:
-    """A load in one transaction."""
+    """The load of a zone file in one transaction."""
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Loader:
         self._last: dict[str, list[Bound]] = {}
 
     def load(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
-        """Create and change what the entries say.
+        """Create and change objects so that they match the entries. Raises InvalidInventory if an entry is wrong.
 
         Raises:
             InvalidInventory: some entries are refused.
@@ -133,7 +136,10 @@ class Loader:
         return self._report
 
     def _load_section(self, noun: Noun, entries: Sequence[Entry]) -> None:
-        """Load in rounds: an entry that refers to another one of its section waits until that is there."""
+        """Load the entries of a section in rounds.
+
+        An entry that refers to another entry waits until that one is loaded.
+        """
         present = _by_key(noun, noun.read(self._connection))
         seen: dict[Hashable, Entry] = {}
         waiting: Sequence[Entry] = entries
@@ -157,9 +163,9 @@ class Loader:
         return False
 
     def _bind(self, entry: Entry, *, last: bool) -> dict[str, Any] | None:
-        """Return the values of an entry with what its references name.
+        """Return the values of an entry with its resolved references.
 
-        None: it waits for another one, or is refused.
+        Returns None if the entry must wait for another entry, or if the entry is rejected.
         """
         values = dict(entry.values)
         # What it stands in comes first: that says which of several things with one name is meant.
@@ -245,7 +251,7 @@ class Loader:
         return batch
 
     def _with_other_zones(self, noun: Noun, values: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values with those zones of the row that the file, which describes others, does not mention."""
+        """Return the values with the other zones of the row added, which this zone file does not describe."""
         found = dict(values)
         for name, value in values.items() if self._zones else ():
             if (
@@ -276,9 +282,9 @@ class Loader:
         return {} if entry.failed else found
 
     def _attempt(self, batch: Sequence[Bound], work: Callable[[Sequence[Bound]], None]) -> list[Bound]:
-        """Do the work for all of a batch; where it is refused, in halves, until it is known for whom.
+        """Do the work for a batch of entries, and return the entries for which it succeeded.
 
-        Returns whom it was done for.
+        If the work fails, each half is tried on its own, until each wrong entry is known.
         """
         if not batch:
             return []
@@ -325,7 +331,7 @@ class Loader:
 
 
 def lent_names(entry: Entry) -> frozenset[str]:
-    """Return the parameters that an entry has from those around it."""
+    """Return the names of the parameters that an entry takes from its outer entries."""
     outer, names = entry.outer, frozenset[str]()
     while outer is not None:
         names, outer = names | frozenset(outer.noun.lends), outer.outer
@@ -333,7 +339,7 @@ def lent_names(entry: Entry) -> frozenset[str]:
 
 
 def _created_with(noun: Noun) -> frozenset[str]:
-    """Return the parameters that a thing is made with; the others are those of a change."""
+    """Return the parameters with which an object is created. Other parameters are set by a later change."""
     return frozenset(parameter.name for parameter in (*noun.create.parameters, *noun.more))
 
 
@@ -345,7 +351,10 @@ def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
 
 
 def _by_key(noun: Noun, rows: Sequence[Mapping[str, Any]]) -> dict[Hashable, Mapping[str, Any]]:
-    """Return rows by what makes them the same as an entry; of several with one key the oldest."""
+    """Return rows by the key that an entry of the same object has.
+
+    If several rows have a key, the oldest is returned.
+    """
     by_key: dict[Hashable, Mapping[str, Any]] = {noun.key(row): row for row in reversed(rows)}
     if noun.entity is not None:
         by_key |= {(row["_uuid"], row.get("zoneid") if noun.entity in IN_EACH_ZONE else None): row for row in rows}

@@ -1,4 +1,4 @@
-"""The names in a zone file: an object's own name, or a path of names from the outside in."""
+"""Names in a zone file: the name of an object, or a path of names from the outermost place inwards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A thing with its path (``zone/pod/cluster``) and what it refers to, by parameter."""
+    """An object with its path (``zone/pod/cluster``) and its references by parameter."""
 
     ref: EntityRef
     path: str
@@ -23,7 +23,7 @@ class Named:
 
 
 class Names:
-    """Finds live things by name; what was read of a kind is kept until ``forget``."""
+    """A lookup of live objects by name. The objects of a kind are cached until ``forget`` is called."""
 
     def __init__(self, connection: Connection, nouns: Mapping[str, Noun]) -> None:
         self._connection = connection
@@ -31,16 +31,14 @@ class Names:
         self._by_name: dict[Entity, dict[str, list[Named]]] = {}
 
     def forget(self, entity: Entity | None) -> None:
-        """Read things of this kind again when they are next asked for."""
+        """Remove objects of this kind from the cache, so that the next lookup reads them again."""
         if entity is not None:
             self._by_name.pop(entity, None)
 
     def find(self, kinds: Sequence[Entity], text: str, around: Mapping[str, Any]) -> list[EntityRef]:
-        """Return the entities that a name, a path or a uuid denotes.
+        """Return the entities that match a name, a path or a uuid.
 
-        Of several those in the place that ``around`` names.
-
-        ``around``: internal ids by parameter.
+        If several match, only those in the place ``around`` (internal ids by parameter) are returned.
         """
         found = [named for kind in kinds for named in self._named(kind, text)]
         if len(found) > 1:
@@ -105,5 +103,5 @@ class Names:
 
 
 def ref_of(entity: Entity, row: Mapping[str, Any], name: str) -> EntityRef:
-    """Return a row's thing."""
+    """Return the reference to the object of a row."""
     return EntityRef(entity, row["_id"], row["_uuid"], str(row[name]))

@@ -1,4 +1,4 @@
-"""Many things in one entry: ``a-{01..10}`` stands for ten texts."""
+"""Patterns that define many objects in one entry: ``a-{01..10}`` expands to ten texts."""
 
 import re
 
@@ -8,7 +8,7 @@ NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def count(text: str) -> int | None:
-    """Return how many texts a text stands for; None where it holds no pattern.
+    """Return the number of texts that a text with patterns expands to, or None if it contains no pattern.
 
     Raises:
         ValueError: a pattern is not of two numbers, counts down or too far, or two of them differ in length.

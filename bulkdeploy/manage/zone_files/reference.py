@@ -1,4 +1,4 @@
-"""docs/reference/zone-files.md: the sections of zone files with their keys, from the nouns."""
+"""The generator of docs/reference/zone-files.md: the sections of zone files with their keys."""
 
 from collections.abc import Iterable
 
