@@ -105,9 +105,10 @@ _MANY = text("SELECT pg_advisory_xact_lock(:space, key) FROM unnest(CAST(:keys A
 
 
 def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool = False) -> None:
-    """Wait for an advisory lock, and hold it until the end of the transaction.
+    """Wait for an advisory lock. The lock is released when the transaction ends.
 
-    Advisory locks queue: while a transaction waits to hold one alone, no further one comes to share it.
+    Advisory locks are queued: while a transaction waits for an exclusive lock, no further transaction gets a shared
+    one.
     """
     in_turn = turn_timeout(connection)
     if in_turn is None:
@@ -118,13 +119,13 @@ def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool 
 
 
 def turn_timeout(connection: Connection) -> str | None:
-    """Return the time-out of the transaction's turn; None: it has none, and waits as long as its session does."""
+    """Return the lock timeout of the transaction, or None if the timeout of its session applies."""
     transaction = find_transaction(connection)
     return None if transaction is None else transaction.turn_timeout
 
 
 def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:
-    """Wait for advisory locks of one sort, by ascending key, in one statement; see ``take_lock``."""
+    """Wait for several advisory locks of one kind, in ascending order of their keys, in one statement."""
     if ordered := sorted(set(keys)):
         connection.execute(_MANY, {"space": lock.value, "keys": ordered})
 
@@ -134,11 +135,12 @@ FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
 
 
 def lock_timeout(connection: Connection) -> str:
-    """Return how long this transaction waits for a lock that others may hold for long, as ``lock_timeout``.
+    """Return the ``lock_timeout`` for locks that other transactions may keep for long.
 
-    Waiting with locks in hand makes those wait that need only these. So a transaction waits a short time, gives
-    everything back and begins anew (``run_transaction``): 20 ms, twice as long at each try up to 5 s, give or take
-    5 %; after MOST_LOCK_TRIES, and where nobody would begin it anew, as long as it takes ("0").
+    A transaction that waits while it has locks blocks others that need only these locks. Therefore it waits a short
+    time, is rolled back, and is repeated by ``run_transaction``. The first timeout is 20 ms; it doubles at each try
+    up to 5 s, with a random deviation of 5 %. After MOST_LOCK_TRIES, and outside ``run_transaction``, there is no
+    timeout ("0").
     """
     transaction = find_transaction(connection)
     tries = MOST_LOCK_TRIES if transaction is None else transaction.lock_tries

@@ -130,7 +130,7 @@ def tags_part(fields: Fields, *, resource_type: str, ids: str) -> Select[Any]:
 def add_tags(
     connection: Connection, resource_type: str, rows: Sequence[dict[str, Any]], *, keep_id: bool = False
 ) -> None:
-    """Put ``tags`` into rows that carry their internal id as ``_id``, and take that out unless it is kept."""
+    """Add the field ``tags`` to rows with an internal id ``_id``, and remove ``_id`` unless ``keep_id`` is set."""
     tags = tags_of(connection, resource_type, {row["_id"]: row["id"] for row in rows})
     for row in rows:
         row["tags"] = tags.get(row["_id"], [])
@@ -152,9 +152,9 @@ def insert_tags(
     tags: Mapping[str, str],
     customer: str | None,
 ) -> TakenKey | None:
-    """Put every tag on every resource (account by resource, internal ids).
+    """Add every tag to every resource. ``owners`` has the account of each resource, by internal ids.
 
-    None: all were written. Else one that was there already; the caller undoes what was written.
+    Returns None if all tags were written. Otherwise returns a tag that existed already, and the caller rolls back.
     """
     resources = func.unnest(_array(owners, BigInteger), _array(owners.values(), BigInteger))
     named = func.unnest(_array(tags, Text), _array(tags.values(), Text))
@@ -203,7 +203,7 @@ def delete_tags(
     resource_ids: Sequence[int],
     pairs: Sequence[tuple[str, str | None]] | None,
 ) -> int:
-    """Take tags off the resources: those of these keys, and values where given; None: all. How many went."""
+    """Delete tags of resources by key and value, or all tags if ``pairs`` is None; return their number."""
     tag = resource_tags.c
     gone = delete(resource_tags).where(tag.resource_type == resource_type, id_in(tag.resource_id, resource_ids))
     if pairs is not None:
@@ -214,7 +214,7 @@ def delete_tags(
 
 
 def list_tags(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of tags by id, without those of removed objects."""
+    """Return one page of tags, ordered by id, without those of removed objects."""
     tag, resource = resource_tags.c, _resource_uuid()
     filters: Filters = {
         "key": equal(tag.key),

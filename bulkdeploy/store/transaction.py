@@ -15,7 +15,7 @@ OPTION = "bulkdeploy_transaction"
 
 @dataclass(slots=True)
 class Transaction:
-    """One attempt at a transaction.
+    """The state of one attempt of a transaction of ``run_transaction``.
 
     Attributes:
         lock_tries: how often it was begun anew because it had waited too long for a lock.
@@ -44,7 +44,7 @@ def find_transaction(connection: Connection) -> Transaction | None:
 
 
 def transaction_of(connection: Connection) -> Transaction:
-    """Return the state.
+    """Return the state of the transaction of ``run_transaction`` on this connection.
 
     Raises:
         KeyError: ``run_transaction`` did not open the connection's transaction.

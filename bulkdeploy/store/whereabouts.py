@@ -19,15 +19,12 @@ class Whereabouts:
 
 
 def serial(connection: Connection) -> int:
-    """Return how much the database server has logged so far: no committed change leaves it as it is.
-
-    A standby that has replayed as much says the same.
-    """
+    """Return the position of the database's log, which changes with every committed change."""
     return int(connection.execute(_SERIAL).scalar_one())
 
 
 def whereabouts(connection: Connection) -> Whereabouts:
-    """Read everything, as of one moment if the transaction is repeatable."""
+    """Read everything, in one snapshot if the transaction is repeatable read."""
 
     def rows(statement: str) -> list[Mapping[str, Any]]:
         return [dict(row) for row in connection.execute(text(statement)).mappings()]

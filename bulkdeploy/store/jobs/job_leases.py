@@ -145,11 +145,11 @@ def take_leases(
     *,
     crash_candidates: int = 1,
 ) -> list[LeasedJob]:
-    """Lease those of these jobs that may be run now; the others are left out.
+    """Lease those of these jobs that may run now, and return them.
 
-    May be run: unfinished; queued, due again, or leased by a worker whose lease ran out; first of its VM's
-    unfinished jobs; of a kind the lease_holder knows; within the limits; and no more than ``crash_candidates``
-    of those whose workers ended abruptly too often.
+    A job may run if it is unfinished, is queued, due again or leased by a worker whose lease expired, is the first
+    unfinished job of its VM, is of a kind that the lease_holder can run, and is within the limits. At most
+    ``crash_candidates`` jobs are leased whose workers ended abruptly too often.
     """
     ids = int_array(sorted(job_ids))
     if limits.per_host or limits.per_hypervisor:
@@ -219,10 +219,11 @@ def hold_back(
     limits: DriverLimits,
     job_queues: JobQueues,
 ) -> None:
-    """Let those of these jobs wait that got no lease although they are queued, by what they wait for.
+    """Make queued jobs that got no lease wait, depending on what they wait for.
 
-    An earlier job of the VM: see ``wake_blocked``. A place with the host: see ``wake_throttled``. Another
-    suspect to be over: a while. A worker that knows their kind: they are sent again after a while.
+    For an earlier job of the VM, see ``wake_blocked``. For a free driver call on the host, see ``wake_throttled``.
+    A job whose workers ended abruptly waits a while for other such jobs. A job of a kind that this worker cannot
+    run is sent again after a while.
     """
     kinds = {"ids": int_array(sorted(job_ids)), "kinds": list(lease_holder.kinds)}
     connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.crash_limit})
@@ -242,7 +243,7 @@ _GIVE_BACK = _sql(
 def give_back_leases(connection: Connection, fences: Mapping[int, int], job_queues: JobQueues) -> list[Unsent]:
     """Queue leased jobs that were not begun, given as job id -> fence, as if they had not been leased.
 
-    Returns what is to be sent, by way of the outbox; jobs whose lease was lost are left out.
+    Returns the messages in the outbox that must be sent. Jobs whose lease was lost are omitted.
     """
     held = sorted(fences.items())
     ids = {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
@@ -264,9 +265,10 @@ _WAKE_THROTTLED = _sql(
 
 
 def wake_throttled(connection: Connection, ended_ids: Sequence[int], job_queues: JobQueues) -> list[Unsent]:
-    """Queue, by way of the outbox, as many jobs that wait for a host as jobs of that host have just ended.
+    """Queue, for each ended job, one job that waits for the same host, through the outbox.
 
-    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that were not given back.
+    The sweeper wakes waiting jobs as well (``job_sweeping.requeue_throttled``), for cases that this function
+    misses.
     """
     ids = {"ids": int_array(sorted(ended_ids))}
     rows = connection.execute(_WAKE_THROTTLED, {**ids, **job_queues.parameters(), "after": 0})
@@ -282,10 +284,11 @@ _CHANGE_HOST = text(
 
 
 def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: DriverLimits) -> bool:
-    """Let a leased job go on with the host that its VM has now been given; False: it must wait for a place.
+    """Register a leased job for the host that its VM has now claimed.
 
-    Who holds the host's lock meanwhile takes leases, and waits for no row that a job under way has locked: hosts
-    that are to be changed were locked before.
+    Returns False if the job must wait for a free driver call on that host. The host's lock is also taken by
+    transactions that acquire leases. These wait for no row that a running job has locked, because the rows of the
+    hosts were locked before.
     """
     if limits.per_host:
         take_lock(connection, Lock.DRIVER_TURNS, 0 if limits.per_hypervisor else host_id)

@@ -16,7 +16,7 @@ ENCRYPTED_PASSWORD = "encryptedpassword"  # noqa: S105 - a name
 
 
 def object_result(key: str, row: Mapping[str, Any]) -> str:
-    """Return a success: one object by wire names under its key; absent values are left out."""
+    """Return the result of a success as JSON: one object under its key. Fields with the value None are omitted."""
     present = {str(name): value for name, value in row.items() if value is not None}  # labels of columns are more
     return orjson.dumps({key: present}, default=_wire_value, option=RESULT_FORM).decode()
 

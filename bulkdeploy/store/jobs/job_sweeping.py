@@ -73,10 +73,10 @@ _LOST = _sql(
 
 
 def requeue_lost(connection: Connection, job_queues: JobQueues, empty_queues: Collection[str], most: int) -> int:
-    """Send queued jobs again whose message got lost; how many.
+    """Send queued jobs again whose message was lost, and return their number.
 
-    A message that is neither in the outbox nor in its queue was lost, or is about to become a lease. Behind
-    a queue that is not empty this can not be known; there it is sent again after OVERTAKEN_AFTER_S.
+    A message that is neither in the outbox nor in its queue was lost, or a worker is about to lease its job. If the
+    queue is not empty, this cannot be known, and the job is sent again after OVERTAKEN_AFTER_S.
     """
     return connection.execute(
         _LOST,
@@ -190,11 +190,12 @@ _STILL_DUE = text(f"{_DUE_TO_EXPUNGE} AND v.id = ANY(CAST(:locked AS bigint[])) 
 
 
 def lock_vms_to_expunge(connection: Connection, *, delay_s: int, again_s: int, most: int) -> list[Row[Any]]:
-    """Return VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
+    """Lock and return the VMs that must be expunged now.
 
-    None of them has an unfinished job, or one that failed less than ``again_s`` ago. Another sweeper may have made
-    a VM's job after the statement that locks began to look and before it came to the VM: a row that was only locked
-    is not checked again, so they are looked at once more under their locks.
+    These are VMs that were destroyed at least ``delay_s`` seconds ago, VMs whose owner was deleted, and VMs whose
+    removal has not succeeded yet. VMs with an unfinished job, or with a job that failed less than ``again_s``
+    seconds ago, are omitted. The VMs are checked a second time under their locks, because another sweeper may have
+    created a job after the locking statement began, and a row that was only locked is not checked again by it.
     """
     ages = {"delay": delay_s, "again": again_s}
     locked = [row.id for row in connection.execute(_LOCK_DUE, {**ages, "most": most})]

@@ -28,14 +28,14 @@ CANCELLED = "cancelled"
 
 @dataclass(frozen=True, slots=True)
 class LeasedJob:
-    """A job this process may work on, until its lease ends; ``fence`` proves it.
+    """A job on which this process may work until its lease ends. ``fence`` identifies the lease.
 
-    ``kind`` may be one that this release does not know. ``instance_id`` is the internal id of what it works on, one
-    of ``instance_type``; ``parent_id``: the job that made it; ``deployment_id``: that of the VM it deploys.
-    ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began;
-    ``lost``: leases that ran out under a worker, so far; ``runs_alone``: the next one is the last; ``is_new``: this
-    is its first lease; ``request_id``: of the call that made it; ``traceparent``: the span that made it;
-    ``operation_id``: the bulk operation that it belongs to.
+    ``kind`` may be unknown to this release. ``instance_id`` is the internal id of the job's instance of type
+    ``instance_type``; ``parent_id`` is the job that created it; ``deployment_id`` is the deployment of the VM that
+    it deploys. ``progress`` are the notes of earlier tries; ``cancelled``: its deployment was cancelled before the
+    job began; ``lost``: leases that expired under a worker; ``runs_alone``: the next such lease is the last;
+    ``is_new``: this is its first lease; ``request_id`` and ``traceparent``: the call and the span that created it;
+    ``operation_id``: its bulk operation.
     """
 
     id: int
@@ -76,7 +76,7 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class JobPause:
-    """A leased job that is to be tried again in ``after_s`` seconds; ``progress`` is added to what it has noted."""
+    """A leased job that is tried again after ``after_s`` seconds. ``progress`` is added to its notes."""
 
     job_id: int
     fence: int
@@ -109,7 +109,7 @@ _WAKE = text(
 def wake_blocked(
     connection: Connection, instance_type: str, instance_ids: Sequence[int], queue: str
 ) -> list[tuple[int, str]]:
-    """Queue the next job of each instance whose job has just ended, by way of the outbox; returns id and kind."""
+    """Queue the next job of each instance whose job has ended, through the outbox; return ids and kinds."""
     wanted = {"type": instance_type, "instances": int_array(sorted(instance_ids)), "queue": queue}
     rows = connection.execute(_WAKE, wanted)
     return [(row.job_id, row.kind) for row in rows]
@@ -124,7 +124,7 @@ _RENEW = text(
 
 
 def renew_leases(connection: Connection, fences: Mapping[int, int], lease_seconds: float) -> set[int]:
-    """Prolong leases, given as job id -> fence; returns the jobs whose lease is still the caller's."""
+    """Renew leases, given as job id -> fence. Return the jobs whose lease the caller still has."""
     held = sorted(fences.items())
     rows = connection.execute(
         _RENEW,
@@ -164,7 +164,7 @@ _FINISH = text(
 
 
 def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
-    """Finish jobs; returns those that were finished by this call. The others' leases were lost."""
+    """Finish jobs, and return those that this call has finished. The leases of the others were lost."""
     ends = sorted(ends, key=lambda end: end.job_id)
     rows = connection.execute(
         _FINISH,
@@ -189,7 +189,7 @@ _PAUSE = text(
 
 
 def pause_jobs(connection: Connection, pauses: Sequence[JobPause]) -> set[int]:
-    """Give up leases until a later time; returns the jobs whose lease was still the caller's."""
+    """End leases until a later time, and return the jobs whose lease the caller still had."""
     pauses = sorted(pauses, key=lambda pause: pause.job_id)
     rows = connection.execute(
         _PAUSE,
@@ -212,7 +212,7 @@ _WRITE_PROGRESS = text(
 def write_progress(
     connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float
 ) -> bool:
-    """Note what later attempts must know, and prolong the lease; False: the lease was lost."""
+    """Write the notes for later tries of a job, and renew its lease. Return False if the lease was lost."""
     row = connection.execute(
         _WRITE_PROGRESS,
         {"id": job.id, "fence": job.fence, "progress": dict(progress), "seconds": lease_seconds},
@@ -222,9 +222,9 @@ def write_progress(
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job for an instance whose row the writer has locked; ``description`` is that of its Scheduled event.
+    """A new job for an instance whose row is locked. ``description`` is the text of its Scheduled event.
 
-    ``uuid``: the job's uuid, if it claimed something before; None: the database chooses one.
+    ``uuid`` is the uuid of a job that has claimed something already. If it is None, the database chooses one.
     """
 
     kind: str
@@ -265,9 +265,9 @@ def insert_jobs(
 ) -> list[tuple[int, UUID]]:
     """Insert jobs, at most one per instance, with their outbox rows and Scheduled events.
 
-    Return their ids and uuids. ``operation_id`` is the bulk operation that the jobs belong to; of these the first
-    ``max_parallel`` are sent, and the others are held (``operation_pace``). The jobs belong to no deployment: a
-    deployment's jobs are those that deploy its VMs.
+    Returns their ids and uuids. ``operation_id`` is their bulk operation, of which the first ``max_parallel`` jobs
+    are sent and the others are delayed (``operation_pace``). The jobs belong to no deployment: a deployment
+    contains only the jobs that deploy its VMs.
     """
     rows = connection.execute(
         _INSERT,

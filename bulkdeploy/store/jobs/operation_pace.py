@@ -53,22 +53,22 @@ _FAILED_TOO_OFTEN = text(
 
 
 def release_next(connection: Connection, ended: Mapping[int, int], queue: str) -> list[Unsent]:
-    """Release as many held jobs of each operation, by id, as jobs of it have just ended."""
+    """Release as many delayed jobs of each operation as jobs of this operation have ended (``ended``, by id)."""
     return _released(connection, _RELEASE, queue, {"ids": list(ended), "jobs": list(ended.values())})
 
 
 def release_all(connection: Connection, operation_ids: Collection[int], queue: str) -> list[Unsent]:
-    """Release all held jobs of these operations: those of a cancelled operation end without a driver call."""
+    """Release all delayed jobs of these operations. The jobs of cancelled operations end without a driver call."""
     return release_next(connection, dict.fromkeys(operation_ids, ALL), queue)
 
 
 def release_what_is_due(connection: Connection, queue: str, most: int) -> int:
-    """Release the held jobs that operations have room for, at most ``most`` of each, and return their number."""
+    """Release the delayed jobs that operations may run now, at most ``most`` of each; return their number."""
     return len(_released(connection, _RELEASE_DUE, queue, {"most": most}))
 
 
 def cancel_if_too_many_failed(connection: Connection, operation_ids: Collection[int], queue: str) -> list[Unsent]:
-    """Cancel those of these operations of which more jobs than allowed failed, and release their held jobs."""
+    """Cancel those of these operations with too many failed jobs, and release their delayed jobs."""
     if not operation_ids:
         return []
     connection.execute(_LOCK, {"ids": int_array(operation_ids)})

@@ -15,7 +15,7 @@ from bulkdeploy.store.database.arrays import int_array
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A message to send. ``kind`` may be one that this release does not know: another worker does."""
+    """A message that must be sent. ``kind`` may be unknown to this release and known to another worker."""
 
     job_id: int
     kind: str
@@ -24,9 +24,9 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class JobQueues:
-    """Names of queues: for what a person waits for, and for bulk deployments by how many VMs they have.
+    """The names of the job queues: one for interactive calls, and several for bulk deployments by their size.
 
-    ``sizes[i]`` is the largest number of VMs of a deployment in queue i; the last queue has no bound.
+    ``sizes[i]`` is the largest number of VMs of a deployment in queue i. The last queue has no limit.
     """
 
     interactive: str
@@ -34,7 +34,7 @@ class JobQueues:
     sizes: Sequence[int]
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of ``TO_OUTBOX``."""
+        """Return the parameters of the statement ``TO_OUTBOX``."""
         return {
             "interactive": self.interactive,
             "job_queues": list(self.bulk),
@@ -69,7 +69,10 @@ _TAKE = text(
 
 
 def take_unsent(connection: Connection, *, older_than_s: float, most: int) -> list[Unsent]:
-    """Unsent messages, of the oldest jobs first; until the transaction ends no other sweeper gets them."""
+    """Lock and return unsent messages, those of the oldest jobs first.
+
+    No other sweeper gets these messages until the transaction ends.
+    """
     rows = connection.execute(_TAKE, {"age": older_than_s, "most": most})
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 

@@ -23,7 +23,7 @@ class Backlog:
 
 
 class HostsInState(NamedTuple):
-    """The hosts of a zone that are in one state and one resource state."""
+    """The number of hosts of a zone that have the same state and the same resource state."""
 
     zone: UUID
     state: str
@@ -141,7 +141,7 @@ _HOURS = text(
 
 
 def job_history(connection: Connection, deploying: str) -> JobHistory:
-    """Return what became of the jobs that ended within the last day, as far as they are kept.
+    """Return the outcomes of the jobs that ended within the last day, as far as they are still stored.
 
     ``deploying`` is the kind of the jobs that deploy a VM.
     """

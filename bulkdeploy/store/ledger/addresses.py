@@ -56,10 +56,11 @@ class Address(NamedTuple):
 def take_addresses(
     connection: Connection, network_id: int, network_name: str, pod_ids: Sequence[int | None]
 ) -> list[Address]:
-    """One free address per entry of ``pod_ids`` (the pod of that VM, None: not placed), in order.
+    """Assign one free address per VM, in order. ``pod_ids`` has the pod of each VM, or None if it has no host.
 
-    Ranges that belong to a pod serve that pod's VMs only (Basic zones); others serve all. Where every range is a
-    pod's, a VM that is not placed gets any of them, from where most are left: its address binds it to that pod.
+    Ranges that belong to a pod serve only the VMs of that pod (Basic zones); other ranges serve all VMs. If all
+    ranges belong to pods, a VM without a host gets an address of the pod with the most free addresses, which binds
+    the VM to that pod.
 
     Raises:
         InsufficientAddresses: the network cannot serve all of them; nothing is kept.
@@ -89,16 +90,16 @@ def take_addresses(
 
 
 def free_addresses(connection: Connection, network_id: int) -> dict[int | None, int]:
-    """Return how many addresses of a network are free, by the pod that its ranges serve (None: any).
+    """Count the free addresses of a network by the pod that its ranges serve; the key None is for all pods.
 
-    Locks nothing.
+    This function locks nothing.
     """
     rows = connection.execute(_FREE, {"network": network_id})
     return {row.pod_id: int(row.free) for row in rows}
 
 
 def missing_addresses(free: Mapping[int | None, int], pod_ids: Sequence[int]) -> int:
-    """Return how many VMs of these pods, one per entry, get no address of so many that are free."""
+    """Return the number of VMs that get none of the free addresses. ``pod_ids`` has the pod of each VM."""
     wanted = Counter(pod if pod in free else None for pod in pod_ids)
     return sum(max(count - free.get(pod, 0), 0) for pod, count in wanted.items())
 
@@ -123,7 +124,7 @@ def _take(
 
 
 def _take_released(connection: Connection, network_id: int, range_id: int, count: int) -> list[str]:
-    """Take up to ``count`` addresses that were given back, lowest first; never one that is in use."""
+    """Take up to ``count`` released addresses, lowest first. Addresses that are in use are skipped."""
     rows = connection.execute(
         text(
             "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("  # noqa: S608 - ours
@@ -139,7 +140,7 @@ def _take_released(connection: Connection, network_id: int, range_id: int, count
 def _take_from_cursor(
     connection: Connection, network_id: int, row: Row[tuple[object, ...]], count: int
 ) -> list[str]:
-    """Take up to ``count`` addresses at the cursor, which moves past the examined ones."""
+    """Take up to ``count`` addresses from the range's cursor on, and move the cursor behind them."""
     cursor, end = int(IPv4Address(row.next_ip)), int(IPv4Address(row.end_ip))
     gateway = int(IPv4Address(row.gateway))
     ips: list[str] = []
@@ -174,7 +175,7 @@ _MOVE_CURSOR = text(
 
 
 def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:
-    """Return the asked-for address, if it lies in a range of the network and is free; else None."""
+    """Assign the requested address if it is free and in a range of the network. Otherwise return None."""
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
@@ -202,7 +203,7 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
 
 
 def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Lock these networks' ranges: no other transaction takes an address of theirs, or gives one back."""
+    """Lock the ranges of these networks, so that no other transaction assigns or releases their addresses."""
     connection.execute(
         text("SELECT FROM ip_ranges WHERE network_id = ANY(:networks) ORDER BY id FOR UPDATE"),
         {"networks": sorted(set(network_ids))},
@@ -210,7 +211,7 @@ def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
 
 
 def give_back(connection: Connection, range_id: int, ip: str) -> None:
-    """Let an address that is not in use any more be taken again; its range is locked by the caller."""
+    """Release an address that is not in use any more. The caller has locked its range."""
     connection.execute(
         text(
             "INSERT INTO released_addresses (ip_range_id, ip_address) SELECT id, CAST(:ip AS inet) FROM ip_ranges"
@@ -249,9 +250,9 @@ def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def take_mac_addresses(connection: Connection, count: int) -> list[str]:
-    """Return ``count`` MAC addresses that were never handed out here before and that no live nic has.
+    """Return ``count`` MAC addresses that were never assigned here before and that no live NIC has.
 
-    Nics of another cloud can have addresses that begin as those of this installation do.
+    NICs of another cloud may have addresses with the same prefix as this installation.
     """
     free: list[str] = []
     drawn = count

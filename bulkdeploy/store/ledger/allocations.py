@@ -86,9 +86,9 @@ FILTERS: Filters = {
 
 
 def list_allocations(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return claims of hosts and of pools, by place and then by consumer; what a migration holds is its source.
+    """Return one page of claims on hosts and pools, by place and consumer. A migration's claim is on its source.
 
-    ``hostid`` has the volumes on the host's own disks, too.
+    ``hostid`` also selects the volumes on the host's local disks.
     """
     query = filtered(select(*SHOWN), FILTERS, arguments)
     place = func.coalesce(_column.hostname, _column.storage)
@@ -96,14 +96,14 @@ def list_allocations(connection: Connection, arguments: Arguments, paging: Pagin
 
 
 def allocations_of_host(connection: Connection, host_id: int) -> list[dict[str, Any]]:
-    """Return the holders of one host's resources, its own disks included, those that hold most memory first."""
+    """Return the claims on one host and its local disks, the claim with the most memory first."""
     query = select(*SHOWN).where(_column.in_host == host_id)
     order = (_column.memory.desc().nulls_last(), _column.size.desc(), _column.consumerid)
     return [dict(row) for row in connection.execute(query.order_by(*order)).mappings()]
 
 
 def find_hosts(connection: Connection, name_or_uuid: str) -> list[dict[str, Any]]:
-    """Live hosts of this name or uuid, with their cluster, what they may promise and what they have promised."""
+    """Return the live hosts with this name or uuid, with their cluster, their limits and their claimed amounts."""
     query = (
         select(
             hosts.c.id,

@@ -25,9 +25,10 @@ _VMS = text(
 
 
 def read_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
-    """Return every VM that holds a host of the zone, whatever it is doing, by id.
+    """Return every VM with a claim on a host of the zone, in any state, ordered by id.
 
-    ``bound_...``: where its volumes and its address keep it; ``has_job``: something is under way with it.
+    The columns ``bound_...`` are the places to which its volumes and its address bind it. ``has_job`` tells whether
+    it has an unfinished job.
     """
     return list(connection.execute(_VMS, {"zone": zone_id}))
 
@@ -66,7 +67,7 @@ def names_of(
 
 
 def read_balancing(connection: Connection, job_id: int) -> Row[Any]:
-    """Return moves that a balancing job has made so far, how many of them run and failed, and the VMs of those."""
+    """Count all, the running and the failed moves of a balancing job, and list the VMs of the failed moves."""
     return connection.execute(
         text(
             "SELECT count(*) AS moves, count(*) FILTER (WHERE status = 0) AS moving,"
@@ -81,7 +82,7 @@ def read_balancing(connection: Connection, job_id: int) -> Row[Any]:
 def balancing_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the results of balancing jobs by job id.
 
-    The zone, its score before and after, moves made and failed.
+    A result has the zone, its score before and after, and the numbers of moves and failed moves.
     """
     rows = connection.execute(
         text(

@@ -64,7 +64,7 @@ def read_capacity(connection: Connection, level: CapacityLevel, place_ids: Itera
 
 
 def add_capacity(connection: Connection, level: CapacityLevel, rows: Sequence[Row], *, wanted: bool) -> None:
-    """Put ``capacity`` into rows that carry their internal id as ``_id``, and take that out."""
+    """Remove the internal id ``_id`` from each row and, if ``wanted``, add the field ``capacity``."""
     found = read_capacity(connection, level, [row["_id"] for row in rows]) if wanted else {}
     for row in rows:
         place = row.pop("_id")
@@ -81,7 +81,10 @@ def list_capacity(
     kind: int | None,
     by_usage: bool,
 ) -> Page:
-    """Capacity rows by place and type, or the fullest first; ``kind`` keeps one type's."""
+    """Return one page of capacity rows by place and type; ``kind`` selects one type.
+
+    With ``by_usage``, the rows with the highest usage come first.
+    """
     by_place = read_capacity(connection, level, place_ids)
     rows = [row for rows in by_place.values() for row in rows if kind is None or row["type"] == kind]
     if by_usage:
@@ -90,9 +93,10 @@ def list_capacity(
 
 
 def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Return for each live zone and type of capacity both names, the total, and the taken amount.
+    """Return, for each live zone and capacity type, the names of both, the total, and the used amount.
 
-    Empty while a table is locked, as a migration locks it: who watches must not wait for that.
+    Returns an empty list while a table is locked, for example by a migration, because monitoring must not wait for
+    it.
     """
     connection.execute(_WAIT_BRIEFLY)
     try:
@@ -140,7 +144,7 @@ def _key(level: CapacityLevel) -> Column[Any]:
 
 
 def _place(level: CapacityLevel, table: Any) -> Column[Any]:
-    """Return the column of ``table`` that says which place of a level a row is in."""
+    """Return the column of ``table`` with the id of the zone, pod or cluster of a row."""
     column: Column[Any] = (table.c.zone_id, table.c.pod_id, table.c.cluster_id)[level]
     return column
 
@@ -195,7 +199,7 @@ def _cores_used(level: CapacityLevel, ids: Sequence[int]) -> Select[Any]:
 
 
 def _pool_sums(level: CapacityLevel, ids: Sequence[int]) -> Select[Any]:
-    """Return what pools may promise and did promise, and the size and the use of those that were measured."""
+    """Return a query for the limits and claims of pools, and for the size and use of the measured pools."""
     pool, usage, place = storage_pools.c, pool_usage.c, _place(level, storage_pools)
     own, everywhere = configuration_values.alias(), configuration_values.alias()
     local = pool.scope == PoolScope.HOST

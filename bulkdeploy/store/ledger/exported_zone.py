@@ -17,13 +17,13 @@ _CLAIMS = text(
 def read_claims(connection: Connection, zone_id: int) -> list[Row[Any]]:
     """Return the claims on hosts of the zone.
 
-    Consumer, host_id, MHz, MiB, and bytes of its volumes on the host itself.
+    The columns are the consumer, host_id, MHz, MiB, and the bytes of its volumes on the host's local disks.
     """
     return list(connection.execute(_CLAIMS, {"zone": zone_id}))
 
 
 def read_zone_name(connection: Connection, zone_id: int) -> str:
-    """Return the zone's name."""
+    """Return the name of a zone."""
     return str(connection.execute(text("SELECT name FROM zones WHERE id = :zone"), {"zone": zone_id}).scalar_one())
 
 
@@ -48,5 +48,5 @@ def find_zone(connection: Connection, named: str) -> int | None:
 
 
 def an_owner(connection: Connection) -> int:
-    """Return an account for whom a zone may be seen where no one's VMs are meant: the first one."""
+    """Return the id of the first account, for reading a zone when the owner does not matter."""
     return int(connection.execute(text("SELECT min(id) FROM accounts")).scalar_one())

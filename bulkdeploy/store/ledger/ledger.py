@@ -23,10 +23,10 @@ from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 
 class ConsumerKind(IntEnum):
-    """The kind of the holder of a host claim.
+    """The kind of the consumer of a host claim.
 
-    A MIGRATION is a job that holds the host which its VM leaves. A RESERVATION is a job that has not begun and
-    holds the host which its VM will move to.
+    A MIGRATION is a job that claims the host which its VM leaves. A RESERVATION is a job that has not begun and
+    claims the host to which its VM will move.
     """
 
     VM = 0
@@ -101,14 +101,10 @@ def claim_hosts(
     thresholds: Thresholds = NO_THRESHOLDS,
     kind: ConsumerKind = ConsumerKind.VM,
 ) -> None:
-    """Claim one host per VM, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+    """Claim one host per VM, all or nothing. Entry i of ``host_ids`` belongs to consumer i, of type ``kind``.
 
-    ``kind``: who the consumers are.
-
-    ``account_id``, ``cpu_mhz``, ``memory_mib``: whose each VM is and what it claims, an entry per VM where they
-    differ.
-
-    ``thresholds``: those of the hosts' clusters, where the claim is bound by them.
+    ``account_id``, ``cpu_mhz`` and ``memory_mib`` are the owner of each VM and the amounts that it claims, as one
+    entry per VM if they differ. ``thresholds`` are those of the hosts' clusters, if they limit the claim.
 
     Raises:
         TransactionConflict: a host has less room than needed, is no longer Up and Enabled, or its cluster would
@@ -171,7 +167,7 @@ def claim_pools(
     sizes: Sequence[int],
     consumers: Sequence[UUID | str],
 ) -> None:
-    """Claim room in one pool per volume; ``limits`` are the plan's bytes that each pool may promise.
+    """Claim storage in one pool per volume. ``limits`` are the bytes that each pool may promise by the plan.
 
     Raises:
         TransactionConflict: a pool has less room than the plan saw.
@@ -228,7 +224,10 @@ _RELEASE_HOSTS = text(
 
 
 def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
-    """Delete these consumers' host claims and give the room back; consumers without one are fine."""
+    """Delete the host claims of these consumers and release their capacity.
+
+    Consumers without a claim are skipped.
+    """
     hosts = connection.execute(
         text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
     ).scalars()
@@ -257,10 +256,10 @@ def lock_move(
     pool_ids: Sequence[int],
     thresholds: Thresholds,
 ) -> None:
-    """Lock, in order, what a consumer and these volumes hold and where they are to go.
+    """Lock, in the required order, everything that a move of a consumer and its volumes releases and claims.
 
-    A transaction that gives back and claims begins with it: giving back takes locks of every kind, so
-    the claim that follows would take its own too late.
+    A transaction that releases and then claims calls this function first. Releasing takes locks of every kind, so
+    the locks of the claim would otherwise be taken in the wrong order.
     """
     held = connection.execute(
         text("SELECT host_id FROM host_claims WHERE consumer = :who"), {"who": consumer}
@@ -274,7 +273,10 @@ def lock_move(
 
 
 def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
-    """Delete these volumes' storage claims and give the room back; volumes without one are fine."""
+    """Delete the storage claims of these volumes and release their capacity.
+
+    Volumes without a claim are skipped.
+    """
     connection.execute(
         text(
             "SELECT FROM storage_pools WHERE id IN (SELECT pool_id FROM storage_claims WHERE consumer = ANY(:who))"
@@ -294,7 +296,7 @@ def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
 
 
 def _lock_clusters(connection: Connection, thresholds: Thresholds) -> None:
-    """Take the rows' locks in id order: claims that a cluster's thresholds bind are made one at a time."""
+    """Lock the rows of clusters in id order, so that claims which thresholds limit are made one at a time."""
     if len(thresholds.cluster_ids):
         connection.execute(
             text("SELECT FROM clusters WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"),
@@ -312,10 +314,10 @@ _LOCK_HOSTS = text(
 
 
 def lock_hosts(connection: Connection, hosts: Ints) -> None:
-    """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
+    """Lock the capacity rows of hosts in id order, so that two transactions cannot deadlock.
 
-    They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it
-    back and begins anew.
+    The wait has a timeout: a transaction that has locks on plans, a cluster or other hosts is rolled back and
+    repeated.
     """
     waits = {"most": lock_timeout(connection), "after": turn_timeout(connection) or "0"}
     connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), **waits})

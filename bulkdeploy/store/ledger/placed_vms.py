@@ -26,12 +26,12 @@ def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[A
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """Return one VM, as ``read_vms`` does."""
+    """Return one VM in the format of ``read_vms``."""
     return read_vms(connection, [vm_id])[vm_id]
 
 
 def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
-    """Return one of the VMs that a deployment made; a removed one only if no other is left."""
+    """Return the id of one VM of a deployment. A removed VM is returned only if no live VM is left."""
     query = text(
         "SELECT id FROM virtual_machines WHERE deployment_id = :deployment ORDER BY removed IS NOT NULL, id LIMIT 1"
     )
@@ -89,7 +89,7 @@ def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> di
 
 
 def read_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """Return the types of those groups that there are; nothing is locked: for who only looks."""
+    """Return the types of the existing ones of these affinity groups. Nothing is locked."""
     return _affinity_types(connection, _TYPES, group_ids)
 
 
@@ -128,7 +128,10 @@ _MEMBERSHIPS = text(_MEMBERS.replace("$members", "g.vm_id = ANY(CAST(:vms AS big
 def count_members_by_host(
     connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int, without_vm_id: int | None = None
 ) -> dict[int, dict[int, int]]:
-    """Count each group's VMs on each host, without one VM if it is named; ``stopped_counts_s``: see _MEMBERS."""
+    """Count each group's VMs on each host, without the VM ``without_vm_id``.
+
+    ``stopped_counts_s`` is the number of seconds for which a stopped VM still counts on its last host.
+    """
     wanted = {"ids": list(group_ids), "seconds": stopped_counts_s, "without": without_vm_id}
     members: dict[int, dict[int, int]] = {group_id: {} for group_id in group_ids}
     for row in connection.execute(_COUNT_MEMBERS, wanted):
@@ -186,7 +189,7 @@ def write_pools(connection: Connection, volume_uuids: Sequence[UUID], pool_ids: 
 
 
 def forget_pools(connection: Connection, vm_id: int) -> list[UUID]:
-    """Take the VM's volumes off their pools; the uuids of those volumes. The VM's row stays locked."""
+    """Remove the VM's volumes from their pools, and return their uuids. The VM's row remains locked."""
     connection.execute(text("SELECT FROM virtual_machines WHERE id = :vm FOR UPDATE"), {"vm": vm_id})
     return list(
         connection.execute(

@@ -17,7 +17,7 @@ from bulkdeploy.store.ledger.volume_removal import destroy_volumes
 
 
 def release_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Give back the host claims of stopped VMs; the host is remembered as the last one."""
+    """Release the host claims of stopped VMs, and record the host as each VM's last host."""
     uuids = connection.execute(
         text("SELECT uuid FROM virtual_machines WHERE id = ANY(:vms)"), {"vms": list(vm_ids)}
     ).scalars()
@@ -32,7 +32,7 @@ def release_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_planned_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Give back the hosts that Stopped VMs were to start on; the VMs never ran there. Other VMs keep theirs."""
+    """Release the hosts on which Stopped VMs were to start but never ran. VMs in other states are skipped."""
     never_ran = connection.execute(
         text(
             "SELECT id, uuid FROM virtual_machines"
@@ -48,19 +48,19 @@ def release_planned_hosts(connection: Connection, vm_ids: Sequence[int]) -> None
 
 
 def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release what destroying gives back at once: the host, and the user_vm, cpu and memory counts.
+    """Release what destroyed VMs return immediately: the host, and the user_vm, cpu and memory counts.
 
-    Volumes and addresses stay until the VM is expunged (cloudstack-protocol.md 7.3).
+    Volumes and addresses are kept until the VM is expunged (cloudstack-protocol.md 7.3).
     """
     release_hosts(connection, vm_ids)
     subtract_amounts(connection, _mark_compute_released(connection, vm_ids))
 
 
 def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release everything that VMs hold, finally: after a failed deployment, or when they are expunged.
+    """Release all resources of VMs finally, after a failed deployment or when the VMs are expunged.
 
-    The VMs' rows stay for the caller to set their state; nics, and volumes that were made with the VMs, are
-    marked removed. Volumes made on their own are detached, with their room and counts.
+    The caller sets the state of the VMs' rows. NICs, and volumes that were created with the VMs, are marked as
+    removed. Separately created volumes are detached with their storage and counts.
     """
     volumes = connection.execute(
         text("SELECT uuid FROM volumes WHERE vm_id = ANY(:vms) AND NOT standalone AND removed IS NULL"),
@@ -78,7 +78,7 @@ def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def _mark_compute_released(connection: Connection, vm_ids: Sequence[int]) -> dict[int, ResourceAmounts]:
-    """Mark the VMs as released, and return by account the counts they still held; a VM gives them back once."""
+    """Mark the VMs as released, and return the counts to subtract by account. VMs marked before are skipped."""
     rows = connection.execute(
         text(
             "WITH freed AS (UPDATE virtual_machines SET compute_released = true WHERE id = ANY(:vms)"
@@ -110,7 +110,7 @@ def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) 
 
 
 def _detach_volumes(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Take the volumes that were made on their own from these VMs; those whose owner was deleted go, too."""
+    """Detach the separately created volumes from these VMs, and delete those whose owner was deleted."""
     detached = connection.execute(
         text(
             "UPDATE volumes v SET vm_id = NULL, device_id = NULL, attached = NULL,"

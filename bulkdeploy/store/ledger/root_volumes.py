@@ -13,10 +13,10 @@ from bulkdeploy.store.ledger.ledger import release_pools_of
 
 @dataclass(frozen=True, slots=True)
 class NewRootDisk:
-    """Differences between a VM's new root volume and the old one; None: as it was.
+    """The differences between a VM's new root volume and the old one. None means no difference.
 
-    A new root volume that differs in nothing takes over the place of the old one. Any other gets a place from
-    placement.
+    A new root volume without differences takes over the storage claim of the old one. Otherwise placement chooses a
+    pool.
     """
 
     template_id: int | None = None
@@ -25,7 +25,7 @@ class NewRootDisk:
 
     @property
     def is_placed_anew(self) -> bool:
-        """Return whether anything differs."""
+        """Return whether anything differs, so that placement must choose a pool."""
         return (self.template_id, self.size_bytes, self.disk_offering_id) != (None, None, None)
 
 
@@ -47,10 +47,10 @@ _SET_TEMPLATE = text("UPDATE virtual_machines SET template_id = :template, os_ty
 
 
 def replace_root_volume(connection: Connection, vm_id: int, new_uuid: UUID, new: NewRootDisk) -> list[UUID]:
-    """Write a new root volume with this uuid in place of the old one, of which no hypervisor has anything.
+    """Replace the row of the old root volume, which no hypervisor has any more, by a new one with this uuid.
 
-    The disk of the new volume is made at the VM's next start. Limits are not checked: the call that asked for
-    the volume has done so.
+    The disk of the new volume is created at the VM's next start. Limits are not checked, because the call that
+    requested the volume has checked them.
 
     Returns:
         The uuid of the old volume, if its claim was given back.

@@ -38,7 +38,10 @@ def read_snapshot(
     with_local_storage: bool,
     with_owner_hosts: bool,
 ) -> ZoneSnapshot:
-    """Return the zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
+    """Read the data of a zone that placement needs for a request of ``owner``.
+
+    The flags omit parts that the request does not need.
+    """
     hosts, of_pools = read_numbers(connection, zone_id)
     clusters, position = _read_clusters(connection, zone_id, owner, configuration, hosts)
     host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
@@ -73,7 +76,7 @@ def read_snapshot(
 def seen_by_another(
     connection: Connection, zone: ZoneSnapshot, zone_id: int, owner: Owner, *, with_owner_hosts: bool
 ) -> ZoneSnapshot:
-    """Return the same zone, with the VMs that it has in the snapshot, as another owner's request sees it."""
+    """Return the same zone, with the same VMs, for a request of another owner."""
     clusters, of_host = zone.clusters, zone.hosts.cluster
     foreign, own = _read_dedication(
         connection, zone_id, owner, zone.hosts.id, clusters.id[of_host], clusters.pod_id[of_host]
@@ -130,7 +133,7 @@ def _read_clusters(
 
 
 def _thresholds(configuration: Configuration, resource: str, ids: Ints) -> Floats:
-    """Return the share per cluster above which it takes no new VM; infinite if thresholds are off."""
+    """Return, for each cluster, the used share above which it gets no new VM, or infinity if thresholds are off."""
     if not configuration.flag("cluster.threshold.enabled"):
         return np.full(len(ids), np.inf)
     name = f"cluster.{resource}.allocated.capacity.disablethreshold"
@@ -171,9 +174,9 @@ def _read_tags(
 def _read_dedication(
     connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, cluster_ids: Ints, pod_ids: Ints
 ) -> tuple[Flags, Flags]:
-    """Return which hosts are dedicated to others, and which to the owner (its account or its domain).
+    """Return which hosts are dedicated to others, and which to the owner's account or domain.
 
-    ``cluster_ids``, ``pod_ids``: of each host.
+    ``cluster_ids`` and ``pod_ids`` have one entry per host.
     """
     foreign = np.zeros(len(host_ids), dtype=bool)
     own = np.zeros(len(host_ids), dtype=bool)
@@ -202,7 +205,7 @@ def _read_dedication(
 def _owner_vms_by_host(
     connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, *, enabled: bool
 ) -> Ints:
-    """Return the owner's VMs on each host; zeros where the host algorithm does not ask for them."""
+    """Count the owner's VMs on each host. Returns zeros if the host algorithm does not need the counts."""
     counts = np.zeros(len(host_ids), dtype=np.int64)
     if not enabled:
         return counts
@@ -247,7 +250,7 @@ def _pool_columns(
 
 
 def _read_restricted_pools(connection: Connection, zone_id: int) -> dict[int, str]:
-    """Return the one hypervisor of zone-wide pools that are for one, by the pool's id."""
+    """Return the hypervisor of each zone-wide pool that only one hypervisor can use, by the pool's id."""
     rows = connection.execute(
         text(
             "SELECT id, hypervisor FROM storage_pools"

@@ -26,7 +26,7 @@ _DESTROY = text(
 
 
 def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
-    """Delete those of these volumes that no VM has, and give their counts back; how many."""
+    """Delete those of these volumes that are attached to no VM, subtract their counts, and return their number."""
     rows = connection.execute(_DESTROY, {"volumes": int_array(volume_ids)}).all()
     subtract_amounts(
         connection,
@@ -67,11 +67,10 @@ _SNAPSHOTS_OF = text(
 
 
 def destroy_volumes_with(connection: Connection, vm_ids: Sequence[int], volume_ids: Sequence[int]) -> None:
-    """Delete these volumes, which these VMs have, or had until this transaction gave back what they held.
+    """Delete these volumes, which are attached to these VMs or were detached by this transaction.
 
-    Their snapshots, which lie in them, go as well.
-
-    Those that were protected since they were asked for stay.
+    Their snapshots, which are stored in the volumes, are deleted as well. Volumes that were protected after the
+    request are kept.
     """
     wanted = {"vms": int_array(vm_ids), "volumes": int_array(volume_ids)}
     gone = list(connection.execute(_WITH_VMS, wanted).scalars())
@@ -128,7 +127,7 @@ _EXPUNGE = text(
 def end_removals_of_volumes(
     connection: Connection, gone: Sequence[UUID], left: Sequence[UUID], *, again_s: float
 ) -> None:
-    """Give back the room of volumes that no pool has any more; those that are left are due again later."""
+    """Release the storage of deleted volumes, and schedule the volumes in ``left`` for another try."""
     release_pools_of(connection, gone)
     connection.execute(_EXPUNGE, {"volumes": list(gone)})
     connection.execute(_PUT_OFF, {"volumes": list(left), "again": again_s})

@@ -15,9 +15,10 @@ def lock_plans(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> None:
-    """Wait for, and hold until the end of the transaction, the right to plan a bulk call in a zone or a part of it.
+    """Lock the planning of bulk calls in a zone or a part of it until the transaction ends.
 
-    Plans of places that have no host in common do not wait for each other. The narrowest pin counts.
+    Plans for places without a common host do not wait for each other. The narrowest given place determines the
+    lock.
     """
     if cluster_id is not None or host_id is not None:
         found = connection.execute(_CLUSTER, {"cluster": cluster_id, "host": host_id}).one()
@@ -36,18 +37,18 @@ _CLUSTER = text(
 
 
 def keep_zone_rules(connection: Connection, zone_id: int) -> None:
-    """Let the zone's, its pods' and clusters' states and dedications stay until the end of the transaction.
+    """Prevent changes of states and dedications in a zone, its pods and its clusters until the transaction ends.
 
-    Claiming by a plan begins with it: what the plan was allowed to use is not taken from it before it is
-    committed. Many keep them at once; while one waits to change them, no further one begins to keep them.
+    A transaction that claims by a plan takes this lock first, so that the places of the plan remain allowed until
+    it commits. The lock is shared, but while a transaction waits to make changes, no further transaction gets it.
     """
     take_lock(connection, Lock.ZONE_RULES, zone_id, shared=True)
 
 
 def change_zone_rules(connection: Connection, zone_ids: Iterable[int]) -> None:
-    """Wait until no plan is under way in these zones, and let none begin until the end of the transaction.
+    """Wait for the plans that are being committed in these zones, and block new ones until the transaction ends.
 
-    A change of the state of a zone, pod or cluster, or of a dedication, begins with it, before any row: what was
-    planned by the old rules is there to be counted, and what is planned afterwards goes by the new ones.
+    A change of the state of a zone, pod or cluster, or of a dedication, takes this lock before it locks any row. So
+    the claims of earlier plans are visible to it, and later plans follow the changed rules.
     """
     take_locks(connection, Lock.ZONE_RULES, zone_ids)

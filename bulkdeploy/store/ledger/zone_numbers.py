@@ -53,7 +53,7 @@ ALL_ZONES = 0
 
 
 def read_numbers(connection: Connection, zone_id: int) -> tuple[Mapping[str, Ints], Mapping[str, Ints]]:
-    """Return every host that has capacity, by id: what it is and what is used of it; and every pool."""
+    """Return every host that has a capacity row, with its hardware and use, and every pool, ordered by id."""
     hosts, capacity, pools = column_cache(connection).read_all(
         connection, [(HOSTS, zone_id), (HOST_CAPACITY, ALL_ZONES), (POOLS, zone_id)]
     )
@@ -67,7 +67,7 @@ def read_numbers(connection: Connection, zone_id: int) -> tuple[Mapping[str, Int
 
 
 def positions(ids: Ints, wanted: Ints) -> Ints:
-    """Return the position of each wanted id in the sorted ``ids``; -1 if it is -1 or missing."""
+    """Return the position of each wanted id in the sorted ``ids``, or -1 if the id is -1 or missing."""
     if len(ids) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
     found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
@@ -77,7 +77,7 @@ def positions(ids: Ints, wanted: Ints) -> Ints:
 def pools_of(
     rows: Mapping[str, Ints], cluster_ids: Ints, host_ids: Ints, *, with_local: bool
 ) -> tuple[Mapping[str, Ints], Ints, Ints]:
-    """Return the pools whose cluster and host are there, with the positions of these (-1: of no single one)."""
+    """Return the pools whose cluster and host are given, and the positions of these; -1 means all of them."""
     cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
     there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))
     if not with_local:

@@ -38,7 +38,7 @@ class SchemaTooOld(SchemaMismatch):
 
 
 class SchemaNotReleased(SchemaMismatch):
-    """The database's revision is one of those that were joined into a later one before a release."""
+    """Raised when the database has a revision that was merged into a later one before its release."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -49,7 +49,7 @@ class SchemaNotReleased(SchemaMismatch):
 
 
 class SchemaTooNew(SchemaMismatch):
-    """A later release has changed it so that this one does not work with it any more."""
+    """Raised when a later release has changed the database so that this release cannot work with it."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -61,7 +61,7 @@ class SchemaTooNew(SchemaMismatch):
 
 @cache
 def known_revisions() -> tuple[str, ...]:
-    """Return all of them, the first one first."""
+    """Return all revisions of this release, the oldest first."""
     return tuple(sorted(file.stem for file in VERSIONS.glob("[0-9]*.py")))
 
 
@@ -71,14 +71,14 @@ def is_post(revision: str) -> bool:
 
 
 def needed_revision() -> str:
-    """Return the last one without which this release's programs do not start: its newest ``pre``."""
+    """Return the newest ``pre`` revision, which the programs of this release need to start."""
     return next(revision for revision in reversed(known_revisions()) if not is_post(revision))
 
 
 def refuse_other_releases(engine: Engine) -> None:
-    """Let every new connection of ``engine`` fail with SchemaMismatch while its database does not fit this release.
+    """Make new connections of ``engine`` fail with SchemaMismatch while the schema does not fit this release.
 
-    A database that does not fit counts as one that can not be reached: programs are not ready and wait for it.
+    Such a database counts as unreachable: programs are not ready, and wait until it fits.
     """
     event.listen(engine, "connect", _require_fitting)
 
@@ -95,7 +95,7 @@ def _require_fitting(connection: psycopg.Connection[Any], record: object) -> Non
 
 
 def require_fitting(current: str | None, applied: list[str]) -> None:
-    """Check what a database has against what this release knows.
+    """Check the revisions of a database against the revisions that this release knows.
 
     Raises:
         SchemaNotReleased: ``current``, its revision, is older than the newest ``pre`` of this release, and unknown.

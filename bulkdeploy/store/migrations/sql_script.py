@@ -7,6 +7,6 @@ from alembic import op
 
 
 def run_script_beside(module: str) -> None:
-    """Run ``<module>.sql``. The driver itself runs it: it takes many statements at once."""
+    """Execute ``<module>.sql``, which is in the same folder. The file may contain many statements."""
     with closing(op.get_bind().connection.cursor()) as cursor:
         cursor.execute(Path(module).with_suffix(".sql").read_text(encoding="utf-8"))

@@ -56,13 +56,12 @@ class TablesInUse(BulkDeployError):
 
 
 def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
-    """Run what is missing, all in one transaction.
+    """Run the missing migrations, all in one transaction.
 
-    An empty database has no older programs to care for: it gets everything, whichever half is asked for. One that a
-    later release has begun to upgrade, and not ended, fits this one, too: nothing is done.
-
-    Where a table is held for long, by a dump for instance, everything is given back and begun anew: calls that
-    queue for the table behind the upgrade wait LOCK_WAIT_S at most.
+    An empty database gets all migrations, whichever half is requested, because no older programs use it. If a later
+    release has begun an upgrade and not completed it, the database fits this release, and nothing is done. If a
+    table is locked for long, for example by a dump, the transaction is rolled back and repeated. Therefore calls
+    that queue behind the upgrade wait at most LOCK_WAIT_S.
 
     Raises:
         SchemaNotReleased: it has a revision that no release has.
@@ -101,7 +100,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def newest_revision() -> str:
-    """Return the last revision this release knows."""
+    """Return the newest revision that this release knows."""
     return known_revisions()[-1]
 
 

@@ -29,7 +29,7 @@ class GivenAddress:
 
 @dataclass(frozen=True, slots=True)
 class KeptAddress:
-    """An IP address that a VM outside the cloud has, although the cloud gave the address to one of its own VMs."""
+    """An IP address that a VM outside the cloud uses although the cloud assigned it to one of its own VMs."""
 
     network_id: int
     ip: str
@@ -74,10 +74,10 @@ _TAKE_RELEASED = text(
 def free_given_addresses(
     connection: Connection, given: Sequence[GivenAddress], is_of_cloud: Callable[[str], bool]
 ) -> list[KeptAddress]:
-    """Take addresses that a cloud gave to its nics from all other nics of the cloud's VMs.
+    """Remove the addresses that a cloud assigned to its NICs from all other NICs of the cloud's VMs.
 
-    A nic that loses its IP address has none until the cloud gives it another one. A nic that loses its MAC address
-    gets a new one. Nics of VMs outside the cloud keep their IP addresses.
+    A NIC that loses its IP address has none until the cloud assigns another one. A NIC that loses its MAC address
+    gets a new one. NICs of VMs outside the cloud keep their IP addresses.
 
     Args:
         connection: in a transaction. The address ranges of all networks are locked.
@@ -115,9 +115,9 @@ def free_given_addresses(
 def write_given_addresses(
     connection: Connection, given: Sequence[GivenAddress], is_of_cloud: Callable[[str], bool]
 ) -> list[KeptAddress]:
-    """Write what a cloud gave to nics that have rows, after ``free_given_addresses``.
+    """Write the addresses that a cloud assigned to NICs with rows, after ``free_given_addresses``.
 
-    A nic whose IP address a VM outside the cloud keeps has none.
+    If a VM outside the cloud keeps an IP address, the cloud's NIC gets none.
     """
     if not given:
         return []
@@ -140,7 +140,7 @@ def write_given_addresses(
 
 
 def without_kept(given: Sequence[GivenAddress], kept: Collection[KeptAddress]) -> list[GivenAddress]:
-    """Return what was given, without the IP addresses that VMs outside the cloud keep."""
+    """Return the assigned addresses without the IP addresses that VMs outside the cloud keep."""
     outside = {(one.network_id, one.ip) for one in kept}
     return [replace(one, ip=None) if (one.network_id, one.ip) in outside else one for one in given]
 

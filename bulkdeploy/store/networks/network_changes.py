@@ -49,7 +49,10 @@ _FIRST_RANGES = (
 
 
 def read_networks(connection: Connection) -> list[dict[str, Any]]:
-    """Return all networks but those of projects, as zone files say it; a Shared one's first range is part of it."""
+    """Return all networks except those of projects in the format of zone files.
+
+    The first IP range of a Shared network is part of the network.
+    """
     rows = _read_all(connection)
     owners = {row.id: row.name for row in connection.execute(text(_OWNERS), {"ids": [r["_account"] for r in rows]})}
     ranges = connection.execute(text(_FIRST_RANGES), {"ids": [row["_id"] for row in rows]}).mappings()
@@ -153,9 +156,9 @@ def keep_zones(connection: Connection, zone_ids: Collection[int]) -> dict[int, R
 def lock_physical_networks(
     connection: Connection, zone_ids: Collection[int], wanted_ids: Collection[int]
 ) -> list[Row[Any]]:
-    """Return zones' physical networks that are enabled or wanted, by id.
+    """Lock and return the enabled or requested physical networks of zones, ordered by id.
 
-    Locked, so that each VLAN is given once.
+    The lock ensures that each VLAN is assigned only once.
     """
     physical = physical_networks.c
     query = select(physical_networks).where(
@@ -167,7 +170,7 @@ def lock_physical_networks(
 
 
 def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tuple[int, int | None], dict[str, str]]:
-    """Return names of live networks by their VLAN, by zone and physical network, if they are on one."""
+    """Return the names of live networks by their VLAN, for each pair of zone and physical network."""
     network = networks.c
     query = select(network.zone_id, network.physical_network_id, network.vlan, network.name).where(
         id_in(network.zone_id, zone_ids), network.removed.is_(None), network.vlan.is_not(None)
@@ -191,7 +194,10 @@ def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:
 
 
 def users_of(connection: Connection, network_ids: Collection[int]) -> dict[int, str]:
-    """Return a VM with a nic in each network, in words; a destroyed VM has its nics until it is expunged."""
+    """Return, for each network in use, a text that names a VM with a NIC in it.
+
+    A destroyed VM keeps its NICs until it is expunged.
+    """
     vm = virtual_machines.c
     first = (
         select(nics.c.network_id, func.min(nics.c.vm_id).label("vm_id"))
@@ -207,7 +213,7 @@ def users_of(connection: Connection, network_ids: Collection[int]) -> dict[int, 
 
 
 def remove_ranges(connection: Connection, network_ids: Collection[int]) -> None:
-    """Mark networks' address ranges deleted, once no transaction takes addresses from them."""
+    """Mark the IP ranges of networks as removed, after waiting for transactions that assign their addresses."""
     ranges = ip_ranges.c
     live = (id_in(ranges.network_id, network_ids), ranges.removed.is_(None))
     connection.execute(select(ranges.id).where(*live).order_by(ranges.id).with_for_update())

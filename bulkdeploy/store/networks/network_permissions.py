@@ -50,7 +50,7 @@ def accounts_by_uuid(connection: Connection, uuids: Iterable[str], domain_id: in
 
 
 def add_permissions(connection: Connection, network_id: int, account_ids: Iterable[int]) -> None:
-    """Give accounts a permission; those that have one keep it."""
+    """Allow accounts to use a network. Existing permissions are kept."""
     rows = [{"network_id": network_id, "account_id": account_id} for account_id in account_ids]
     if rows:
         connection.execute(upsert(network_permissions).on_conflict_do_nothing(), rows)

@@ -60,7 +60,7 @@ class NetworkFilter(StrEnum):
 def list_networks(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging, shown: NetworkFilter
 ) -> Page:
-    """Return one page of networks by id: those that the accounts shown own, and those that they may use."""
+    """Return one page of networks that visible accounts own or may use, ordered by id."""
     query = _query().where(networks.c.removed.is_(None), _shown(shown, visibility))
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     for row in rows:
@@ -139,7 +139,7 @@ def _query() -> Select[Any]:
 
 
 def _owner_columns() -> tuple[ColumnElement[Any], ...]:
-    """Return the domain a network is open to; the account or project only where it is theirs alone."""
+    """Return the columns of a network's domain, and of its account or project if it belongs to only one."""
     is_owned = networks.c.acl_type == OF_ACCOUNT
     return (
         case((is_owned, account_name())).label("account"),

@@ -59,7 +59,7 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
 
 
 def live_nics(connection: Connection, vm_id: int) -> list[Row[Any]]:
-    """Return the VM's nics in device order; its row is locked by the caller, so they stay."""
+    """Return the VM's NICs in device order. The caller has locked the VM's row, so they do not change."""
     query = select(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     return list(connection.execute(query.order_by(nics.c.device_id)).all())
 
@@ -82,9 +82,9 @@ def insert_nic(
     has_requested_ip: bool = False,
     has_requested_mac: bool = False,
 ) -> Row[Any]:
-    """Insert a nic, and return its internal id and its uuid.
+    """Insert a NIC, and return its internal id and its uuid.
 
-    ``has_requested_ip`` and ``has_requested_mac``: the caller named the address.
+    ``has_requested_ip`` and ``has_requested_mac`` tell whether the caller chose the address.
     """
     made = insert(nics).values(
         vm_id=vm_id,
@@ -104,13 +104,13 @@ def insert_nic(
 
 
 def hold_name(connection: Connection, vm_id: int, name: str) -> None:
-    """Let the VM hold this name in all its networks: another VM that wants it there loses a race, or sees it."""
+    """Reserve this name for the VM in all its networks, so that no other VM can get the name there."""
     live = update(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     connection.execute(live.values(vm_name=name.lower()))
 
 
 def hold_names(connection: Connection, vm_ids: Collection[int]) -> None:
-    """Let VMs hold the names of their rows, as ``hold_name``."""
+    """Reserve the names of VMs' rows for these VMs, as ``hold_name`` does."""
     vm, nic = virtual_machines.c, nics.c
     held = update(nics).where(id_in(nic.vm_id, vm_ids), nic.vm_id == vm.id, nic.removed.is_(None))
     connection.execute(held.values(vm_name=func.lower(vm.name)))
@@ -127,15 +127,15 @@ _TAKEN_NAMES = text(
 
 
 def find_taken_names(connection: Connection, vm_ids: Collection[int]) -> set[int]:
-    """Return the VMs, by id, whose host name another VM has in one of their networks.
+    """Return the ids of those VMs whose host name another VM uses in one of their networks.
 
-    The other VM is live, or an earlier one of these VMs, which are about to become live.
+    The other VM is live, or it is an earlier one of these VMs, which are about to become live.
     """
     return set(connection.execute(_TAKEN_NAMES, {"vms": int_array(vm_ids)}).scalars())
 
 
 def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:
-    """Make one of the VM's nics the default one, and no other."""
+    """Make one of the VM's NICs its only default NIC."""
     nic = nics.c
     changed = update(nics).where(nic.vm_id == vm_id, nic.removed.is_(None))
     connection.execute(changed.values(is_default=nic.id == nic_id))
@@ -153,7 +153,7 @@ def lock_ranges_of(connection: Connection, nic_id: int) -> None:
 
 
 def remove_nic(connection: Connection, nic_id: int) -> None:
-    """Mark a nic removed and give its addresses back; their ranges are locked by the caller."""
+    """Mark a NIC as removed and release its addresses. The caller has locked their ranges."""
     connection.execute(
         text(
             "WITH first AS (UPDATE nics SET removed = now() WHERE id = :nic AND removed IS NULL"

@@ -12,12 +12,12 @@ from bulkdeploy.store.tables.networks import nic_secondary_ips, nics
 
 
 def read_nic(connection: Connection, nic_id: int) -> Row[Any] | None:
-    """Return a live nic."""
+    """Return the row of a live NIC, or None if there is no such NIC."""
     return connection.execute(select(nics).where(nics.c.id == nic_id, nics.c.removed.is_(None))).first()
 
 
 def read_secondary_ip(connection: Connection, ip_id: int) -> Row[Any] | None:
-    """Return a secondary address."""
+    """Return the row of a secondary address, or None if there is no such address."""
     return connection.execute(select(nic_secondary_ips).where(nic_secondary_ips.c.id == ip_id)).first()
 
 
@@ -28,7 +28,7 @@ def count_secondary_ips(connection: Connection, nic_id: int) -> int:
 
 
 def insert_secondary_ip(connection: Connection, nic: Row[Any], address: Address) -> Row[Any]:
-    """Give a nic one more address; its internal id and its uuid."""
+    """Add a secondary address to a NIC, and return the internal id and uuid of the address."""
     made = insert(nic_secondary_ips).values(
         nic_id=nic.id, network_id=nic.network_id, ip_range_id=address.range_id, ip_address=address.ip
     )
@@ -36,13 +36,16 @@ def insert_secondary_ip(connection: Connection, nic: Row[Any], address: Address)
 
 
 def delete_secondary_ip(connection: Connection, ip: Row[Any]) -> None:
-    """Take an address from its nic, and give it back."""
+    """Remove a secondary address from its NIC, and release the address."""
     connection.execute(delete(nic_secondary_ips).where(nic_secondary_ips.c.id == ip.id))
     give_back(connection, ip.ip_range_id, str(ip.ip_address))
 
 
 def change_address(connection: Connection, nic: Row[Any], address: Address, *, is_requested: bool) -> None:
-    """Give a nic another first address, and its old one back; ``is_requested``: a caller named the new one."""
+    """Replace the first address of a NIC, and release the old one.
+
+    ``is_requested`` tells whether a caller chose the new address.
+    """
     values = {
         "ip_range_id": address.range_id,
         "ip_address": address.ip,

@@ -17,7 +17,10 @@ End: TypeAlias = tuple[str | None, int | None]
 def read_ends(
     connection: Connection, direction: Direction, group_ids: Collection[int]
 ) -> dict[tuple[int, Traffic], dict[End, str]]:
-    """Return the other ends of the rules of groups, and how they are shown, by the allowed traffic."""
+    """Return the peers of the rules of groups and their shown texts, by group and allowed traffic.
+
+    A peer is a CIDR or another group.
+    """
     rule = security_group_rules.c
     query = (
         select(security_group_rules, security_groups.c.name)
@@ -47,12 +50,12 @@ _READ = text(
 
 
 def read_rules(direction: Direction, connection: Connection) -> list[dict[str, Any]]:
-    """Return all rules as zone files say them: those of a group that let through the same are one entry."""
+    """Return all rules in the format of zone files. Rules of a group for the same traffic form one entry."""
     return [dict(row) for row in connection.execute(_READ, {"direction": direction.value}).mappings()]
 
 
 def rows_of(group_id: int, direction: Direction, traffic: Traffic, ends: Iterable[End]) -> list[dict[str, Any]]:
-    """Return the rows of a group's rules, one for each other end."""
+    """Return the rows of a group's rules for this traffic, one for each peer."""
     return [
         {
             "security_group_id": group_id,
@@ -72,7 +75,7 @@ def rows_of(group_id: int, direction: Direction, traffic: Traffic, ends: Iterabl
 def groups_of(connection: Connection, direction: Direction, rule_ids: Collection[int]) -> dict[int, EntityRef]:
     """Return the groups of rules of one direction, by the rules' internal ids.
 
-    Rules that are not there are left out.
+    Rules that do not exist are omitted.
     """
     group = security_groups.c
     query = (
@@ -87,7 +90,7 @@ def groups_of(connection: Connection, direction: Direction, rule_ids: Collection
 
 
 def delete_rules(connection: Connection, rule_ids: Collection[int]) -> set[int]:
-    """Delete rules; the internal ids of those that were there."""
+    """Delete rules, and return the internal ids of those that existed."""
     rule = security_group_rules.c
     gone = delete(security_group_rules).where(id_in(rule.id, rule_ids)).returning(rule.id)
     return set(connection.execute(gone).scalars())

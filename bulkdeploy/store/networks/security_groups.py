@@ -62,9 +62,9 @@ def list_security_groups(
 
 
 def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
-    """Return the users of each group in words. A destroyed VM uses it until it is expunged.
+    """Return, for each group in use, a text that names a user: a VM, or a rule of another group.
 
-    Rules of one of these groups may name others of them.
+    A destroyed VM uses its groups until it is expunged. Rules of these groups themselves are ignored.
     """
     rule = security_group_rules.c
     naming = (
@@ -77,7 +77,7 @@ def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, st
 
 
 def delete_rules(connection: Connection, group_ids: Collection[int]) -> None:
-    """Delete all rules of groups."""
+    """Delete all rules of these groups."""
     connection.execute(
         delete(security_group_rules).where(id_in(security_group_rules.c.security_group_id, group_ids))
     )

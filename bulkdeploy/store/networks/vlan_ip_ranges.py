@@ -41,7 +41,10 @@ _READ = text(
 
 
 def read_ranges(connection: Connection) -> list[dict[str, Any]]:
-    """Return all ranges of Shared networks and all public ones; ``_is_of_network``: its network's first."""
+    """Return all IP ranges of Shared networks and all public ranges.
+
+    ``_is_of_network`` tells whether a range is the first one of its network.
+    """
     rows = [dict(row) for row in connection.execute(_READ).mappings()]
     for row in rows:
         if not row["forvirtualnetwork"]:
@@ -98,7 +101,10 @@ def ranges_of(
 
 
 def count_addresses(connection: Connection, range_ids: Collection[int]) -> dict[int, int]:
-    """Addresses that nics have of ranges; with its row held, none is taken or given back. 0 is left out."""
+    """Count the addresses that NICs use of each range. Unused ranges are omitted.
+
+    While the caller has the rows of the ranges locked, the counts do not change.
+    """
     first = select(nics.c.ip_range_id).where(id_in(nics.c.ip_range_id, range_ids), nics.c.removed.is_(None))
     secondary = select(nic_secondary_ips.c.ip_range_id).where(id_in(nic_secondary_ips.c.ip_range_id, range_ids))
     used = union_all(first, secondary).subquery()

@@ -64,8 +64,8 @@ FILTERS: Filters = {
 def list_annotations(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:
     """Return one page of annotations, the latest first.
 
-    Callers other than root admins see annotations of resources of owners that they may act for, unless only root
-    admins may see the annotation.
+    Callers other than root admins see annotations of resources of owners for whom they may act, except annotations
+    that only root admins may see.
     """
     note = annotations.c
     query = (

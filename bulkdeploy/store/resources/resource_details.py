@@ -20,7 +20,10 @@ TYPES = (VOLUME, NETWORK, SNAPSHOT, ZONE)
 def list_details(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging, *, hidden: bool
 ) -> Page:
-    """Return one page of details by id, without those of removed resources; ``hidden`` includes hidden ones."""
+    """Return one page of details, ordered by id, without those of removed resources.
+
+    ``hidden`` also includes the details that are not displayed.
+    """
     resource = _resource_uuid()
     filters: Filters = {
         "resourcetype": same_text(DETAIL.resource_type),
@@ -57,9 +60,9 @@ def write_details(
     display: bool,
     hidden: bool,
 ) -> set[str]:
-    """Write details of a resource, in place of those of the same keys, and return the keys that were written.
+    """Write details of a resource, replacing those with the same keys, and return the written keys.
 
-    Hidden details are replaced only if ``hidden``.
+    Details that are not displayed are replaced only if ``hidden`` is set.
     """
     owner = {"resource_type": resource_type, "resource_id": resource_id, "account_id": account_id}
     rows = [{**owner, "key": key, "value": value, "display": display} for key, value in details.items()]

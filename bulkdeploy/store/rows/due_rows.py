@@ -10,7 +10,7 @@ from bulkdeploy.store.rows.filters import Condition
 
 
 def read_clock(connection: Connection) -> datetime:
-    """Return the database's time."""
+    """Return the current time of the database's clock."""
     now: datetime = connection.execute(select(func.now())).scalar_one()
     return now
 

@@ -54,7 +54,7 @@ Kinds: TypeAlias = tuple[Entity, ...]
 class Source:
     """The source of entities of one kind.
 
-    Their table, the column that names them, and the condition for their rows.
+    It consists of their table, the column with their names, and the condition for their rows.
     """
 
     table: Table
@@ -120,7 +120,7 @@ SOURCES: Mapping[Entity, Source] = {
 
 
 def is_taken(connection: Connection, entity: Entity, uuid: UUID) -> bool:
-    """Return whether anything of a kind has this uuid, or had it before it was removed."""
+    """Return whether an entity of this kind, live or removed, has this uuid."""
     column = SOURCES[entity].table.c.uuid
     return connection.execute(select(column).where(column == uuid)).first() is not None
 
@@ -140,11 +140,11 @@ def resolve(
 def resolve_known(
     connection: Connection, caller: Caller | None, wanted: Mapping[Kinds, Sequence[str]]
 ) -> dict[Kinds, dict[str, EntityRef]]:
-    """Return the entity of each id as written. Ids that name nothing the caller may know of are left out.
+    """Return the entity of each id. Ids of entities that do not exist or that the caller may not see are omitted.
 
-    An id is a uuid or, for root admins, a positive internal number: who could count numbers up would learn what
-    there is. Where several kinds are given, the first that has it wins. Without a caller (who logs in names a
-    domain by its uuid) every uuid is known.
+    An id is a uuid or, for root admins only, a positive internal number, because numbers could be enumerated. If
+    several kinds are given, the first kind with this id is used. Without a caller, for example at a login that
+    names a domain by its uuid, every uuid is resolved.
     """
     if caller is not None and caller.is_root_admin:
         return _resolve(connection, wanted)
@@ -155,7 +155,7 @@ def resolve_known(
 def _resolve(
     connection: Connection, wanted: Mapping[Kinds, Sequence[str]], caller: Caller | None = None
 ) -> dict[Kinds, dict[str, EntityRef]]:
-    """``caller``: only what it may know of."""
+    """Return the entity of each id. With ``caller``, only entities that the caller may see are returned."""
     uuids = {text: UUID(text) for texts in wanted.values() for text in texts if not _is_number(text)}
     selects: list[Select[Any]] = []
     parameters: dict[str, Any] = {} if caller is None else parameters_of(caller)
@@ -203,10 +203,12 @@ def _named(
 
 @cache
 def _rows(kind: Entity, ways: frozenset[str], admin: bool | None) -> Select[Any]:
-    """Kind, internal id, uuid, name and whether removed, of the rows with an id written in one of these ways.
+    """Return a query for the rows of a kind by the ids in these formats (``ways``).
 
-    One condition per way that was used, so that each is a plain look-up in an index. ``admin``: only what an admin
-    of a domain, or else a user, may know of; None: whatever there is. Built once: nearly every call resolves ids.
+    The columns are the kind, the internal id, the uuid, the name and whether the entity was removed. There is one
+    condition per used format, so that each is a plain look-up in an index. ``admin`` restricts the rows to those
+    that a domain admin (True) or a user (False) may see; None returns all rows. The query is cached, because nearly
+    every call resolves ids.
     """
     source = SOURCES[kind]
     columns = source.table.c

@@ -40,7 +40,7 @@ Arguments: TypeAlias = Mapping[str, Any]
 
 
 def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Select[Any]:
-    """Return the query, narrowed by every filter whose parameter was given."""
+    """Return the query with the condition of every filter whose parameter was given."""
     for name, condition in filters.items():
         if name in arguments:
             query = query.where(condition(arguments[name]))
@@ -48,7 +48,7 @@ def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Sele
 
 
 def id_in(column: ColumnElement[Any], ids: Iterable[int]) -> Condition:
-    """``column`` is one of the ids: one parameter, and one pass, however many they are."""
+    """Return the condition that ``column`` is one of the ids, which are passed as one parameter."""
     values = bindparam(None, int_array(ids), Text, unique=True)
     return column.in_(select(func.unnest(cast(values, ARRAY(BigInteger)))))
 
@@ -63,7 +63,7 @@ def by_id(column: ColumnElement[Any]) -> Filter:
 
 
 def by_ids(column: ColumnElement[Any]) -> Filter:
-    """Return a LIST of UUID parameter: the column holds one of the ids."""
+    """Return the filter for a LIST of UUID parameter: the column contains one of the ids."""
 
     def condition(refs: Iterable[EntityRef]) -> Condition:
         return id_in(column, [ref.id for ref in refs])
@@ -104,7 +104,7 @@ def always(value: object) -> Filter:
 
 
 def same_uuid(column: ColumnElement[Any]) -> Filter:
-    """Return a text that must be a uuid; one that is none matches nothing."""
+    """Return the filter for a text that is compared with a uuid column. A text that is no uuid matches nothing."""
 
     def condition(value: str) -> Condition:
         try:
@@ -116,10 +116,10 @@ def same_uuid(column: ColumnElement[Any]) -> Filter:
 
 
 def keyword(*columns: ColumnElement[Any]) -> Filter:
-    """Return a text that stands, in any case, somewhere in one of the columns.
+    """Return the filter for a text that occurs in one of the columns, ignoring case.
 
-    All columns as one text, looked at once, and ``strpos``: with LIKE it takes a quarter more time, still more with
-    ILIKE, which puts the keyword in lower case anew for each row, and with one column after the other.
+    The columns are joined to one text that is searched with ``strpos``. LIKE takes a quarter more time. ILIKE,
+    which converts the keyword to lower case for each row, and one search per column take even more.
     """
     whole = columns[0] if len(columns) == 1 else func.concat_ws(RECORD_SEPARATOR, *columns)
 
@@ -139,7 +139,7 @@ def ref_in_array(column: ColumnElement[Any]) -> Filter:
 
 
 def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
-    """Return keys and values as a table ``wanted`` of a statement, which is the same however many they are."""
+    """Return keys and values as a table ``wanted``. The statement is the same for any number of pairs."""
     found = list(pairs)
     keys, values = ([pair[at] for pair in found] for at in (0, 1))
     arrays = (bindparam(None, each, ARRAY(Text), unique=True) for each in (keys, values))
@@ -147,9 +147,10 @@ def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
 
 
 def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
-    """Return the ``tags`` map parameter: the resource carries every key given, with the value where one is given.
+    """Return the filter for the ``tags`` parameter: the resource has every given key and value.
 
-    The statement is the same however many tags are given: with a condition for each, planning 400 took minutes.
+    A key without a value matches any value. The statement is the same for any number of tags. With one condition
+    per tag, planning a statement with 400 tags took minutes.
     """
 
     def condition(pairs: Iterable[Mapping[str, str]]) -> Condition:
@@ -180,7 +181,7 @@ def linked(link: Table, resource: str, resource_id: ColumnElement[Any], other: s
 
 
 def has_all(column: ColumnElement[Any]) -> Filter:
-    """Return a LIST of STRING parameter: a JSONB array of texts holds them all."""
+    """Return the filter for a LIST of STRING parameter: a JSONB array contains all of the texts."""
 
     def condition(values: Iterable[str]) -> Condition:
         return column.op("?&")(bindparam(None, list(values), ARRAY(Text), unique=True))

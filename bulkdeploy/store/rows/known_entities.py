@@ -57,7 +57,7 @@ def parameters_of(caller: Caller) -> dict[str, Any]:
 
 
 def is_admin(caller: Caller) -> bool:
-    """Return whether the caller's role reaches beyond its account and its projects."""
+    """Return whether the caller's role covers more than its account and its projects."""
     return caller.role_type is not RoleType.USER
 
 
@@ -73,13 +73,13 @@ def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
 
 
 def knows_owner(connection: Connection, caller: Caller, account_id: int) -> bool:
-    """Return whether the caller may know of what an account owns; in one statement, whatever the answer."""
+    """Return whether the caller may see objects of this account. The check is one statement in every case."""
     requested = select(owned(literal(account_id, BigInteger), is_admin(caller)))
     return bool(connection.execute(requested, parameters_of(caller)).scalar())
 
 
 def owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
-    """Return the condition that the caller (``parameters_of``) may know of what this account owns."""
+    """Return the condition that the caller (``parameters_of``) may see the objects of this account."""
     owner, home = accounts.alias(), domains.alias()
     membership = (
         select(1)
@@ -100,7 +100,7 @@ def owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
 def _domain(domain_id: ColumnElement[Any], admin: bool, *, above: Condition | None = None) -> Condition:
     """Return the condition that a domain is the caller's.
 
-    For admins it may be below, and if ``above`` holds also above it.
+    Admins also match its subdomains. If ``above`` is true, the domains above the caller's match as well.
     """
     home = domains.alias()
     mine = [home.c.lineage == LINEAGE]
@@ -173,7 +173,10 @@ def _project_rule(admin: bool) -> Condition:
 
 
 def _zone(admin: bool) -> Condition:
-    """Return the condition of zones that are public, the caller's domain's, dedicated to it, or have its VMs."""
+    """Return the condition for zones that the caller may see.
+
+    Such a zone is public, belongs to the caller's domain, is dedicated to the caller, or contains the caller's VMs.
+    """
     zone, dedication, vm = zones.c, dedicated_resources.c, virtual_machines.c
     to_caller = select(1).where(dedication.zone_id == zone.id)
     to_me = to_caller.where(

@@ -46,6 +46,6 @@ def remember_learnt(connection: Connection, uuids: Mapping[Entity, Collection[UU
 
 
 def forget_learnt(connection: Connection, uuids: Collection[UUID]) -> None:
-    """Forget entities that are gone there and here."""
+    """Delete the records of imported entities that were deleted both in the other cloud and here."""
     if uuids:
         connection.execute(delete(learnt_entities).where(learnt_entities.c.uuid.in_(uuids)))

@@ -129,9 +129,9 @@ def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The means to avoid counting rows one by one.
+    """A faster way to count and page rows.
 
-    A query of their number, and the column that alone orders them.
+    It consists of a query that returns the stored number of rows, and of the only ordering column.
     """
 
     count: Select[Any]
@@ -139,10 +139,10 @@ class Kept:
 
 
 def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: Kept | None = None) -> Page:
-    """Run an ordered query whose columns are labelled with wire names, one page of it.
+    """Run one page of an ordered query whose columns are labelled with the names of response fields.
 
-    The order must be total (end in an id), or pages would overlap. The count costs a second
-    statement only where the page does not already show it.
+    The order must be total (end in an id), or pages would overlap. A second statement counts the rows only if the
+    page does not show their number already.
     """
     if kept is not None and kept.order is not None and paging.limit and paging.offset:
         count = int(connection.execute(kept.count).scalar_one())
@@ -161,9 +161,10 @@ def _page_from_the_end(
     order: ColumnElement[Any],
     count: int,
 ) -> Page:
-    """Return a page of the second half, counted from the end: an offset reads all rows before it.
+    """Return a page of the second half by reading from the end, because an offset reads all rows before it.
 
-    The statement counts again, for rows may have come since: the page is what it would be from the front.
+    The statement counts again, because rows may have been added since. The page is the same as when read from the
+    front.
     """
     left = func.greatest(kept - paging.offset, 0)
     cut = query.order_by(None).order_by(order.desc()).limit(func.least(left, paging.limit))

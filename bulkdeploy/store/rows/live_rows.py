@@ -34,11 +34,11 @@ Contents = Mapping[str, Column[Any]]
 
 
 class NameTaken(Exception):
-    """A live row of that kind has the name already, in the same place; the transaction must be given up."""
+    """Raised when a live row of the same kind has the name already. The transaction must be rolled back."""
 
 
 def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) -> list[EntityRef]:
-    """Write rows; what they are, in their order.
+    """Insert rows, and return the references of the entities in the same order.
 
     Raises:
         NameTaken: see there.
@@ -60,7 +60,7 @@ def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) 
 
 
 def insert_row(connection: Connection, entity: Entity, values: Values) -> EntityRef:
-    """Write one row.
+    """Insert one row, and return the reference of the entity.
 
     Raises:
         NameTaken: see there.
@@ -78,10 +78,11 @@ def lock_live(
     shared: bool = False,
     whole: bool = False,
 ) -> dict[int, Row[Any]]:
-    """Return live rows of a table by internal id, locked until the end of the transaction.
+    """Lock live rows of a table until the transaction ends, and return them by internal id.
 
-    They are locked by ascending id, or in another ``order``. Rows that refer to them by a foreign key may be
-    written meanwhile, unless they are locked as a ``whole``. ``shared``: others may lock them so, too.
+    The rows are locked in ascending order of their ids, or in another ``order``. Other transactions may insert rows
+    that refer to them by a foreign key, unless ``whole`` is set. A ``shared`` lock may be taken by several
+    transactions.
     """
     query = select(table).where(id_in(table.c.id, ids), *conditions)
     if "removed" in table.c:
@@ -92,9 +93,9 @@ def lock_live(
 
 
 def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
-    """Return the live rows of entities of one kind by internal id, held until the end of the transaction.
+    """Lock the live rows of entities of one kind until the transaction ends, and return them by internal id.
 
-    They are held alone to change them, or shared to hang something on them.
+    An exclusive lock is for changing the rows; a ``shared`` lock is for adding objects that refer to them.
     """
     if not refs:
         return {}
@@ -103,12 +104,14 @@ def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool
 
 
 def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
-    """Return the row of one entity as ``lock_rows``; None where it was deleted."""
+    """Lock and return the row of one entity as ``lock_rows`` does, or return None if it was deleted."""
     return lock_rows(connection, [ref], shared=shared).get(ref.id)
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
-    """Set columns of entities of one kind; none given is fine, of one that is given twice the later values hold.
+    """Update columns of entities of one kind.
+
+    The list may be empty. If an entity occurs twice, its later values are written.
 
     Raises:
         NameTaken: see there.
@@ -133,7 +136,7 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
 
 
 def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
-    """Set these columns of one entity; none given is fine.
+    """Update these columns of one entity. No columns may be given.
 
     Raises:
         NameTaken: see there.
@@ -142,9 +145,10 @@ def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
 
 
 def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) -> dict[str, Any]:
-    """Return the columns that given parameters set: ids for references, lists for tuples, NULL for empty texts.
+    """Return the columns that the given parameters set.
 
-    Of those that are ``never_empty`` an empty text counts as not given.
+    References become ids, tuples become lists, and empty texts become NULL. For the columns in ``never_empty``, an
+    empty text counts as not given.
     """
     return own_uuid(given) | {
         column.name: _kept(given[name], nullable=bool(column.nullable))
@@ -154,7 +158,10 @@ def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) 
 
 
 def own_uuid(given: Values) -> dict[str, Any]:
-    """Return the id that a thing has elsewhere already, as its column; calls never give one."""
+    """Return the uuid column for an object that has an id in another cloud already.
+
+    Calls never provide such an id.
+    """
     return {UUID_OF_ITS_OWN: given[UUID_OF_ITS_OWN]} if UUID_OF_ITS_OWN in given else {}
 
 
@@ -175,7 +182,7 @@ def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection
 
 
 def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
-    """Mark rows of one kind as deleted; they still resolve, and no list shows them."""
+    """Mark rows of one kind as removed. Their ids can still be resolved, but lists omit them."""
     if refs:
         table = SOURCES[refs[0].entity].table
         marked = update(table).where(id_in(table.c.id, {ref.id for ref in refs})).values(removed=func.now())
@@ -183,7 +190,7 @@ def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
 
 
 def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Collection[int]) -> set[int]:
-    """Return those of these parents that have live rows which refer to them by this column."""
+    """Return those of these parents to which live rows refer by this column."""
     query = select(column).where(id_in(column, parent_ids)).distinct()
     if "removed" in column.table.c:
         query = query.where(column.table.c.removed.is_(None))

@@ -25,7 +25,7 @@ class ProjectScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The owners whose objects a list shows; nothing set: all owners.
+    """The selection of owners whose objects a list shows. Without any field set, all owners are selected.
 
     Attributes:
         account_id: only this account's things.
@@ -62,7 +62,7 @@ class Visibility:
     def of_account(self, account_id: ColumnElement[int]) -> Condition:
         """Return the condition on the column of an owner's id, without a join of the owners to every row.
 
-        The accounts are found once, before the rows; a join would look one up for each row that is counted.
+        The accounts are found once, before the rows. A join would look one up for each row that is counted.
         """
         if self == Visibility():
             return true()
@@ -70,9 +70,10 @@ class Visibility:
         return account_id == func.any(func.array(shown.scalar_subquery()))
 
     def reaches(self, lineage: ColumnElement[str], subdomain_access: Condition) -> Condition:
-        """Return the condition under which the shown owners can use an object that is open to a whole domain.
+        """Return the condition that the selected owners can use an object that is open to a whole domain.
 
-        ``lineage`` is that of the domain; ``subdomain_access`` says whether the domains below may use it.
+        ``lineage`` is that of the domain. ``subdomain_access`` is the condition that its subdomains may use the
+        object.
         """
         if self.projects is ProjectScope.ONLY:
             return false()
@@ -127,9 +128,9 @@ def account_name() -> ColumnElement[Any]:
 
 
 def within(caller_lineage: str, lineage: ColumnElement[str]) -> Condition:
-    """Return the condition that the domain with ``lineage`` is the caller's or above it.
+    """Return the condition that the domain with ``lineage`` is the caller's domain or above it.
 
-    Its objects are open to the caller.
+    Objects that are open to such a domain are open to the caller.
     """
     return literal(caller_lineage).startswith(lineage)
 
@@ -137,7 +138,7 @@ def within(caller_lineage: str, lineage: ColumnElement[str]) -> Condition:
 def open_to_domain(domain_ids: ColumnElement[Any], caller_lineage: str, *, below: bool) -> Condition:
     """Return the condition that an ARRAY of domain ids is empty or has a domain at or above the caller's.
 
-    ``below``: or one below it, as domain admins see them.
+    With ``below``, a subdomain of the caller's also matches, as domain admins see these.
     """
     mine = within(caller_lineage, domains.c.lineage)
     if below:

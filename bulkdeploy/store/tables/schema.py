@@ -30,12 +30,12 @@ metadata = MetaData(
 
 
 def identity() -> Column[int]:
-    """Return the internal primary key."""
+    """Return the column of the internal primary key."""
     return Column("id", BigInteger, Identity(always=False), primary_key=True)
 
 
 def public_uuid() -> Column[object]:
-    """Return the id that clients see; unique, made by the database where the writer gives none."""
+    """Return the column of the id that clients see. It is unique, and the database generates missing values."""
     return Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()"))
 
 
@@ -55,11 +55,11 @@ def reference(name: str, target: str, *, nullable: bool = False, index: bool = F
 
 
 def parent_id(name: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
-    """Return an id of another table's row, without a foreign key.
+    """Return a column with the id of another table's row, without a foreign key.
 
-    For tables that one bulk call writes tens of thousands of rows into: a foreign key costs a look-up
-    and a lock on the parent per row. The writer has read the parent in the same transaction, parents
-    are only ever marked removed, and ``bulkdeploy audit`` looks for orphans.
+    It is for tables into which one bulk call inserts tens of thousands of rows, because a foreign key costs a
+    look-up and a lock on the parent per row. The writer has read the parent in the same transaction, parents are
+    only ever marked as removed, and ``bulkdeploy audit`` finds orphans.
     """
     return Column(name, BigInteger, nullable=nullable, index=index)
 
@@ -70,5 +70,5 @@ def name_column(column: str = "name", *, nullable: bool = False) -> Column[str]:
 
 
 def small_number(column: str, *, default: int = 0) -> Column[int]:
-    """Return a small enum kept by its number."""
+    """Return a column for a small enum that is stored as its number."""
     return Column(column, SmallInteger, nullable=False, server_default=text(str(default)))

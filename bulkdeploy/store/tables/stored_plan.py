@@ -15,13 +15,13 @@ COLUMNS = ("clusters", "before", "room", "added")
 
 
 class StoredPlan(TypeDecorator[Mapping[str, Any]]):
-    """A plan with lists in Python, with texts in the database; other parts are left as they are."""
+    """A column type for plans: some parts are lists in Python and texts in the database; others are unchanged."""
 
     impl = JSONB
     cache_ok = True
 
     def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> dict[str, Any] | None:
-        """Turn lists into texts."""
+        """Convert the lists of a plan to texts for the database."""
         del dialect
         if value is None:
             return None

@@ -69,12 +69,12 @@ def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, st
 
 
 def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
-    """Take all VMs out of groups; the VMs stay where they are."""
+    """Remove all VMs from these groups. The VMs are not moved."""
     connection.execute(vm_affinity_groups.delete().where(id_in(vm_affinity_groups.c.affinity_group_id, group_ids)))
 
 
 def _tables() -> FromClause:
-    """Return groups with their domain, and with their account where they are not a whole domain's."""
+    """Return groups joined with their domain, and with their account unless they belong to a whole domain."""
     group = affinity_groups.c
     return (
         affinity_groups.join(domains, domains.c.id == group.domain_id)

@@ -18,7 +18,7 @@ _KEEP = text(
 def keep_token(
     connection: Connection, token: str, *, vm_id: int, user_id: int, kind: str, valid_seconds: float
 ) -> None:
-    """Let a token open this console of a VM; those whose time is over go."""
+    """Store a token that opens one console of a VM, and delete expired tokens."""
     connection.execute(_PURGE)
     given = {"hash": _hash(token), "vm": vm_id, "user": user_id, "kind": kind, "seconds": valid_seconds}
     connection.execute(_KEEP, given)
@@ -39,7 +39,7 @@ _TAKE = text(
 def take_token(connection: Connection, token: str) -> Row[Any] | None:
     """Return the VM, its host, the console and the user of a token, and delete the token.
 
-    Returns None if there is no such token, its user or the user's account is disabled, or its VM was deleted.
+    Returns None if there is no such token, if its user or the user's account is disabled, or if its VM was deleted.
     """
     return connection.execute(_TAKE, {"hash": _hash(token)}).first()
 
@@ -56,8 +56,8 @@ _ALLOWED = text(
 def allowed_consoles(connection: Connection, consoles: Sequence[tuple[UUID, UUID, int]]) -> set[int]:
     """Return the positions of those open consoles that their users may still see.
 
-    ``consoles``: the user, the VM and the account that owned the VM when the console was opened. A console may no
-    longer be seen if the user or its account is disabled or deleted, or the VM is deleted or has another owner.
+    ``consoles`` lists the user, the VM and the account that owned the VM when the console was opened. A console
+    must be closed if the user or its account is disabled or deleted, or the VM is deleted or has another owner.
     """
     users, vms, owners = ([str(console[part]) for console in consoles] for part in range(3))
     rows = connection.execute(_ALLOWED, {"users": users, "vms": vms, "owners": [int(owner) for owner in owners]})

@@ -38,9 +38,9 @@ def list_custom_actions(
     arguments: Arguments,
     paging: Paging,
 ) -> Page:
-    """Return one page of actions by id. Callers who are not root admins see the actions that their role may run.
+    """Return one page of actions, ordered by id. Callers other than root admins see those that they may run.
 
-    ``extension``: the id and the name of the extension that the actions belong to.
+    ``extension`` is the id and the name of the extension to which the actions belong.
     """
     query = select(*_columns(extension)).where(ACTION.removed.is_(None)).order_by(ACTION.id)
     if not caller.is_root_admin:
@@ -69,7 +69,7 @@ def _columns(extension: tuple[UUID, str]) -> tuple[ColumnElement[Any], ...]:
 
 
 def read_action(connection: Connection, action_id: int) -> Row[Any] | None:
-    """Return an action as it is now, or None if it was deleted."""
+    """Return the current row of an action, or None if it was deleted."""
     return connection.execute(
         select(custom_actions).where(ACTION.id == action_id, ACTION.removed.is_(None))
     ).first()

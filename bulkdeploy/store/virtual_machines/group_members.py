@@ -15,10 +15,10 @@ from bulkdeploy.store.tables.virtual_machines import virtual_machines
 def members_of(
     connection: Connection, link: Table, group: str, group_ids: Sequence[int], visibility: Visibility
 ) -> dict[int, list[UUID]]:
-    """Return the uuids of the live VMs in each group that has any, in the order they were made.
+    """Return the uuids of the live VMs in each non-empty group, in the order of their creation.
 
-    ``link`` joins VMs (``vm_id``) to groups (its column ``group``). A group may be open to a whole
-    domain: only VMs that ``visibility`` shows are named.
+    ``link`` joins VMs (``vm_id``) to groups (its column ``group``). A group may be open to a whole domain, but only
+    VMs that ``visibility`` selects are returned.
     """
     vm, group_id = virtual_machines.c, link.c[group]
     query = (
@@ -31,9 +31,9 @@ def members_of(
 
 
 def vms_in_groups(connection: Connection, group: Column[Any], group_ids: Collection[int]) -> dict[int, str]:
-    """Return the first VM, not expunged, of each group that has one, in words.
+    """Return, for each non-empty group, a text that names its first VM that is not expunged.
 
-    ``group``: the column of its members.
+    ``group`` is the column of the table of members that refers to the group.
     """
     members, vm = group.table.c, virtual_machines.c
     first = (

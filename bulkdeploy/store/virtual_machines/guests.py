@@ -116,9 +116,9 @@ _MOVE = text(
 def move_states(
     connection: Connection, vm_ids: Sequence[int], sources: Collection[VmState], state: VmState
 ) -> set[int]:
-    """Move VMs that are in one of ``sources`` to ``state``; returns those that were moved.
+    """Change the state of those VMs that are in one of ``sources``, and return the changed VMs.
 
-    VMs that are GONE hold their names in their networks no longer.
+    VMs in a GONE state lose the reservation of their names in their networks.
     """
     rows = connection.execute(
         _MOVE,
@@ -191,12 +191,12 @@ def read_pending_vms(connection: Connection, vm_ids: Collection[int]) -> Sequenc
 def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
     """Lock the rows of VMs until the transaction ends, and return them by id.
 
-    The column ``has_job`` says whether an unfinished job works on the VM.
+    The column ``has_job`` tells whether the VM has an unfinished job.
     """
     return connection.execute(_LOCK_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """Lock the row of one VM and return it, as ``lock_vms``."""
+    """Lock and return the row of one VM as ``lock_vms`` does."""
     (row,) = lock_vms(connection, [vm_id])
     return row

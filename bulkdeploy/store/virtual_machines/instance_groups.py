@@ -32,6 +32,6 @@ def list_instance_groups(
 
 
 def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
-    """Take all VMs out of groups."""
+    """Remove all VMs from these groups."""
     vm = virtual_machines.c
     connection.execute(update(virtual_machines).where(id_in(vm.group_id, group_ids)).values(group_id=None))

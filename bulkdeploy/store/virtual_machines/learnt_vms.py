@@ -40,9 +40,9 @@ _IDS = {
 
 
 def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
-    """Return the internal ids of what VMs refer to, by uuid as text, by kind.
+    """Return the internal ids of all objects to which VMs refer, by kind and by uuid as text.
 
-    Of projects those of their accounts.
+    For projects, the ids are those of their accounts.
     """
     return {
         kind: {str(uuid): number for uuid, number in connection.execute(text(query))}
@@ -89,7 +89,7 @@ def ranges_of_networks(connection: Connection) -> list[tuple[int, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some VMs and what is theirs: VMs by uuid, volumes by uuid, VMs' names in networks in lower case."""
+    """A selection of imported VMs, volumes and VM names in networks; names are in lower case."""
 
     vms: Collection[UUID]
     volumes: Collection[UUID]
@@ -104,9 +104,9 @@ _OF_PART: Mapping[Entity, str] = {
 
 
 def present(connection: Connection, entity: Entity, part: Part | None = None) -> dict[UUID, dict[str, Any]]:
-    """Return the live rows of a kind by uuid: all, or those of a part.
+    """Return all live rows of a kind, or those of a part, by uuid.
 
-    Of nics also those that hold one of its names.
+    For a part, NICs that have reserved one of its names are included.
     """
     table = TABLES[entity]
     left_out = ("created", "updated", "details", "user_data", "key_pairs", "password_encrypted")
@@ -139,7 +139,7 @@ def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, fro
 
 
 def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int]:
-    """Return those of these VMs that came from another cloud; the service deployed all others."""
+    """Return those of these VMs that were imported from another cloud. The service deployed all others."""
     query = (
         "SELECT v.id FROM virtual_machines v JOIN deployments d ON d.id = v.deployment_id"
         " WHERE d.config ->> :learnt = 'true' AND v.id = ANY(:vms)"
@@ -159,9 +159,9 @@ def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
 def insert_deployment(
     connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int, *, learnt: bool = True
 ) -> int:
-    """Return the deployment row for VMs that no call of ours deployed.
+    """Insert a deployment row for VMs that no call of this service deployed, and return its id.
 
-    ``learnt``: another cloud has them, whose word holds.
+    ``learnt`` means that the VMs belong to another cloud, whose data takes precedence.
     """
     values = {
         "bulk": False,

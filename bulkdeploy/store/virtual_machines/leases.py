@@ -26,7 +26,7 @@ def due_leases(connection: Connection, most: int) -> list[tuple[Any, ...]]:
 def lock_due_lease(connection: Connection, vm_id: int) -> Row[Any] | None:
     """Lock a VM whose lease has expired and return its row.
 
-    Return None if the lease was changed or ended, or if leases were disabled since ``due_leases`` returned the VM.
+    Returns None if the lease was changed or ended, or if leases were disabled since ``due_leases`` returned the VM.
     """
     if not read_configuration(connection).flag(LEASES_ENABLED):
         return None

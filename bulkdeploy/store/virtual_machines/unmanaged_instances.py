@@ -28,15 +28,15 @@ def read_moment(connection: Connection) -> datetime:
 
 
 def unknown_guests(connection: Connection, uuids: Collection[UUID], since: datetime | None = None) -> set[UUID]:
-    """Return those of these guests that are no VM's. ``since``: nor were at any time after this.
+    """Return those of these guests that belong to no VM and, with ``since``, belonged to none after that time.
 
-    ``since``: nor was at any time after this; a guest that was seen then may have been one that was expunged after.
+    A guest that was seen after that time may belong to a VM that was expunged later.
     """
     return set(connection.execute(_UNKNOWN, {"uuids": list(uuids), "since": since}).scalars())
 
 
 def known_volumes(connection: Connection) -> set[UUID]:
-    """Return the volumes that rows know: those that are still to be removed, too."""
+    """Return all volumes that have rows, including those that must still be deleted from their pools."""
     return set(connection.execute(_VOLUMES).scalars())
 
 
@@ -62,9 +62,10 @@ def note_look(
     began: datetime,
     was_complete: bool,
 ) -> set[UUID]:
-    """Note what a look at hypervisors, begun at that moment, found: guests, and of each network and address.
+    """Record the unmanaged guests and their addresses that a query of the hypervisors found.
 
-    What was noted before and not found by a complete look is forgotten. Answers the guests that no VM is by now.
+    Returns the guests without a VM. ``began`` is the start time of the query. If the query was complete, earlier
+    records that it did not confirm are deleted.
     """
     take_lock(connection, Lock.UNMANAGED)
     unknown = unknown_guests(connection, guests)
@@ -96,7 +97,7 @@ _NOTE_LET_GO = (
 
 
 def note_let_go(connection: Connection, vm_id: int) -> None:
-    """Note a VM's guest as one that is let go, with its addresses; whichever volumes it has go with it."""
+    """Record that a VM's guest is unmanaged on purpose, with its addresses and its volumes."""
     for statement in _NOTE_LET_GO:
         connection.execute(statement, {"vm": vm_id})
 
@@ -112,7 +113,7 @@ _REMOVE_ROWS = (
 
 
 def remove_rows(connection: Connection, vm_id: int) -> None:
-    """Remove a VM that holds nothing any more; its row, and those of what it had, give up their ids."""
+    """Delete the rows of a VM without claims and of its devices, so that their uuids become free."""
     for statement in _REMOVE_ROWS:
         connection.execute(statement, {"vm": vm_id})
 
@@ -124,12 +125,12 @@ def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
 
 
 def let_go_of(connection: Connection) -> set[UUID]:
-    """Return the guests that unmanageVirtualMachine let go: they run without a row on purpose."""
+    """Return the guests that run without a VM row on purpose, because unmanageVirtualMachine released them."""
     return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 
 
 def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these uuids that a VM, a volume or a nic has, or had. No other object gets them."""
+    """Return those of these uuids that a VM, a volume or a NIC has or had. No other object may get them."""
     query = text(
         "SELECT uuid FROM virtual_machines WHERE uuid = ANY(:uuids)"
         " UNION ALL SELECT uuid FROM volumes WHERE uuid = ANY(:uuids)"
@@ -203,7 +204,7 @@ def templates_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, 
 
 
 def service_offerings(connection: Connection) -> Sequence[Row[Any]]:
-    """Return every offering that there is: id, uuid, name and sizes; NULL: the deploy call says it."""
+    """Return every live offering with id, uuid, name and sizes. A NULL size is chosen by the deploy call."""
     columns = "id, uuid, name, cpu_number, cpu_mhz, memory_mib"
     return connection.execute(
         text(f"SELECT {columns} FROM service_offerings WHERE removed IS NULL ORDER BY id")  # noqa: S608 - ours
@@ -213,7 +214,7 @@ def service_offerings(connection: Connection) -> Sequence[Row[Any]]:
 def names_in_use(
     connection: Connection, network_ids: Collection[int], names: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Return those of these names, in lower case, that VMs hold in these networks."""
+    """Return those of these names, in lower case, that VMs have reserved in these networks."""
     query = text(
         "SELECT network_id, vm_name FROM nics WHERE network_id = ANY(CAST(:networks AS bigint[]))"
         " AND vm_name = ANY(:names) AND removed IS NULL"

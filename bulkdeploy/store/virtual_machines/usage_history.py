@@ -18,7 +18,10 @@ from bulkdeploy.store.tables.virtual_machines import virtual_machines
 def list_usage_history(
     connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """Return one page of VMs by id, each with its samples from ``startdate`` to ``enddate``, the oldest first."""
+    """Return one page of VMs, ordered by id, each with its samples between ``startdate`` and ``enddate``.
+
+    The oldest sample is first.
+    """
     vm = virtual_machines.c
     query = (
         select(vm.id.label("_id"), vm.uuid.label("id"), vm.name, vm.display_name.label("displayname"))
@@ -44,8 +47,8 @@ def read_usage_history(
 ) -> Sequence[dict[str, Any]]:
     """Return the usage of a VM by interval, the oldest first.
 
-    If ``sample_s`` is None, the half hours are read that are kept. Otherwise the samples are summed over intervals
-    of ``sample_s`` seconds; they reach back as far as ``vm.stats.max.retention.time``.
+    If ``sample_s`` is None, the stored half-hour intervals are returned. Otherwise the samples are summed over
+    intervals of ``sample_s`` seconds; samples are kept for ``vm.stats.max.retention.time``.
     """
     used = select(guest_usage_intervals) if sample_s is None else _intervals_of_samples(sample_s)
     of_vm = used.where(used.selected_columns.vm_id == vm_id).subquery().c

@@ -23,7 +23,7 @@ FIELDS: Fields = {"name": user_data.c.name, "userdata": user_data.c.content, "pa
 
 
 def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
-    """Return registered user data: its owner (account_id), content, and when it was removed."""
+    """Return the row of registered user data: its owner (account_id), its content, and the time of its removal."""
     return connection.execute(select(user_data).where(user_data.c.id == user_data_id)).one()
 
 
@@ -36,7 +36,7 @@ def templates_with(connection: Connection, user_data_ids: Collection[int]) -> di
 
 
 def list_user_data(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of registered user data by id, the data itself in base64."""
+    """Return one page of registered user data, ordered by id. The content is base64-encoded."""
     data = user_data.c
     query = (
         select(

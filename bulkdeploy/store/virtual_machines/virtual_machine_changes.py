@@ -18,7 +18,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import iso_in_dri
 
 
 def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
-    """Return a VM's row and whether an unfinished job works on it, as ``guests.lock_vm``, without its lock."""
+    """Return a VM's row and whether it has an unfinished job, like ``guests.lock_vm`` but without a lock."""
     return connection.execute(
         text(
             "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id"
@@ -30,7 +30,7 @@ def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
 
 
 def update_vm(connection: Connection, vm_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of one VM; when its state changes, that is its last update."""
+    """Update columns of one VM. If its state is among them, the time of its last update is set as well."""
     if not values:
         return
     moment = {"updated": func.now()} if "state" in values else {}
@@ -58,7 +58,7 @@ def update_vms(connection: Connection, values: Mapping[int, Mapping[str, Any]]) 
 
 
 def replace_affinity_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
-    """Let the VM be in these affinity groups and no others."""
+    """Replace the VM's affinity groups by these groups."""
     connection.execute(delete(vm_affinity_groups).where(vm_affinity_groups.c.vm_id == vm_id))
     if group_ids:
         rows = [{"vm_id": vm_id, "affinity_group_id": group_id} for group_id in group_ids]
@@ -66,7 +66,7 @@ def replace_affinity_groups(connection: Connection, vm_id: int, group_ids: Seque
 
 
 def replace_security_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
-    """Let the VM be in these security groups and no others."""
+    """Replace the VM's security groups by these groups."""
     connection.execute(delete(vm_security_groups).where(vm_security_groups.c.vm_id == vm_id))
     if group_ids:
         rows = [{"vm_id": vm_id, "security_group_id": group_id} for group_id in group_ids]
@@ -84,7 +84,7 @@ def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
 
 
 def user_data_of(connection: Connection, vm_id: int) -> str | None:
-    """Return the VM's user data, its own or its deployment's, base64."""
+    """Return the VM's own or its deployment's user data in base64, or None."""
     found: str | None = connection.execute(
         text(
             "SELECT coalesce(v.user_data, d.config ->> 'user_data') FROM virtual_machines v"
@@ -116,7 +116,10 @@ def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
 
 
 def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None:
-    """Let the VM, its volumes and their tags be the account's; what only its owner's VMs can have it loses."""
+    """Change the owner of the VM, its volumes and their tags.
+
+    References that only VMs of the old owner may have are removed: the group, the key pairs and the ISO.
+    """
     both = {"vm": vm_id, "account": account_id}
     connection.execute(
         text(
@@ -153,7 +156,7 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
 
 
 def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
-    """Return the VM's root volume where it has a place, and so may exist there."""
+    """Return the uuid of the VM's root volume, or None if the volume is in no storage pool yet."""
     return connection.execute(
         text(
             "SELECT uuid FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
@@ -177,7 +180,7 @@ def root_disks_of(connection: Connection, vm_ids: Collection[int]) -> dict[int, 
 
 
 def root_template_bytes(connection: Connection, vm_id: int) -> int:
-    """Return the size in bytes of the template that a VM's root volume is made from; 0 if there is none."""
+    """Return the size in bytes of the template of a VM's root volume, or 0 if there is none."""
     query = text(
         "SELECT t.size_bytes FROM volumes v JOIN templates t ON t.id = v.template_id"
         " WHERE v.vm_id = :vm AND v.volume_type = 'ROOT' AND v.removed IS NULL"
@@ -195,7 +198,10 @@ def template_kinds(connection: Connection, template_ids: Collection[int]) -> dic
 
 
 def drive_of(connection: Connection, vm_id: int) -> int | None:
-    """Return the id of the ISO that was put into the VM's drive; 0: empty; None: still the ISO it was made from."""
+    """Return the id of the ISO in the VM's drive.
+
+    Returns 0 if the drive is empty, and None if it still contains the ISO from which the VM was created.
+    """
     query = text("SELECT iso_id FROM virtual_machines WHERE id = :vm")
     drive: int | None = connection.execute(query, {"vm": vm_id}).scalar_one()
     return drive
@@ -214,6 +220,6 @@ def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
 
 
 def takes_passwords(connection: Connection, template_id: int) -> bool:
-    """Return whether guests made from this template take a password from their hypervisor when they start."""
+    """Return whether guests of this template receive a password from their hypervisor at their start."""
     query = select(templates.c.password_enabled).where(templates.c.id == template_id)
     return bool(connection.execute(query).scalar_one())

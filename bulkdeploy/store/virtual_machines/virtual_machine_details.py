@@ -65,9 +65,9 @@ Columns = tuple[ColumnElement[Any], ...]
 
 @lru_cache(64)
 def details_query(details: frozenset[Detail]) -> Select[Any]:
-    """Return rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
+    """Return a query for the requested fields of the VMs in ``vm_ids`` (an ``int_array``), with the key ``vm_id``.
 
-    Built once per set of parts: building costs more than running it for one VM.
+    The query is cached per set of parts, because building it costs more than running it for one VM.
     """
     columns = _minimum()
     for detail, part in _PARTS.items():
@@ -188,15 +188,18 @@ def user_data_column() -> ColumnElement[Any]:
 
 
 def user_data_details_column() -> ColumnElement[Any]:
-    """``userdatadetails``: values of variables, as JSON; those of a deployment go with its user data."""
+    """Return the column ``userdatadetails``: the values of variables in the deployment's user data, as JSON.
+
+    It is NULL for a VM with its own user data.
+    """
     shared = deployments.c.config.op("->>", return_type=Text())("user_data_details")
     return case((virtual_machines.c.user_data.is_(None), shared)).label("userdatadetails")
 
 
 def iso_in_drive(source: FromClause) -> ColumnElement[int]:
-    """Return the id of the ISO in the VM's drive, ``source`` being what the VM was made from: its own or that.
+    """Return the id of the ISO in the VM's drive, or 0 if the drive is empty.
 
-    0: none.
+    ``source`` is the table of the template or ISO from which the VM was created.
     """
     made_from = case((source.c.kind == TemplateKind.ISO, virtual_machines.c.template_id))
     return func.coalesce(virtual_machines.c.iso_id, made_from)
@@ -261,7 +264,7 @@ def _volume() -> Columns:
 
 
 def _stats() -> Columns:
-    """Return what the VM used, as UserVmJoinDaoImpl.newUserVmResponse names it; NULL if nothing was measured."""
+    """Return the columns of a VM's usage with CloudStack's field names, which are NULL if nothing was measured."""
     used = guest_usage.c
     return (
         percent(used.cpu_share).label("cpuused"),

@@ -44,7 +44,7 @@ def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
 
 
 def secondary_ips() -> ColumnElement[Any]:
-    """``secondaryip[]`` of a row of ``nics``, in the order in which it got them."""
+    """Return the column ``secondaryip[]`` for a row of ``nics``, in the order of the assignment."""
     ip = nic_secondary_ips.c
     shown = func.json_build_object("id", ip.uuid, "ipaddress", func.host(ip.ip_address))
     listed = select(func.json_agg(aggregate_order_by(shown, ip.id))).where(ip.nic_id == nics.c.id)
@@ -192,14 +192,14 @@ def _secondary_ips(fields: Fields) -> ColumnElement[str]:
 
 
 def security_groups_part(fields: Fields) -> Select[Any]:
-    """``securitygroup[]``."""
+    """Return the query for the field ``securitygroup[]`` of VMs."""
     query, vm_id = _security_groups(), vm_security_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=security_groups.c.id)
     return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"securitygroup": lists}))
 
 
 def affinity_groups_part(fields: Fields) -> Select[Any]:
-    """``affinitygroup[]``."""
+    """Return the query for the field ``affinitygroup[]`` of VMs."""
     query, vm_id = _affinity_groups(), vm_affinity_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=affinity_groups.c.id)
     return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"affinitygroup": lists}))

@@ -24,7 +24,7 @@ _GIVE_CLAIM = text(
 
 
 def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> None:
-    """Let the migration hold what the VM held, for the VM to claim its destination."""
+    """Transfer the VM's host claim to its migration, so that the VM can claim its destination."""
     connection.execute(
         _GIVE_CLAIM, {"givers": [vm_uuid], "takers": [migration], "kind": ConsumerKind.MIGRATION.value}
     )
@@ -56,10 +56,10 @@ _BEGIN_RESERVED = text(
 
 
 def begin_reserved(connection: Connection, migrations: Mapping[UUID, UUID]) -> set[UUID]:
-    """Let VMs hold the destinations that their migrations reserved, and the migrations hold the sources.
+    """Begin migrations with a reserved destination: VMs claim the destinations, and migrations the sources.
 
-    ``migrations``: the migration of each VM. Returns the VMs whose migrations have begun. The others reserved no
-    host, or their host is not Up and Enabled any more; nothing of these is changed.
+    ``migrations`` has the migration of each VM. Returns the VMs whose migrations have begun. The others have
+    reserved no host, or their host is not Up and Enabled any more; nothing is changed for these.
 
     Raises:
         TransactionConflict: a host changed at this moment; repeat the whole transaction.
@@ -105,9 +105,9 @@ _SOURCES = text(
 
 
 def read_sources(connection: Connection, migrations: Sequence[UUID]) -> dict[UUID, Row[Any]]:
-    """Return the host that each migration holds; migrations that hold none are left out.
+    """Return the host that each migration claims. Migrations without a claim are omitted.
 
-    The columns are those of ``address_of``, id, and is_off: whether the host was declared off.
+    The columns are those of ``address_of``, id, and is_off, which tells whether the host was declared off.
     """
     rows = connection.execute(_SOURCES, {"migrations": list(migrations)})
     return {row.migration: row for row in rows}
@@ -131,9 +131,9 @@ def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """End the migrations of VMs that stayed: destinations are given back, and the VMs hold their sources again.
+    """End the migrations of VMs that stayed: release the destinations, and return the sources to the VMs.
 
-    VMs whose source was declared off hold no host afterwards, because their guests do not run there any more.
+    VMs whose source was declared off have no host afterwards, because their guests do not run there any more.
     """
     every = _migrations_of(connection, vm_ids)
     _release_both(connection, [move for move in every if move.is_off])
@@ -155,9 +155,9 @@ def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_both_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release every host that these VMs and their migrations hold: their guests run nowhere.
+    """Release all hosts that these VMs and their migrations claim, because their guests run nowhere.
 
-    The hosts that they came from are remembered as the last ones.
+    The source hosts are recorded as the last hosts.
     """
     release_reservations(connection, vm_ids)
     moves = _migrations_of(connection, vm_ids)
@@ -180,7 +180,7 @@ def _release_both(connection: Connection, moves: Sequence[Row[Any]]) -> None:
 
 
 def _migrations_of(connection: Connection, vm_ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """Return the migrations under way of these VMs that hold a host; a VM has at most one."""
+    """Return the unfinished migrations of these VMs that claim a host. A VM has at most one."""
     return connection.execute(
         text(
             "SELECT j.uuid AS migration, v.id AS vm_id, v.uuid AS vm_uuid, x.host_id,"

@@ -39,7 +39,7 @@ _RESIZE_CLAIM = text(
 
 
 def resize_claim(connection: Connection, consumer: UUID, *, cpu_mhz: int, memory_mib: int) -> bool:
-    """Let a consumer claim so much of the host that it holds; False: there is no room for more."""
+    """Change the amounts that a consumer claims on its host. Return False if the host has not enough capacity."""
     who = {"who": consumer}
     connection.execute(
         text(
@@ -106,7 +106,7 @@ def release_growth_and_both_hosts(connection: Connection, vm_ids: Sequence[int])
 
 
 def release_growth(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Give back what scaling jobs under way claimed and counted for these VMs, and write their old sizes."""
+    """Undo the claims and counts of unfinished scaling jobs of these VMs, and restore their old sizes."""
     vms = {"vms": list(vm_ids)}
     connection.execute(_LOCK_HOSTS, vms)
     connection.execute(_SHRINK_CLAIMS, vms)

@@ -41,7 +41,7 @@ FILTERS: Filters = {
 
 
 def list_schedules(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of schedules, by id, without those of removed VMs and groups.
+    """Return one page of schedules, ordered by id, without those of removed VMs and groups.
 
     Rows have the fields of both ``vmschedule`` and ``resourceschedule``.
     """
@@ -88,18 +88,18 @@ def read_schedule(connection: Connection, schedule: EntityRef) -> Mapping[str, A
 
 
 def insert_schedule(connection: Connection, values: Mapping[str, Any]) -> EntityRef:
-    """Insert a schedule."""
+    """Insert a schedule, and return its reference."""
     row = connection.execute(insert(vm_schedules).values(**values).returning(SCHEDULE.id, SCHEDULE.uuid)).one()
     return EntityRef(Entity.VM_SCHEDULE, row.id, row.uuid, values["description"])
 
 
 def update_schedule(connection: Connection, schedule_id: int, values: Mapping[str, Any]) -> None:
-    """Change some columns of a schedule."""
+    """Update columns of a schedule."""
     connection.execute(update(vm_schedules).where(SCHEDULE.id == schedule_id).values(**values))
 
 
 def remove_schedules(connection: Connection, schedule_ids: Collection[int]) -> None:
-    """Mark schedules removed."""
+    """Mark schedules as removed."""
     connection.execute(update(vm_schedules).where(id_in(SCHEDULE.id, schedule_ids)).values(removed=func.now()))
 
 
@@ -109,12 +109,12 @@ def due_schedules(connection: Connection, most: int) -> list[tuple[Any, ...]]:
 
 
 def lock_due_schedule(connection: Connection, schedule_id: int) -> Row[Any] | None:
-    """Lock a schedule and return its row with the database's time as ``now``, or None if it is not due any more."""
+    """Lock a schedule and return its row with the database's time as ``now``, or None if it is not due."""
     return lock_due(connection, vm_schedules, schedule_id, SCHEDULE.next_run, _is_live())
 
 
 def read_target(connection: Connection, schedule: Row[Any]) -> EntityRef | None:
-    """Return the VM, group or deployment that a schedule acts on, or None if it was removed or there is none."""
+    """Return the VM, group or deployment on which a schedule acts, or None if it was removed."""
     for entity, table, target_id in (
         (Entity.VIRTUAL_MACHINE, virtual_machines, schedule.vm_id),
         (Entity.INSTANCE_GROUP, instance_groups, schedule.group_id),

@@ -98,7 +98,10 @@ def _filters() -> Filters:
 def insert_vm_snapshot(
     connection: Connection, prefix: str, display_name: str | None, *, volume_id: int | None = None, **values: Any
 ) -> EntityRef:
-    """Write a snapshot that a job is to make; its name is a prefix and the moment, and is shown by default."""
+    """Insert a snapshot that a job will take, and return its reference.
+
+    Its name is the prefix followed by the current time. The name is also its default display name.
+    """
     moment = func.to_char(func.timezone("UTC", func.now()), "YYYYMMDDHH24MISS")
     name = literal(prefix) + moment
     made = insert(vm_snapshots).values(
@@ -159,7 +162,10 @@ def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
 
 
 def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
-    """Return the one volume that a snapshot is of, also where its VM does not have it any more; None: of all."""
+    """Return the volume of a snapshot of one volume, or None if the snapshot is of all volumes of a VM.
+
+    The volume is returned even if it has been detached from the VM.
+    """
     of_volume = select(volumes.c.uuid).join(vm_snapshots, vm_snapshots.c.volume_id == volumes.c.id)
     return connection.execute(of_volume.where(vm_snapshots.c.id == snapshot_id)).scalar_one_or_none()
 
@@ -230,12 +236,12 @@ def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def fail_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots that jobs of these VMs failed to make: they cannot be reverted to, but removed."""
+    """Mark snapshots that jobs of these VMs failed to take. They can be deleted but not reverted to."""
     _become(connection, vm_ids, SnapshotState.CREATING, SnapshotState.ERROR)
 
 
 def fail_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots to which these VMs were not reverted: they can still be."""
+    """Mark snapshots as ready again after a failed revert of these VMs."""
     _become(connection, vm_ids, SnapshotState.REVERTING, SnapshotState.READY)
 
 

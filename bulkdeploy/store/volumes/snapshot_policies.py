@@ -40,7 +40,7 @@ def read_policy(connection: Connection, policy_id: int) -> Mapping[str, Any]:
 
 
 def save_policy(connection: Connection, values: Mapping[str, Any]) -> EntityRef:
-    """Insert a policy, or change the one that its volume has of its interval type."""
+    """Insert a policy, or update the existing policy of its volume with the same interval type."""
     policy = snapshot_policies.c
     statement = upsert(snapshot_policies).values(**values)
     changed = {name: value for name, value in values.items() if name not in ("volume_id", "interval_type")}
@@ -61,14 +61,14 @@ def live_policies(connection: Connection, policy_ids: Collection[int]) -> Sequen
 
 
 def update_policy(connection: Connection, policy_id: int, values: Mapping[str, Any]) -> None:
-    """Change some columns of a policy."""
+    """Update columns of a policy."""
     if values:
         statement = update(snapshot_policies).where(snapshot_policies.c.id == policy_id)
         connection.execute(statement.values(**values))
 
 
 def remove_policies(connection: Connection, policy_ids: Collection[int]) -> None:
-    """Mark policies removed. The snapshots that they took stay."""
+    """Mark policies as removed. Their snapshots are kept."""
     statement = update(snapshot_policies).where(id_in(snapshot_policies.c.id, policy_ids))
     connection.execute(statement.values(removed=func.now()))
 
@@ -80,7 +80,7 @@ def due_policies(connection: Connection, most: int) -> list[tuple[Any, ...]]:
 
 
 def lock_due_policy(connection: Connection, policy_id: int) -> Row[Any] | None:
-    """Lock a policy and return its row with the database's time as ``now``, or None if it is not due any more."""
+    """Lock a policy and return its row with the database's time as ``now``, or None if it is not due."""
     return lock_due(connection, snapshot_policies, policy_id, _due_at(), _is_live())
 
 

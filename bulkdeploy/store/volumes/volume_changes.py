@@ -17,17 +17,14 @@ ALLOCATED, ATTACHING, READY = "Allocated", "Attaching", "Ready"
 
 
 def insert_volume(connection: Connection, **values: Any) -> EntityRef:
-    """Write a data volume of its own, which has no place yet."""
+    """Insert a separate data volume, which is in no storage pool yet, and return its reference."""
     made = insert(volumes).values(volume_type=VolumeType.DATADISK.value, state=ALLOCATED, standalone=True, **values)
     row = connection.execute(made.returning(volumes.c.id, volumes.c.uuid)).one()
     return EntityRef(Entity.VOLUME, row.id, row.uuid, values["name"])
 
 
 def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
-    """Return the live volume, which no other call here changes before the transaction ends.
-
-    By an advisory lock: its row is locked after pools and VMs (ADR 5), and too late to choose a pool by it.
-    """
+    """Lock a live volume until the transaction ends and return its row, or None if it does not exist."""
     take_lock(connection, Lock.VOLUME, volume_id)
     return read_volume(connection, volume_id)
 
@@ -89,12 +86,7 @@ def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> boo
 
 
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
-    """Return whether the VM could not run with a volume in this pool.
-
-    Where it runs, or where its other volumes are.
-
-    A zone-wide pool may be for the hosts of one hypervisor type only.
-    """
+    """Return whether the VM could not run with a volume in this pool."""
     pool = storage_pools.c
     query = select(pool.scope, pool.cluster_id, pool.host_id, pool.hypervisor).where(pool.id == pool_id)
     mine = connection.execute(query).one()
@@ -120,7 +112,10 @@ def update_volume(connection: Connection, volume_id: int, values: Mapping[str, A
 def change_volume(
     connection: Connection, volume: Row[Any], values: Mapping[str, Any], *, vm_id: int | None
 ) -> bool:
-    """Change a live volume that is still as it was seen, with its pool and state, at ``vm_id``; else False."""
+    """Update a live volume if its pool, state and VM are still those of ``volume``, else return False.
+
+    ``vm_id`` is the VM to which the volume is attached.
+    """
     column = volumes.c
     changed = update(volumes).where(
         column.id == volume.id,
@@ -139,6 +134,9 @@ def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> 
 
 
 def detached(volume: Row[Any]) -> dict[str, Any]:
-    """Return columns of a volume that no VM has any more; one whose guest was to get it may be on its pool."""
+    """Return the column values of a volume that is detached from its VM.
+
+    A volume in state Attaching becomes Ready, because it may exist in its pool already.
+    """
     state = READY if volume.state == ATTACHING else volume.state
     return {"vm_id": None, "device_id": None, "attached": None, "standalone": True, "state": state}

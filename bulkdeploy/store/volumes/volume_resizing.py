@@ -13,9 +13,9 @@ _RESIZE_POOL_CLAIM = text(
 
 
 def resize_pool_claim(connection: Connection, volume: UUID, size_bytes: int, *, limit: int) -> bool:
-    """Let a volume claim so much of the pool that it is in; ``limit``: the bytes that the pool may promise.
+    """Change the size that a volume claims in its pool; ``limit`` is the bytes that the pool may promise.
 
-    False: it claims nothing, or the pool has no room for more.
+    Returns False if the pool has not enough capacity.
     """
     who = {"who": volume}
     connection.execute(

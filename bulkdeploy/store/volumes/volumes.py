@@ -30,7 +30,7 @@ DESTROYED, EXPUNGED = "Destroy", "Expunged"
 
 
 def list_volumes(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of volumes by id."""
+    """Return one page of visible volumes, ordered by id."""
     query = _query().where(visibility.condition(), volumes.c.removed.is_(None)).order_by(volumes.c.id)
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
     _finish(connection, rows)
@@ -102,7 +102,7 @@ def _query() -> Select[Any]:
 
 
 def _tables() -> FromClause:
-    """Return volumes with what they belong to and where their pool is; a zone-wide pool is in no pod or cluster."""
+    """Return volumes joined with their owner, VM and pool. A zone-wide pool has no pod and no cluster."""
     volume, vm, pool = volumes.c, virtual_machines.c, storage_pools.c
     return (
         with_owner(volumes, volume.account_id)
