@@ -121,7 +121,7 @@ def _sent_value(name: str, value: str) -> str:
 
 
 def _is_base64(content: bytes) -> bool:
-    """Return whether a file of user data has been encoded already; a script or cloud-config never looks so."""
+    """Return whether a file of user data is encoded already. A script or cloud-config never is valid base64."""
     try:
         return len(base64.b64decode(b"".join(content.split()), validate=True)) > 0
     except (binascii.Error, ValueError):

@@ -79,7 +79,7 @@ class _Parser(click.Command):
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Return the options and words of a command line; options may stand anywhere among the words.
+    """Return the options and words of a command line. Options may be anywhere among the words.
 
     Raises:
         UsageError: an option does not exist or its value is wrong.

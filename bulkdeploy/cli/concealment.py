@@ -28,7 +28,7 @@ SECRET_TEXT = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a parameter, setting or field of this name holds a secret."""
+    """Return whether a parameter, setting or field with this name contains a secret."""
     lower = name.lower()
     return lower in SECRET_NAMES or lower.endswith("password")
 
@@ -93,7 +93,7 @@ def _hide(arguments: Sequence[str], position: int) -> str:
 
 
 def _refers(value: str) -> bool:
-    """Return whether a value only says where the secret is (``@file``, ``-``)."""
+    """Return whether a value is only a reference to the secret (``@file`` or ``-``)."""
     return value in ("", "-", HIDDEN) or value.startswith("@")
 
 

@@ -116,7 +116,7 @@ def _carry(socket: ClientConnection) -> str:
 
 
 def _type(socket: ClientConnection, ended: threading.Event) -> None:
-    """Send what is typed. At the end of a file or a pipe that is read from, the guest may go on writing."""
+    """Send typed text to the console until the input ends. Output of the guest is still read after that."""
     typed_at = sys.stdin.fileno()
     while not ended.is_set():
         if not select.select([typed_at], [], [], POLL_S)[0]:

@@ -92,7 +92,7 @@ class Workspace:
         )
 
     def transport(self, connection: Connection) -> "Transport":
-        """Return the way to an API; opened once."""
+        """Return the connection to an API, which is opened once and reused."""
         from bulkdeploy.cli.connection.transport import Transport  # noqa: PLC0415 - help needs no HTTP client
 
         if connection not in self._transports:
@@ -126,7 +126,7 @@ class Workspace:
         return self._catalogues[connection]
 
     def note(self, text: str) -> None:
-        """Show a line of debug output, while that is asked for."""
+        """Print a line of debug output if debug output is enabled."""
         if self.debug:
             self._note(text)
 

@@ -26,7 +26,7 @@ MOST_PAGES = 200
 
 
 class ApiRefused(Exception):
-    """The API refused a call; its text is the API's own."""
+    """Raised when the API rejects a call. The text of the error is the API's own text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class Calls:
         return self._seen.hexdigest()
 
     def __call__(self, command: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Return the content of an answer.
+        """Call a command of the API and return the contents of the response.
 
         Raises:
             SignedOut: there is no session.

@@ -80,7 +80,7 @@ def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
 
 
 def _kind_of_subject(api: Api, noun: Noun) -> dict[str, str]:
-    """Return the parameter that says of which kind the thing is, where a command is about several kinds."""
+    """Return the parameter with the kind of the object, for commands that work on objects of several kinds."""
     subject, kind = subject_of(api, noun), api.parameter("resourcetype")
     if subject is None or kind is None or subject.type != "list" or len(kind.choices) != len(subject.related):
         return {}

@@ -36,7 +36,7 @@ def lists_of_names(parameters: Collection[str]) -> set[str]:
 
 
 def command_line(parameters: Mapping[str, str], lists: Mapping[str, Sequence[Row]]) -> str:
-    """Return the same call with bulkmonkey, which accepts names where the API takes ids."""
+    """Return the bulkmonkey command line of the same call. Bulkmonkey accepts names where the API needs ids."""
     words = [shlex.quote(f"{name}={_in_names(name, value, lists)}") for name, value in parameters.items()]
     return " ".join(["bulkmonkey", "bulk", "deployvirtualmachine", *words])
 

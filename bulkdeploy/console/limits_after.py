@@ -11,7 +11,7 @@ UNLIMITED = "Unlimited"
 
 @dataclass(frozen=True, slots=True)
 class LimitAfter:
-    """A limit before and after a deployment; counts are of VMs, cores or MiB.
+    """A resource limit before and after a deployment. Amounts are numbers of VMs, cores or MiB.
 
     Attributes:
         owner: whose limit it is.

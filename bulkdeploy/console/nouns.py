@@ -14,7 +14,7 @@ TAGS = ("createTags", "deleteTags")
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """A kind of thing with pages of its own.
+    """A kind of object that has its own pages in the console.
 
     Attributes:
         page: the address of the list.

@@ -21,7 +21,7 @@ TEMPLATES, STATIC = FOLDER / "templates", FOLDER / "static"
 
 
 class Pages:
-    """Draws pages; made once per process, used by many threads.
+    """The renderer of pages, created once per process and used by many threads.
 
     Attributes:
         version: a digest of all that pages are made of, so that a browser never keeps one of another release.

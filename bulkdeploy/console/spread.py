@@ -19,7 +19,7 @@ class Spread:
 
     @property
     def largest_cluster(self) -> int:
-        """The number of VMs that the largest cluster could hold, at least 1: the length of a plan's bar."""
+        """The maximum number of VMs in the largest cluster, at least 1. It sets the length of a plan's bars."""
         return max((one.after + one.left for pod in self.pods for one in pod.clusters), default=1) or 1
 
     @property

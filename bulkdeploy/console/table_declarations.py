@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of a table: one parameter of its command.
+    """A filter of a table, which sets one parameter of the table's command.
 
     Attributes:
         words: its values; without them it is a text to type, or the ids of what ``rows_of`` lists.

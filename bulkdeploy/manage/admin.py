@@ -21,9 +21,9 @@ def admin() -> None:
 @click.option("--profile", "as_profile", is_flag=True, help="A configuration file for bulkmonkey or CloudMonkey.")
 @click.pass_context
 def credentials(ctx: click.Context, as_json: bool, as_profile: bool) -> None:
-    """Print the API's URL and the admin's keys; the password too, while it is the generated one.
+    """Print the API's URL and the administrator's keys, and the password if it is still the generated one.
 
-    Without a configured database the one that `up` runs in data_dir is asked.
+    Without a configured database, the database of a running `up` in data_dir is used.
     """
     found = read_credentials(settings_of(ctx))
     if as_json:
@@ -40,9 +40,10 @@ def credentials(ctx: click.Context, as_json: bool, as_profile: bool) -> None:
 @admin.command()
 @click.pass_context
 def reencrypt(ctx: click.Context) -> None:
-    """Encrypt every stored secret anew, with the first key of secret_key.
+    """Encrypt every stored secret again with the first key of secret_key.
 
-    To change that key: docs/how-to/operations.md, Passwords and keys. Safe while everything works, and to repeat.
+    docs/how-to/operations.md, Passwords and keys, describes how to change this key. The command is safe while the
+    service runs, and can be repeated.
     """
     from bulkdeploy.store.accounts.encrypted_secrets import encrypt_anew
     from bulkdeploy.store.database.engine import run_transaction

@@ -23,7 +23,7 @@ INCUS = "incus"
 
 @click.group()
 def check() -> None:
-    """Try what hypervisors need, before they become hosts."""
+    """Test whether hypervisors have everything that their drivers need, before they become hosts."""
 
 
 @check.command()
@@ -31,9 +31,9 @@ def check() -> None:
 @click.option("--pool", "pool_path", help="Folder for volumes on the host; else driver.libvirt.local_path.")
 @click.pass_context
 def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
-    """Try a machine with libvirt, need by need; the last is a guest that boots.
+    """Test a machine with libvirt, requirement by requirement; the last test boots a guest.
 
-    Exit code 1 where something is missing: the line says what, and how to mend it.
+    Exit code 1 if a requirement is not met: its line describes the problem and the remedy.
     """
     settings = settings_of(ctx)
     try:
@@ -48,9 +48,9 @@ def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
 @check.command()
 @click.pass_context
 def incus(ctx: click.Context) -> None:
-    """Try the cluster that the options of the driver incus name, need by need.
+    """Test the cluster that the options of the driver incus name, requirement by requirement.
 
-    Exit code 1 where something is missing: the line says what, and how to mend it.
+    Exit code 1 if a requirement is not met: its line describes the problem and the remedy.
     """
     _report(check_cluster(read_options(INCUS, IncusOptions, settings_of(ctx).driver.get(INCUS, {}))))
 
@@ -62,9 +62,10 @@ def incus(ctx: click.Context) -> None:
 @click.option("--seconds", default=300.0, show_default=True, help="How long an action may take.")
 @click.pass_context
 def extension(ctx: click.Context, executable: Path | None, url: str, template: str | None, seconds: float) -> None:
-    """Run every action of an EXECUTABLE on a guest that is removed again; else driver.extension.executable.
+    """Run every action of an EXECUTABLE on a test guest, which is removed afterwards.
 
-    Exit code 1 where one is wrong: the line says what, and what it must do.
+    The default is the setting driver.extension.executable. Exit code 1 if an action is wrong: its line describes
+    the problem and the required behaviour.
     """
     given = dict(settings_of(ctx).driver.get(EXTENSION, {}))
     if executable is not None:
@@ -80,9 +81,10 @@ def extension(ctx: click.Context, executable: Path | None, url: str, template: s
 @CA_FILE
 @PACE
 def cloudstack(url: str, apikey: str, secretkey: str, ca_file: str | None, calls_per_second: float) -> None:
-    """Try each call that an import of a CloudStack needs; nothing is changed there.
+    """Test each call that an import of a CloudStack needs. Nothing is changed there.
 
-    What its driver calls is looked up, and not tried. Exit code 1 where something is missing: lines say what.
+    The calls of the driver are only looked up, not made. Exit code 1 if a requirement is not met: its line
+    describes the problem.
     """
     from bulkdeploy.manage.upstream.checking import check_cloudstack
 

@@ -50,9 +50,10 @@ def revision_command(ctx: click.Context) -> None:
 @database.command("restored")
 @click.pass_context
 def restored_command(ctx: click.Context) -> None:
-    """Say that the database was put back to an earlier moment: after a restore, before programs start.
+    """Prepare a restored database. Run this after a restore and before programs start.
 
-    Numbers that were given out since (of jobs, guests, MAC addresses) are not given out again. Safe to repeat.
+    Numbers that were used after the backup (of jobs, guests, MAC addresses) are not used again. The command can be
+    repeated.
     """
     _skip_numbers(service_settings(ctx, "database_url"))
 
@@ -61,10 +62,10 @@ def restored_command(ctx: click.Context) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
 def dump_command(ctx: click.Context, file: Path) -> None:
-    """Write the database to a new FILE, as it is at one moment. Programs may work on meanwhile.
+    """Write a consistent snapshot of the database to a new FILE. Programs can run meanwhile.
 
-    The database of an `up` with --data-dir, running or stopped, needs no installed programs of PostgreSQL.
-    Keep the secret key, too, but elsewhere.
+    The database of an `up` with --data-dir, running or stopped, needs no installed programs of PostgreSQL. Store
+    the secret key, too, in another place.
     """
     from bulkdeploy.manage import backups
 
@@ -77,7 +78,7 @@ def dump_command(ctx: click.Context, file: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask whether to replace what the database holds.")
 @click.pass_context
 def restore_command(ctx: click.Context, file: Path, yes: bool) -> None:
-    """Replace all that the database holds by what the dump FILE holds, and do what `db restored` does.
+    """Replace the contents of the database by the dump FILE, and run `db restored`.
 
     All programs of bulkdeploy must be stopped.
     """

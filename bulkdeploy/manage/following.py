@@ -14,7 +14,7 @@ from bulkdeploy.manage.importing import API_KEY, CA_FILE, PACE, SECRET_KEY, URL
 
 @click.group("follow")
 def follow() -> None:
-    """Keep up with what another cloud does."""
+    """Follow the changes of another cloud."""
 
 
 @follow.command()
@@ -66,9 +66,9 @@ def cloudstack(
     moves_seconds: float,
     everything_seconds: float,
 ) -> None:
-    """Import a CloudStack, and follow its events, until SIGTERM.
+    """Import a CloudStack and follow its events until SIGTERM.
 
-    It is only read. One process follows; of several the others wait until it is gone.
+    The CloudStack is only read. If several processes run, one follows and the others wait until it ends.
     """
     from bulkdeploy.manage.upstream.following import Cadence, Follower
     from bulkdeploy.wiring.logs import configure_logging

@@ -18,9 +18,9 @@ def iallocator() -> None:
 @click.argument("zone")
 @click.pass_context
 def export(ctx: click.Context, zone: str) -> None:
-    """Print ZONE (name or id) as allocator programs of placement.allocators are told of it, without a request.
+    """Print ZONE (name or id) in the format of allocator programs of placement.allocators, without a request.
 
-    Hosts are nodes, clusters node groups, claims instances; CPU is in MHz, memory and disks in MiB.
+    Hosts are nodes, clusters are node groups, and claims are instances; CPU is in MHz, memory and disks in MiB.
     """
     from bulkdeploy.store.database.engine import read_only
     from bulkdeploy.wiring.system import build_engine

@@ -67,7 +67,7 @@ PACE = click.option(
 
 @click.group("import")
 def import_() -> None:
-    """Take over what another cloud has."""
+    """Import the objects of another cloud."""
 
 
 @import_.command()
@@ -91,10 +91,10 @@ def cloudstack(
     dry_run: bool,
     each: bool,
 ) -> None:
-    """Import a CloudStack: its zones, hosts, offerings, networks, accounts and VMs, under its own ids.
+    """Import a CloudStack: its zones, hosts, offerings, networks, accounts and VMs, with their ids.
 
-    It is only read. Importing again changes what has changed, and removes what it no longer has. Passwords and keys
-    are not imported.
+    The CloudStack is only read. A second import updates changed objects and removes objects that no longer exist
+    there. Passwords and keys are not imported.
     """
     from bulkdeploy.manage.upstream.importing import import_cloudstack
     from bulkdeploy.wiring.system import build_system
@@ -134,7 +134,7 @@ def report_lines(report: "ImportReport", *, dry_run: bool, each: bool = False) -
 
 
 def _grouped(left_out: Sequence[str]) -> Iterator[str]:
-    """Yield the texts about rows that were left out. Those of a section with the same reason share a line."""
+    """Yield the texts about rows that were left out. Rows of a section with the same reason share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for text in left_out:
         found = OF_ONE_THING.fullmatch(text)

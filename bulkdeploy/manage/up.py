@@ -43,7 +43,7 @@ def up(
 ) -> None:
     """Run the whole service until Ctrl-C: PostgreSQL and Valkey (unless their URLs are set), API, workers, sweeper.
 
-    Data survives; killing it at any moment does no harm.
+    The data is kept after the end. The service can be killed at any moment without damage.
     """
     settings = settings_of(ctx, data_dir=data_dir, listen=listen, worker_processes=worker_processes)
     if demo_zone and zone_file is None:
@@ -55,7 +55,7 @@ def up(
 
 
 def run(settings: Settings, zone_file: Path | None) -> None:
-    """Start, announce, supervise until told to stop, stop."""
+    """Start the service, write its addresses, supervise it until a stop is requested, and stop it."""
     stack = Stack(settings, emit)
     stack.supervisor.catch_signals()
     try:

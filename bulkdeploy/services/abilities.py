@@ -18,7 +18,9 @@ CLOUDSTACK = "cloudstack"
 
 
 def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: object) -> ConfiguredDriver:
-    """Return the driver that the settings give a hypervisor; ``parameter`` and ``value`` chose the hypervisor.
+    """Return the driver that the settings assign to a hypervisor.
+
+    ``parameter`` and ``value`` are the parameter of the request that names the hypervisor; errors name them.
 
     Raises:
         InvalidParameter: they give it none; says which setting is missing.

@@ -174,12 +174,12 @@ def _lock_named(connection: Connection, caller: Caller, named: Sequence[NamedOwn
 
 
 def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
-    """Return the visibility of a list call by id, for answers that show what was just changed."""
+    """Return the visibility of a list call by id, for responses that contain an object that was just changed."""
     return visibility(connection, caller, OwnerParameters(by_id=True))
 
 
 def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
-    """Return whether the caller may see and act on what ``owner`` owns."""
+    """Return whether the caller may read and change the objects of ``owner``."""
     if caller.is_root_admin or owner.account_id == caller.owner.account_id:
         return True
     if caller.role_type is not RoleType.USER and owner.lineage.startswith(caller.owner.lineage):
@@ -201,7 +201,12 @@ def require_access(connection: Connection, caller: Caller, account_id: int, what
 
 
 def require_all_access(connection: Connection, caller: Caller, account_ids: Mapping[str, int]) -> dict[str, Owner]:
-    """``require_access`` for many: internal account ids, and their owners, by what is named in texts."""
+    """Return the owners with these internal account ids.
+
+    Raises PermissionDenied if the caller may not use their objects.
+
+    Keys are the objects' descriptions in error messages.
+    """
     found = owners.owners_by_id(connection, set(account_ids.values()))
     for what, account_id in account_ids.items():
         if not may_access(connection, caller, found[account_id]):

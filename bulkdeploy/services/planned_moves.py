@@ -157,7 +157,7 @@ def _came(connection: Connection, planned: set[int], host_id: int) -> list[str]:
 
 
 def _refused(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """Return VMs that their hosts do not take any more."""
+    """Return the VMs that cannot run on their planned hosts any more."""
     names = names_of(connection, "host", sorted({move.to_host_id for move in moves if move.to_host_id is not None}))
     return [
         f"host {names.get(move.to_host_id or 0)} does not take virtual machine {vms[move.vm_id].name} by now:"

@@ -62,7 +62,10 @@ def batch_create(context: CommandContext, words: Sequence[str]) -> None:
 
 
 class _Names:
-    """Completes a file's entries: shared values, declared names, ids instead of names, each asked for once."""
+    """The completion of a file's entries: adds shared values, and replaces names by ids.
+
+    Each name is looked up once.
+    """
 
     def __init__(
         self, context: CommandContext, api: Api, of_entry: Api, batch: BatchFile, words: Sequence[str]
@@ -119,7 +122,7 @@ class _Names:
         return filled
 
     def _resolved(self, number: int, name: str, value: Any) -> Any:
-        """Return a value with ids for names, those in maps too."""
+        """Return a value with names replaced by ids, also in nested maps."""
         if isinstance(value, list) and value and isinstance(value[0], dict):
             return [
                 {

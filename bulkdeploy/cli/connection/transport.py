@@ -144,7 +144,7 @@ class Transport:
         return body
 
     def _unauthorised(self, response: requests.Response) -> str:
-        """Return a text about the probable cause if the API refuses the credentials."""
+        """Return a text with the probable reason why the API rejected the credentials."""
         skew = clock_skew(response)
         if self.credentials.signs and skew is not None and abs(skew) > NOTABLE_SKEW:
             direction = "behind" if skew > 0 else "ahead of"

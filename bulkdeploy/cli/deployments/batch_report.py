@@ -79,7 +79,7 @@ def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict
 
 
 def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Return VMs per pod and cluster: before, added, after, and the room that is left."""
+    """Return a table of the VMs per pod and cluster: before, added, after, and how many more fit."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("pod", overflow="fold")
     table.add_column("cluster", overflow="fold")

@@ -35,7 +35,7 @@ class Follower:
         self.call, self.clock, self.screen, self.timeout, self.program = call, clock, screen, timeout, program
 
     def job(self, job_id: str, label: str) -> dict[str, Any]:
-        """Return the job as answered once it has succeeded.
+        """Wait until a job has succeeded and return it.
 
         Raises:
             JobFailed: it failed.

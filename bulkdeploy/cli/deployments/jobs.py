@@ -96,7 +96,7 @@ def failure_of(job: Mapping[str, Any]) -> Failure | None:
 
 
 def seconds_taken(job: Mapping[str, Any]) -> float | None:
-    """Return seconds from the call to the job's end; None where the API does not say."""
+    """Return the seconds from the call to the end of the job, or None if the API does not return the times."""
     created, completed = _moment(job.get("created")), _moment(job.get("completed"))
     return None if created is None or completed is None else (completed - created).total_seconds()
 

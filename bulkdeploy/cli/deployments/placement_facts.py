@@ -16,7 +16,7 @@ MOST_PAGES = 100
 def hosts_by_id(
     catalogue: Catalogue, call: Caller, wanted: Collection[str], zone_id: str | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the hosts of these ids; those that the caller may not see are left out."""
+    """Return the hosts with these ids by id. Hosts that the caller may not see are left out."""
     hosts: dict[str, Mapping[str, Any]] = {}
     if not wanted or catalogue.get("listHosts") is None:
         return hosts

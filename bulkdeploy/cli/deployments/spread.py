@@ -33,7 +33,7 @@ class ClusterSpread:
 
     @property
     def left(self) -> int:
-        """The number of further VMs that the cluster could hold."""
+        """The number of further VMs that fit into the cluster."""
         return max(0, (self.capacity or 0) - self.added)
 
 

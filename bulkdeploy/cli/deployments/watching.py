@@ -100,7 +100,7 @@ class DeploymentWatch:
         self._read_page_last = True
 
     def step(self) -> Progress:
-        """Look at the deployment; in between, read a page of jobs that should all be finished."""
+        """Read the deployment, or between two such reads a page of jobs that should all be finished."""
         page = self._finished_page()
         if page is not None and not self._read_page_last:
             self.budget.turn()

@@ -181,7 +181,7 @@ class Completer:
         return self.workspace.connection(self._merged(before))
 
     def _merged(self, before: Sequence[str]) -> Options:
-        """Return the options typed so far, over those of the shell."""
+        """Return the options of the line so far, and otherwise the options of the shell."""
         return merged(self.base, _options(before))
 
 

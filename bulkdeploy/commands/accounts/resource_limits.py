@@ -45,7 +45,7 @@ HOLDER = (
 
 
 def list_resource_limits(call: Call) -> Page:
-    """Return the limits that hold for an account, a project or a domain.
+    """Return the effective limits of an account, a project or a domain.
 
     Raises:
         InvalidParameter: there is no such account or project.

@@ -45,7 +45,7 @@ ROLE = Response(
 
 
 def list_roles(call: Call) -> Page:
-    """Return the roles that accounts may have. Callers who are not root admins do not see Admin roles."""
+    """Return the roles of accounts. Callers who are not root admins do not see Admin roles."""
     return roles.list_roles(call.connection, call.arguments, paging(call), with_admins=call.caller.is_root_admin)
 
 

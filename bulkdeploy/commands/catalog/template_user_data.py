@@ -17,7 +17,7 @@ from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, first_row
 
 
 def link_user_data(call: Call) -> Mapping[str, Any]:
-    """Link user data to a template or ISO, or take the user data away.
+    """Link user data to a template or ISO, or remove the link.
 
     Raises:
         InvalidParameter: something was deleted, or no zone has the template or ISO.

@@ -34,7 +34,7 @@ def list_apis(call: Call) -> Page:
 
 
 def _answer_fields(depth: int) -> tuple[Field, ...]:
-    """Return a field of an answer; objects may hold objects, ``depth`` levels down."""
+    """Return the description of a response field. Objects contain their fields, up to ``depth`` levels."""
     plain = (
         text("name", "the field's name"),
         text("description", "allow or deny"),

@@ -139,7 +139,7 @@ def _list_call(call: Call) -> DeployCall:
 
 
 def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> DeployCall:
-    """Return a deploy call for more VMs, which takes the entries of the list in turn; names are generated."""
+    """Return a deploy call for more VMs, which uses the entries of the list in turn. VM names are generated."""
     entries: dict[int, dict[str, str]] = {}
     shared = {}
     for name, value in recorded.items():

@@ -254,7 +254,7 @@ def _key_pairs(call: Call) -> dict[str, Any]:
 
 
 def _of_image(call: Call) -> dict[str, Any]:
-    """Return the variant of the template, and what guests boot with."""
+    """Return the fields of a request that describe the template's variant and the guests' boot mode."""
     kind, mode = call.text("boottype"), call.text("bootmode")
     return {
         "variant": Variant(call.text("templatevariant"), is_forced=call.flag("forcetemplatevariant")),

@@ -42,7 +42,7 @@ CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
 
 
 def _replace(call: Call) -> Mapping[str, Any]:
-    """Begin to replace the VMs of a managed deployment; the sweeper takes each step."""
+    """Start the replacement of a managed deployment's VMs. The sweeper executes each step."""
     ref, connection = call.arguments["id"], call.connection
     managed = lock_deployment(call, ref)
     if call.flag("rollback"):
@@ -132,7 +132,10 @@ def _check_restored_back(
 
 
 def _pause(call: Call, ref: EntityRef) -> Mapping[str, Any]:
-    """Let a replacement in progress wait for ``resumeBulkOperation``; jobs that were begun end."""
+    """Pause a replacement in progress until ``resumeBulkOperation`` is called.
+
+    Running jobs continue to their end.
+    """
     replacement = store.open_replacement(call.connection, ref.id)
     if replacement is None or replacement.state != ReplacementState.IN_PROGRESS:
         raise InvalidParameter("id", str(ref.uuid), "it has no replacement in progress")

@@ -58,7 +58,7 @@ def resize(
     *,
     partial: bool = False,
 ) -> Resized:
-    """Deploy the VMs that are missing, or destroy those that are too many. The caller has locked the deployment."""
+    """Deploy missing VMs or destroy surplus VMs of a deployment. The caller has locked the deployment."""
     more = desired - len(members)
     if more > 0:
         made = deploy_more(call, managed, len(members), more)

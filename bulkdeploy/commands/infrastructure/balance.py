@@ -54,7 +54,7 @@ BALANCE_PLAN = Response(
 
 
 def balance(call: Call) -> JobTicket | Instead:
-    """Balance a zone, a pod or a cluster, or answer the moves of a dry run."""
+    """Create the job that balances a zone, a pod or a cluster, or return the moves of a dry run."""
     place = next(call.arguments[name] for name in PLACES.values() if name in call.arguments)
     bounds = {
         "most_moves": call.arguments.get("maxmoves", USUAL_MOVES),

@@ -47,7 +47,7 @@ def list_hosts(call: Call) -> Page:
 
 
 def reach_new_host(call: Call) -> list[ReachedHost]:
-    """Reach the host that is to be added."""
+    """Connect to the machine that becomes a host and read its hardware, before the transaction of addHost."""
     return host_service.reach_new_hosts(call.connection, call.system, [call.arguments])
 
 

@@ -18,7 +18,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 
 
 def list_management_servers(call: Call) -> Page:
-    """Return one row: the service that answers, which is therefore up. Processes come and go and have no names."""
+    """Return one row for the whole service, which is up because it responds. Processes are not listed."""
     row = {"id": MANAGEMENT_SERVER_ID, "name": MANAGEMENT_SERVER, "state": "Up", "version": CLOUDSTACK_VERSION}
     same = all((call.text(field) or row[field]).lower() == row[field] for field in ("id", "name", "version"))
     found = same and (call.text("keyword") or "").lower() in MANAGEMENT_SERVER

@@ -31,7 +31,7 @@ def get_zone_map(call: Call) -> Mapping[str, Any]:
 
 
 def _counted(call: Call) -> store.CountedVms | None:
-    """Return the VMs that are to be counted; None if the call names none."""
+    """Return the VMs that the map counts per host, or None if the call names no VMs."""
     if not any(name in call.arguments for name in COUNTING):
         return None
     requested = OwnerParameters(

@@ -46,7 +46,7 @@ def add_nic(call: Call) -> JobTicket:
 
 
 def remove_nic(call: Call) -> JobTicket:
-    """Take a nic from a VM; the job's result is the VM."""
+    """Remove a NIC from a VM; the job's result is the VM."""
     return nics.remove_nic(
         call.connection,
         call.system,

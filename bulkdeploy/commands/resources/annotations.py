@@ -63,7 +63,7 @@ def remove_annotation(call: Call) -> Mapping[str, Any]:
 
 
 def update_annotation_visibility(call: Call) -> Mapping[str, Any]:
-    """Show an annotation to root admins only, or to everybody who may see the resource."""
+    """Show an annotation only to root admins, or to all callers who may see the resource."""
     ref = call.arguments["id"]
     service.update_visibility(call.connection, call.caller, ref, admins_only=call.flag("adminsonly"))
     return service.read_annotation(call.connection, call.caller, ref)

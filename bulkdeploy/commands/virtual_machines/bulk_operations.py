@@ -50,7 +50,7 @@ from bulkdeploy.store.infrastructure.hosts import Places
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation on many VMs, as it is declared.
+    """The declaration of an operation on many VMs.
 
     Attributes:
         name: the command.

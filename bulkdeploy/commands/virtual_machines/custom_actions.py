@@ -113,7 +113,7 @@ def list_extensions(call: Call) -> Page:
 
 
 def list_custom_actions(call: Call) -> Page:
-    """Return actions. Users see those that their role may run.
+    """Return custom actions. Users see only actions that their role may run.
 
     Raises:
         PermissionDenied: the VM of ``resourceid`` is not the caller's.

@@ -53,7 +53,7 @@ INTERVAL = (
 
 
 def list_usage_history(call: Call) -> Page:
-    """List what the VMs that the caller may see used earlier."""
+    """Return the past usage of the VMs that the caller may see."""
     shown = visibility(call.connection, call.caller, OwnerParameters(list_all=True, by_id=True))
     return store.list_usage_history(call.connection, shown, call.arguments, paging(call))
 

@@ -26,7 +26,7 @@ def attach_iso(call: Call) -> JobTicket:
 
 
 def detach_iso(call: Call) -> JobTicket:
-    """Take the ISO out of a VM's drive."""
+    """Detach the ISO from a VM."""
     return virtual_machine_isos.detach_iso(
         call.connection, call.system, call.caller, call.arguments["virtualmachineid"]
     )

@@ -199,7 +199,7 @@ def form_fields(visit: Visit) -> Response:
 
 
 def plan(visit: Visit) -> Response:
-    """Return the plan of the call by a dry run, or the reason why the call would be refused."""
+    """Return the plan of the deploy call, calculated by a dry run, or the reason why the call would be rejected."""
     chosen = choices(visit, lambda form: lists_of_names(form.parameters(custom=False)))
     parameters = chosen.parameters()
     missing = [name for name in NEEDED if not parameters.get(name)]
@@ -231,9 +231,9 @@ def plan(visit: Visit) -> Response:
 
 
 def _planned(visit: Visit, parameters: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
-    """Return the plan, and the reason why the call would be refused all the same.
+    """Return the plan, and a reason if the call would be rejected although there is a plan.
 
-    If not all VMs fit, the plan has those that fit.
+    If not all VMs fit, the plan contains the VMs that fit.
 
     Raises:
         ApiRefused: there is no plan at all.

@@ -79,7 +79,7 @@ def hosts_in_trouble(health: Mapping[str, Any], wanted: Mapping[str, str]) -> li
 
 
 def alarms_of(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:
-    """Return the alarms of the operations guide that hold now, by their names in the texts."""
+    """Return the names of the operations guide's alarms that are active now."""
     queued, running = jobs["queued"], jobs["running"]
     holds = {
         "redis": not health["redisup"],

@@ -22,10 +22,10 @@ BROKEN, UNKNOWN = 1, 3
 @click.option("--explain", "host", metavar="HOST", help="Check nothing: say who holds what of a host (name or id).")
 @click.pass_context
 def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
-    """Check every invariant, and the rows against what the hypervisors really run.
+    """Check every invariant, and compare the rows with the guests and volumes of the hypervisors.
 
-    Safe while everything works. Exit code 1: something is not as promised. Exit code 3: all that can be seen is as
-    promised, and the VMs and volumes of hosts that do not answer are listed as unknown.
+    The command is safe while the service runs. Exit code 1: there are discrepancies. Exit code 3: there are no
+    discrepancies, but the VMs and volumes of hosts that do not respond are listed as unknown.
     """
     settings = service_settings(ctx, "database_url")
     if host is not None:

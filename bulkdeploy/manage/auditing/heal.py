@@ -47,11 +47,11 @@ def heal(
     rows_only: bool,
     wait: int,
 ) -> None:
-    """Mend what breaks the promises of `bulkdeploy audit`, in the database and on hypervisors.
+    """Repair the discrepancies that `bulkdeploy audit` finds, in the database and on hypervisors.
 
-    Safe while everything works; what a job works on is left alone. Hypervisors are touched by jobs only, which
-    workers run. Exit code 0: nothing was broken, 3: something is (dry run), 4: all was mended, 5: something is
-    left, 1: it failed.
+    The command is safe while the service runs, and skips objects that a job works on. Hypervisors are changed only
+    by jobs, which workers run. Exit code 0: there was nothing to repair, 3: there are discrepancies (dry run), 4:
+    everything was repaired, 5: discrepancies are left, 1: the command failed.
     """
     settings = service_settings(ctx, "database_url")
     sys.exit(run(settings, dry_run=dry_run, vm=vm, host=host, batch=batch, rows_only=rows_only, wait_s=wait))

@@ -60,7 +60,7 @@ class BulkCall:
         return all(one["queued"] == one["running"] == 0 for one in map(self._read, self._filling))
 
     def deploy(self, count: int) -> None:
-        """Ask for ``count`` VMs in the sample zone, as the admin.
+        """Deploy ``count`` VMs in the sample zone as the administrator.
 
         Raises:
             cli.failures.ApiRefused: the API said no.

@@ -43,10 +43,11 @@ OF_NOBODY_ELSE: Mapping[str, object] = {
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the spread into this file.")
 @click.pass_context
 def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None) -> None:
-    """Start everything, deploy COUNT VMs with one call over HTTP, show where they went, stop.
+    """Start everything, deploy COUNT VMs with one call over HTTP, show the result, and stop.
 
-    Whatever is configured, it has a database, a message broker and simulated hypervisors of its own.
-    Exit code 0 only if every job succeeded, the VMs are spread as promised, and the audit reports no discrepancy.
+    The demonstration ignores configured servers and uses its own database, message broker and simulated
+    hypervisors. Exit code 0 only if every job succeeded, the VMs are spread evenly, and the audit reports no
+    discrepancy.
     """
     with _data_dir(data_dir) as place, exclusive(place):
         settings = settings_of(ctx, data_dir=place, listen="127.0.0.1:0").model_copy(update=OF_NOBODY_ELSE)

@@ -15,7 +15,7 @@ PAGE_SIZE = 500
 
 @contextmanager
 def own_api(settings: Settings) -> Iterator[Transport]:
-    """Yield a signed way to the API that ``settings`` name (or that the running ``up`` serves)."""
+    """Yield a function that signs and sends calls to the API of ``settings``, or of the running ``up``."""
     found = read_credentials(settings)
     connection = Connection("admin", found["url"], apikey=found["apikey"], secretkey=found["secretkey"])
     transport = Transport(connection, SystemClock(), lambda _: None)

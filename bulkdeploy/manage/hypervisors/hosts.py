@@ -22,10 +22,10 @@ def hosts() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def push(ctx: click.Context, host: str | None, dry_run: bool, as_json: bool) -> None:
-    """Give all hosts the files that the setting host_files declares: those that are missing there, or differ.
+    """Write the files of the setting host_files to all hosts on which they are missing or different.
 
-    Hosts whose drivers take no files are left out. A host that is added gets them by itself. Exit code 0: all were
-    equal, 3: some were put (dry run: would be), 1: some hosts failed.
+    Hosts whose drivers do not support files are skipped. A new host gets the files automatically. Exit code 0: all
+    files were equal, 3: files were written (dry run: would be written), 1: some hosts failed.
     """
     from bulkdeploy.drivers.hosts import address_of
     from bulkdeploy.services.infrastructure.host_files import push as push_files

@@ -24,7 +24,7 @@ NAME = click.argument("name")
 
 @click.group()
 def storage() -> None:
-    """Storage units: what hosts keep data on, such as directories, mounts and volume groups."""
+    """Manage storage units: the directories, mounts and volume groups in which hosts store data."""
 
 
 @storage.command("list")
@@ -32,9 +32,9 @@ def storage() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def list_command(ctx: click.Context, host: str | None, as_json: bool) -> None:
-    """Show them, host by host; every hypervisor is asked.
+    """List the storage units of hosts. Every hypervisor is queried.
 
-    Exit code 0: all are healthy, 3: some are not, or a host does not answer, 1: it failed.
+    Exit code 0: all units are healthy, 3: some are not, or a host does not respond, 1: the command failed.
     """
     from bulkdeploy.commands.infrastructure.storage.storage_units import as_row
     from bulkdeploy.services.infrastructure.storage.storage_units import look
@@ -58,7 +58,7 @@ def list_command(ctx: click.Context, host: str | None, as_json: bool) -> None:
 @click.option("--allocatable", type=click.Choice(["yes", "no"]), required=True, help="Whether new data goes there.")
 @click.pass_context
 def modify(ctx: click.Context, host: str, unit_type: str, name: str, allocatable: str) -> None:
-    """Stop or start allocation on a unit; what is there stays.
+    """Stop or start the allocation of new data on a storage unit. Existing data is not changed.
 
     Example: bulkdeploy storage modify node1 lvm-pv /dev/sdb1 --allocatable no
     """
@@ -80,9 +80,9 @@ def modify(ctx: click.Context, host: str, unit_type: str, name: str, allocatable
 @click.option("--dry-run", is_flag=True, help="Say whether it would be refused; change nothing.")
 @click.pass_context
 def repair(ctx: click.Context, host: str, unit_type: str, name: str, dry_run: bool) -> None:
-    """Make a unit whole again, without what was lost on it.
+    """Repair a storage unit without the data that was lost on it.
 
-    Refused unless its pool is Disabled, and every other holder of each volume's data there is healthy.
+    The command is rejected unless the unit's pool is Disabled and every other copy of the volumes' data is healthy.
 
     Example: bulkdeploy storage repair node1 lvm-vg xenvg
     """

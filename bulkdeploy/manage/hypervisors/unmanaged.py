@@ -39,10 +39,11 @@ BATCH = click.option(
 
 @click.group()
 def unmanaged() -> None:
-    """Guests, and volumes, that hypervisors have and no row knows: a restore of an older backup leaves them.
+    """Manage guests and volumes of hypervisors that have no row, such as after a restore of an older backup.
 
-    Safe while everything works, and to be killed and run again. Exit code 0: there are none, 3: there are (list,
-    dry run), 4: all was done, 5: something is left, with the reason, 1: it failed.
+    The commands are safe while the service runs, and can be killed and run again. Exit code 0: there are none, 3:
+    there are some (list, dry run), 4: everything was done, 5: something is left, with the reason, 1: the command
+    failed.
     """
 
 
@@ -50,7 +51,7 @@ def unmanaged() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
-    """Show them, guests by name; their addresses are kept from being given out from now on."""
+    """List guests and volumes without rows. New VMs do not get the addresses of these guests."""
     with installation(ctx, PROGRAM) as installed:
         found = find(installed)
         note(installed, found)
@@ -84,10 +85,10 @@ def adopt(
     dry_run: bool,
     batch: int,
 ) -> None:
-    """Make virtual machines of guests, as they run: with their ids, sizes, volumes, nics and addresses.
+    """Import running guests as virtual machines, with their ids, sizes, volumes, NICs and addresses.
 
-    Nothing is asked of the guests. What they take is claimed as by a deployment: one that its host, a pool, or a
-    limit has no room for, or whose address another nic has, is left out.
+    The guests are not changed. Their resources are claimed as by a deployment. A guest is skipped if its host, a
+    pool or a limit lacks capacity, or if another NIC has its address.
     """
     with installation(ctx, PROGRAM) as installed:
         wanted = _adoption(installed, account, domain, offering, template)

@@ -60,13 +60,13 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
     """Serves the ``Applications`` that the server loaded."""
 
     def init_signals(self) -> None:
-        """Take none of gunicorn's handlers: the event loop gets the signals."""
+        """Install none of gunicorn's signal handlers, because the event loop handles the signals."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     def run(self) -> None:
-        """Serve until SIGTERM; calls in hand are answered first."""
+        """Serve until SIGTERM, and then finish the open calls."""
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         asyncio.run(self._serve())
 

@@ -20,7 +20,10 @@ def worker(ctx: click.Context) -> None:
 @click.command()
 @click.pass_context
 def sweeper(ctx: click.Context) -> None:
-    """Send what was not sent, take over what was dropped, expire what is old. One is enough, several are safe."""
+    """Send unsent jobs, recover abandoned jobs, and delete expired data.
+
+    One sweeper is enough; several are safe.
+    """
     become(SWEEPER, _settings(ctx))
 
 

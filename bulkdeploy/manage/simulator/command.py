@@ -29,7 +29,7 @@ def simulator() -> None:
 
 @simulator.group()
 def faults() -> None:
-    """Rules by which calls fail."""
+    """Manage the rules by which calls to simulated hypervisors fail."""
 
 
 @faults.command("add")
@@ -88,7 +88,7 @@ def add_fault_command(
 @faults.command("list")
 @click.pass_context
 def list_faults_command(ctx: click.Context) -> None:
-    """Print all rules, also those with no strikes left."""
+    """Print all rules, including rules that cause no further failures."""
     from bulkdeploy.drivers.simulator.control import list_faults
 
     with _database(ctx) as connection:
@@ -126,7 +126,7 @@ def clear_faults_command(ctx: click.Context, ids: tuple[int, ...]) -> None:
 
 @simulator.group()
 def latency() -> None:
-    """Manage the durations of steps."""
+    """Manage the durations of the steps of simulated hypervisors."""
 
 
 @latency.command("set")
@@ -147,7 +147,7 @@ def latency() -> None:
 )
 @click.pass_context
 def set_latency_command(ctx: click.Context, step: str, mean_ms: float, distribution: str, spread_ms: float) -> None:
-    """Make STEP take MEAN_MS milliseconds on average.
+    """Set the average duration of STEP to MEAN_MS milliseconds.
 
     Example: bulkdeploy simulator latency set boot 800 --distribution normal --spread-ms 200
     """
@@ -171,7 +171,7 @@ def scale_latency_command(ctx: click.Context, factor: float) -> None:
 @latency.command("list")
 @click.pass_context
 def list_latencies_command(ctx: click.Context) -> None:
-    """Print what takes time."""
+    """Print the durations of all steps."""
     from bulkdeploy.drivers.simulator.control import latency_scale, list_latencies
 
     with _database(ctx) as connection:
@@ -186,7 +186,7 @@ def list_latencies_command(ctx: click.Context) -> None:
 @latency.command("clear")
 @click.pass_context
 def clear_latencies_command(ctx: click.Context) -> None:
-    """Remove all delays."""
+    """Remove the durations of all steps."""
     from bulkdeploy.drivers.simulator.control import clear_latencies
 
     with _database(ctx) as connection:
@@ -196,7 +196,7 @@ def clear_latencies_command(ctx: click.Context) -> None:
 @simulator.command()
 @click.pass_context
 def hosts(ctx: click.Context) -> None:
-    """Print every host with what is used of what it may give."""
+    """Print every simulated host with its used and available resources."""
     from bulkdeploy.drivers.simulator.inventory import list_hosts
 
     with _database(ctx) as connection:
@@ -220,7 +220,7 @@ def hosts(ctx: click.Context) -> None:
 @click.argument("host")
 @click.pass_context
 def cut_off_command(ctx: click.Context, host: str) -> None:
-    """Cut HOST (name or uuid) off: no call reaches it, its guests run on."""
+    """Disconnect HOST (name or uuid): calls no longer reach the host, and its guests keep running."""
     from bulkdeploy.drivers.simulator.control import cut_off
 
     with _database(ctx) as connection:
@@ -232,7 +232,7 @@ def cut_off_command(ctx: click.Context, host: str) -> None:
 @click.argument("host")
 @click.pass_context
 def join_command(ctx: click.Context, host: str) -> None:
-    """Let HOST, which was cut off, be reached again."""
+    """Reconnect HOST after `cut-off`, so that calls reach the host again."""
     from bulkdeploy.drivers.simulator.control import join_again
 
     with _database(ctx) as connection:
@@ -257,7 +257,7 @@ def break_storage_command(ctx: click.Context, host: str, pool: UUID) -> None:
 @click.option("--host", help="Only those on the host with this name or uuid.")
 @click.pass_context
 def guests(ctx: click.Context, host: str | None) -> None:
-    """Print every guest that is on a host: what really runs."""
+    """Print every guest that exists on a simulated host."""
     from bulkdeploy.drivers.simulator.inventory import list_placed_guests
 
     with _database(ctx) as connection:

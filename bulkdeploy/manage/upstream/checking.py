@@ -86,7 +86,10 @@ SETTINGS = {
 
 
 def _settings(client: Client) -> Iterator[Need]:
-    """Compare settings with what is assumed. A setting that a release does not have is as assumed."""
+    """Compare settings with the values that an import assumes.
+
+    A setting that a release lacks has the assumed value.
+    """
     for name, (assumed, otherwise) in SETTINGS.items():
         try:
             rows = rows_in(client.call("listConfigurations", {"name": name}))

@@ -67,7 +67,7 @@ LISTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The changes since the last round.
+    """The changes in a CloudStack since the last round.
 
     Attributes:
         wanted: what is to be read anew; None: everything, since too much happened.
@@ -93,7 +93,7 @@ def newest_event(client: Client) -> datetime:
 
 
 def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
-    """Read the events since a moment, but for those that were handled.
+    """Read the events since a point in time, without the events that were already handled.
 
     Raises:
         CallRefused, NotAnswered: see the client.

@@ -83,9 +83,10 @@ class Follower:
         self._pause_s = 0.0
 
     def run(self, ended: threading.Event) -> None:
-        """Follow, round after round, until ``ended``.
+        """Follow the changes, round after round, until ``ended`` is set.
 
-        Where the CloudStack or the database is away or refuses, that is logged, and tried again.
+        If the CloudStack or the database does not respond or returns an error, the error is logged and the round is
+        retried.
         """
         try:
             while not ended.is_set():

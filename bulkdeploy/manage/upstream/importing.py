@@ -249,7 +249,7 @@ class _Import:
         return learnt_among(self._connection, entity, {UUID(one) for one in wanted} - there)
 
     def _remove(self, nouns: Mapping[str, Noun]) -> None:
-        """Remove what an import brought and upstream no longer has, the innermost things first."""
+        """Remove imported objects that no longer exist in the other cloud, nested objects first."""
         commands = {source.section: source.command for source in SOURCES}
         for section in reversed(list(nouns)):
             entity, remove = nouns[section].entity, REMOVALS.get(section)

@@ -45,7 +45,7 @@ Rows = dict[str, list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A part of a CloudStack.
+    """The part of a CloudStack that must be read.
 
     Attributes:
         commands: lists, each read whole.

@@ -22,7 +22,7 @@ LONGEST_SHOWN = 60
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """An object that a file describes.
+    """An object that a zone file describes.
 
     Attributes:
         values: what its parameters are bound to, but for references.

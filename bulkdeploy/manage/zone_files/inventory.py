@@ -30,10 +30,10 @@ def inventory() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.pass_context
 def load_command(ctx: click.Context, file: Path) -> None:
-    """Make what FILE describes true: create what is missing, change what differs, remove nothing.
+    """Create and change objects so that they match FILE. Nothing is removed.
 
-    FILE may be - for standard input. Hosts are reached by their drivers. Loading a file twice changes nothing. One
-    that breaks a rule is refused whole.
+    FILE may be - for standard input. Drivers connect to the hosts. Loading a file twice changes nothing. If an
+    entry breaks a rule, the whole file is rejected.
     """
     click.echo(describe(load(service_settings(ctx), file)))
 
@@ -46,7 +46,7 @@ def load_command(ctx: click.Context, file: Path) -> None:
 )
 @click.pass_context
 def export_command(ctx: click.Context, zone_name: str | None, output: Path | None, with_secrets: bool) -> None:
-    """Write the file that describes a zone as it is now; loading it changes nothing."""
+    """Write the file that describes the present state of a zone. Loading the file changes nothing."""
     from bulkdeploy.manage.zone_files.exporting import export_zone
     from bulkdeploy.wiring.cipher import build_cipher
     from bulkdeploy.wiring.system import build_engine
@@ -70,7 +70,7 @@ def write_private(path: Path, written: str) -> None:
 
 
 def load(settings: Settings, file: Path) -> "LoadReport":
-    """Load a file into the configured installation.
+    """Load a zone file into the configured installation, and return a report.
 
     Raises:
         InvalidInventory: the file is refused; nothing was written.

@@ -102,7 +102,10 @@ class Loader:
         problems: Problems,
         adopted: Container[str] = (),
     ) -> None:
-        """``adopted``: sections of which what is there by name gets the id of an entry that has one."""
+        """Create a loader.
+
+        ``adopted`` are sections in which an existing object with an entry's name gets the id of the entry.
+        """
         self._connection, self._system, self._nouns, self._problems = connection, system, nouns, problems
         self._adopted = adopted
         self._caller = default_admin(connection)
@@ -122,7 +125,7 @@ class Loader:
         return report
 
     def load_possible(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
-        """``load``, but leaving out entries that are refused, which are noted in the problems."""
+        """Load the valid entries as ``load`` does. Rejected entries are left out and recorded in the problems."""
         take_lock(self._connection, Lock.ZONE_FILE)
         for section, noun in self._nouns.items():
             for entry in entries[section]:
@@ -237,7 +240,7 @@ class Loader:
         return {**row, "_uuid": values[UUID_OF_ITS_OWN]}
 
     def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
-        """Return the batch without the values that are set when all else is loaded, which come last."""
+        """Return the batch without the values that must be set after everything else is loaded."""
         if not noun.last:
             return batch
         for one in batch:

@@ -27,9 +27,9 @@ def count(text: str) -> int | None:
 
 
 def expand(text: str, number: int) -> list[str]:
-    """Return the ``number`` texts that a text stands for.
+    """Return the ``number`` texts to which a text with patterns expands.
 
-    Numbers are as wide as the first: ``{08..10}`` is 08, 09, 10.
+    All numbers are as wide as the first: ``{08..10}`` becomes 08, 09, 10.
     """
     parts: list[str] = []
     starts: list[tuple[int, int]] = []

@@ -95,7 +95,7 @@ def account_of(connection: Connection, caller: Caller, apis: Apis, requested: Ac
 
 
 def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
-    """Give accounts another name, role, network domain or state; no VM is stopped.
+    """Change the names, roles, network domains or states of accounts. No VM is stopped.
 
     Raises:
         InvalidParameter: a name that is taken; a deleted role; the role or state of the default admin's account, or

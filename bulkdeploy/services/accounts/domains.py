@@ -54,7 +54,7 @@ def create_domains(connection: Connection, caller: Caller, batch: Sequence[Argum
 
 
 def update_domains(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Give domains another name or network domain; an empty network domain is none.
+    """Change the names or network domains of domains. An empty text removes the network domain.
 
     Raises:
         InvalidParameter: a name that is taken, ROOT's name, or a domain that was deleted.

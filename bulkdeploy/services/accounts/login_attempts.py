@@ -46,7 +46,9 @@ class Attempt:
 
 
 def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
-    """Count an attempt, whatever becomes of the call; the attempt counts as a failure until ``succeed``.
+    """Count a login attempt, independent of the result of the call.
+
+    The attempt counts as a failure until ``succeed`` is called.
 
     Returns:
         What to answer if the password is wrong, although the attempt comes too early: it comes from an address that

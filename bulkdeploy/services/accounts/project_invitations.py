@@ -33,9 +33,10 @@ def timeout_s(connection: Connection) -> int:
 def answer_invitation(
     connection: Connection, caller: Caller, ref: EntityRef, account: str | None, *, accept: bool
 ) -> JobTicket:
-    """Accept an account's invitation to a project, which the account then joins, or decline the invitation.
+    """Accept or decline an account's invitation to a project. An account that accepts joins the project.
 
-    ``account`` names the invited account, which is in the project's domain. None stands for the caller's account.
+    ``account`` names the invited account, which is in the project's domain. If it is None, the caller's account is
+    used.
 
     Raises:
         InvalidParameter: there is no such account or pending invitation; or the invitation is to be accepted, and

@@ -65,7 +65,7 @@ class NewProject:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """An account that is in a project or is to be in it.
+    """The membership of an account in a project, existing or requested.
 
     Attributes:
         account: its name in the project's domain.
@@ -81,7 +81,7 @@ class Membership:
 
 
 def create_project(connection: Connection, caller: Caller, requested: NewProject) -> JobTicket:
-    """Create a project with its own account; the ticket names both job and project.
+    """Create a project with its own account. The returned ticket contains the ids of the job and the project.
 
     Raises:
         InvalidParameter: a name that is taken or not possible, no such account.

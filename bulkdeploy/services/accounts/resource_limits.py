@@ -127,7 +127,7 @@ def _event(holder: LimitHolder, limit: NewLimit) -> Happened:
 
 
 def check_project_limits(connection: Connection, owner: Owner) -> None:
-    """Refuse a project more than the account, or a domain above it, may have; the owner's domain is locked.
+    """Check the limits of a new project against its account and the domains above. The owner's domain is locked.
 
     Raises:
         ResourceLimitExceeded: names the first limit that would be passed.
@@ -174,7 +174,7 @@ def limit_of_call(arguments: Arguments) -> NewLimit:
 
 
 def limit_of_entry(values: Arguments) -> NewLimit:
-    """Return the limit of a zone file's entry: ``unlimited``, sizes of memory and storage, else pieces.
+    """Return the limit in a zone file's entry: ``unlimited``, a size of memory or storage, or a number of objects.
 
     Raises:
         InvalidParameter: a size of what has none, or the other way round.

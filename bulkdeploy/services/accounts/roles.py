@@ -128,7 +128,7 @@ def set_permission(
 def order_rules(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, order: Sequence[EntityRef]
 ) -> None:
-    """Put the rules of a role into another order: the first that matches decides.
+    """Change the order of a role's rules. The first rule that matches a command decides.
 
     Raises:
         InvalidParameter: the order does not hold all rules of the role, each once.

@@ -24,7 +24,7 @@ DISABLE_CLASS = "org.apache.cloudstack.api.command.admin.user.DisableUserCmd"
 
 
 def enable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> Mapping[str, Any]:
-    """Enable a user, reset its failed logins and so unlock its password, and answer the user.
+    """Enable a user and reset its failed logins, which unlocks its password, and return the user.
 
     Raises:
         InvalidParameter, PermissionDenied: it is not the caller's to enable.
@@ -37,13 +37,13 @@ def enable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityR
 
 
 def lock_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> Mapping[str, Any]:
-    """Lock a user, as ``disable_user`` does and with its errors, and answer the user."""
+    """Lock a user with the rules and errors of ``disable_user``, and return the user."""
     user = _shut_out(connection, caller, apis, ref, AccountState.LOCKED)
     return users.read_user(connection, caller, user.id)
 
 
 def disable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> JobTicket:
-    """Disable a user.
+    """Disable a user, and return a finished job whose result is the user.
 
     Raises:
         InvalidParameter: the user came with the installation, or is the caller.

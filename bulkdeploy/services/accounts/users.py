@@ -64,7 +64,9 @@ def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
 def add_users(
     connection: Connection, places: Sequence[tuple[int, int]], batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Add prepared users to accounts that are locked with their domains: the ids of both, for each user.
+    """Add prepared users to accounts. The accounts and their domains are locked.
+
+    For each user, the internal ids of the account and the domain are given.
 
     Raises:
         InvalidParameter: the domain has a user of the name, as people log in by name and domain; an API key of
@@ -212,7 +214,7 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
 
 
 def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]) -> None:
-    """Delete users with their keys and sessions; what their accounts own stays.
+    """Delete users with their keys and sessions. Objects of their accounts are not deleted.
 
     Raises:
         InvalidParameter: one came with the installation, or is the caller.

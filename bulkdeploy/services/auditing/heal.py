@@ -36,7 +36,7 @@ class Healing:
 
     @property
     def invariants(self) -> list[Invariant]:
-        """The invariants that this healing can mend."""
+        """The invariants whose breaches this repair can correct."""
         kept = {"vm": self.vm is not None, "host": self.host_id is not None}
         return [invariant for invariant in read_invariants() if can_heal(invariant, **kept)]
 
@@ -83,6 +83,9 @@ def _remedy(invariant: Invariant) -> str:
 
 
 def mend(connection: Connection, invariant: Invariant, healing: Healing) -> int:
-    """Mend one batch of breaches of a promise; how many. Claims and counts wait until the transaction ends."""
+    """Repair one batch of breaches of an invariant, and return the number of repaired breaches.
+
+    Other transactions cannot change claims and resource counts until this transaction ends.
+    """
     lock_for_healing(connection)
     return heal_invariant(connection, invariant, batch=healing.batch, vm=healing.vm, host_id=healing.host_id)

@@ -84,7 +84,7 @@ def set_enabled(connection: Connection, caller: Caller, place: EntityRef, *, ena
 
 
 def configure_simulated(connection: Connection, host: EntityRef, given: Mapping[str, bool]) -> None:
-    """Write what the checks, resets and fencing of a simulated host answer, instead of the truth.
+    """Set the results that the checks, resets and fencing of a simulated host return.
 
     Raises:
         InvalidParameter: the host was deleted, is not simulated, or has no provider.

@@ -31,7 +31,7 @@ SHARED = "Shared"
 
 
 def create_network_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create network offerings.
+    """Create network offerings and return them.
 
     Raises:
         InvalidParameter, InvalidCombination: services or providers that do not belong together, a service offering

@@ -148,7 +148,7 @@ def new_template_row(caller: Caller, kind: Kind, given: Arguments) -> dict[str, 
 
 
 def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Arguments]) -> list[list[int]]:
-    """Return the zones that templates get into: those named, or all that are open to the owner."""
+    """Return the zones of each template: the named zones, or all zones that are available to its owner."""
     live = store.live_zones(connection)
     kept = private_zones(connection, live)
     found = []
@@ -256,7 +256,7 @@ def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int
 def update_permissions(
     connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, requested: Sharing
 ) -> None:
-    """Share a template with accounts of its owner's domain, or with everybody; or no longer.
+    """Permit accounts of the owner's domain, or all accounts, to use a template, or remove such permissions.
 
     Raises:
         InvalidParameter: it was deleted, or there is no such account or project.

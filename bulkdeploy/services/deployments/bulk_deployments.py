@@ -177,7 +177,7 @@ def planned_places(connection: Connection, parts: Sequence[CallPart]) -> list[di
 
 
 def host_rows(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
-    """Return the hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
+    """Return the hosts that a dry run selects, the host with most VMs first, and the pools of the volumes."""
     vms: Counter[int] = Counter()
     pools: dict[int, set[int]] = {}
     for part in parts:

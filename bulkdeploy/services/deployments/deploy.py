@@ -36,7 +36,7 @@ from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The effect that a deploy call would have.
+    """The result that a deploy call would have, returned by a dry run.
 
     Attributes:
         plan: the plan, by ids.
@@ -136,7 +136,7 @@ def _keep_plan(connection: Connection, call: DeployCall, shown: DryRun) -> DryRu
 def _deploy(
     connection: Connection, system: System, calls: Sequence[DeployCall], without: Sequence[FewerVms]
 ) -> list[DeployedVms | DryRun]:
-    """Take all calls through the stages, without the VMs that were found to get no address.
+    """Execute all stages of a deployment for the calls, without the VMs that cannot get an address.
 
     Lock order: zone, groups, clusters, hosts, pools, ranges, counts, rows.
     """

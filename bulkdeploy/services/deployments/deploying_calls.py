@@ -130,7 +130,7 @@ class DeployingCall(NewVms):
         return total
 
     def failures(self) -> Iterator[dict[str, Any]]:
-        """Yield what is answered of the VMs that were left out, in the call's order."""
+        """Yield the response rows of the VMs that were left out, in the order of the call."""
         for number in sorted(self.errors):
             vm, error = self.named[number], self.errors[number]
             yield {

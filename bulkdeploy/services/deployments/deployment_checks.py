@@ -407,7 +407,7 @@ def _check_hypervisor(request: DeployRequest, template: TemplateFacts) -> str:
 
 
 def _check_pins(connection: Connection, request: DeployRequest, zone: ZoneFacts) -> None:
-    """Check that a pinned pod, cluster or host lies in the zone, and that a pinned host can take VMs at all."""
+    """Check that a pinned pod, cluster or host is in the zone, and that a pinned host can run VMs."""
     for parameter, table, row_id in (
         ("podid", "pods", request.pod_id),
         ("clusterid", "clusters", request.cluster_id),

@@ -172,7 +172,7 @@ def _root_disk(
     disk_offering: DiskOfferingFacts | None,
     template: TemplateFacts,
 ) -> DiskSpec:
-    """Return the root disk, which holds the template: by the service offering, or by a disk offering instead."""
+    """Return the root disk, which contains the template, defined by the service offering or by a disk offering."""
     is_empty = template.kind is TemplateKind.ISO
     gib = _root_gib(configuration, request, offering, disk_offering, is_empty=is_empty)
     size = template.size_bytes if gib is None else gib_to_bytes(gib)

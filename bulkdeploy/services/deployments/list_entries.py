@@ -35,7 +35,7 @@ OF_THE_CALL = frozenset(
 
 @contextmanager
 def entry_of(call: DeployCall, request: DeployRequest) -> Iterator[None]:
-    """Let errors that are raised inside name the request's first entry, if the call has a list."""
+    """Add the first entry of the request to errors that are raised in the block, if the call has a list."""
     if not call.listed:
         yield
         return

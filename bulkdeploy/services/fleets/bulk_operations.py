@@ -57,7 +57,7 @@ FindRefused: TypeAlias = Callable[[Connection, Sequence[Row[Any]]], Mapping[int,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkRequest:
-    """A call for one operation on many VMs.
+    """A request for one operation on many VMs.
 
     Attributes:
         command: the name of the API command.

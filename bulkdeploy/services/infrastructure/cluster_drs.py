@@ -31,7 +31,9 @@ ENABLED, INTERVAL, MOST = "drs.automatic.enable", "drs.automatic.interval", "drs
 def plan_cluster(
     connection: Connection, system: System, cluster: EntityRef, most: int | None
 ) -> list[dict[str, Any]]:
-    """Return the moves that would balance a cluster; ``most`` None stands for ``drs.max.migrations``.
+    """Return the moves that would balance a cluster.
+
+    ``most`` is the maximum number of moves; if it is None, the setting ``drs.max.migrations`` applies.
 
     Raises:
         InvalidParameter: the cluster was deleted.

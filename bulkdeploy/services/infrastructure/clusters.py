@@ -25,7 +25,7 @@ STATES = {"allocationstate", "allocpolicy", "managedstate"}
 
 
 def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create clusters, with the over-commit that the settings say for clusters that are added.
+    """Create clusters, with the over-commit factors that the settings define for new clusters.
 
     Raises:
         InvalidParameter: a pod of another zone, or a name that is taken.
@@ -53,7 +53,7 @@ def _added(cluster: EntityRef, given: Arguments) -> Happened:
 
 
 def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change clusters; the next plan sees whether they are enabled and managed.
+    """Change clusters. Later placements respect whether the clusters are enabled and managed.
 
     Raises:
         InvalidParameter: a name that is taken, or another hypervisor while there are hosts.

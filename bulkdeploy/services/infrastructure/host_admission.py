@@ -144,7 +144,7 @@ def refused_by_driver(error: DriverError, url: str) -> Exception:
 
 
 def vms_limit(hypervisor: str) -> int:
-    """Return how many VMs a host of this hypervisor holds at most."""
+    """Return the maximum number of VMs on a host of this hypervisor."""
     return VMS_LIMIT.get(hypervisor, OTHER_VMS_LIMIT)
 
 

@@ -127,7 +127,7 @@ def _reached(given: Arguments, row: Mapping[str, Any], requested: NewHost, model
 
 
 def add_hosts(connection: Connection, caller: Caller, batch: Sequence[ReachedHost]) -> list[EntityRef]:
-    """Add machines that were reached to their clusters.
+    """Write the rows of registered machines as hosts of their clusters, and return the hosts.
 
     Raises:
         InvalidParameter: a name is taken, or a cluster was deleted.
@@ -153,7 +153,7 @@ def _added(ref: EntityRef, host: ReachedHost) -> Happened:
 
 
 def update_hosts(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change hosts; the next plan sees whether they are enabled.
+    """Change hosts. Later placements respect whether the hosts are enabled.
 
     Raises:
         InvalidParameter: a name that is taken, or a host in maintenance, which is neither enabled nor disabled.

@@ -123,7 +123,10 @@ def _affinity_type(text: str) -> AffinityType:
 
 
 def _require_root_admin(caller: Caller, group: EntityRef) -> None:
-    """Require a root admin: groups of a whole domain come from dedicating places."""
+    """Raise PermissionDenied unless the caller is a root admin.
+
+    Affinity groups of a domain belong to dedicated places.
+    """
     if not caller.is_root_admin:
         raise PermissionDenied(
             f"{caller.username} does not have permission to operate with affinity group {group.uuid}"

@@ -183,7 +183,7 @@ def run_custom_action(
 
 
 def _run_of(action: Row[Any], vm_name: str, extension_name: str) -> dict[str, Any]:
-    """Return what a job needs of an action, as the action is now."""
+    """Return the parameters of the job that runs an action, from the action's present definition."""
     names = {"actionName": action.name, "extensionName": extension_name, "resourceName": vm_name}
     success, failure = f"Successfully completed {action.name}", f"Failed to complete {action.name}"
     return {

@@ -82,7 +82,7 @@ def console_of(connection: Connection, token: str, extra: str) -> Console | Cons
 
 
 def forbidden_consoles(connection: Connection, opened: Sequence[Console]) -> list[Console]:
-    """Return those of the open consoles that their users may not see any more; see ``allowed_consoles``."""
+    """Return the open consoles that their users may no longer see, by the rules of ``allowed_consoles``."""
     keys = [(console.user_uuid, console.vm_uuid, console.owner_id) for console in opened]
     allowed = allowed_consoles(connection, keys)
     return [console for position, console in enumerate(opened) if position not in allowed]

@@ -45,7 +45,7 @@ def attach_iso(
 
 
 def detach_iso(connection: Connection, system: System, caller: Caller, vm: EntityRef) -> JobTicket:
-    """Take the ISO out of a VM's drive; the job's result is the VM.
+    """Detach the ISO from a VM; the job's result is the VM.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.

@@ -43,7 +43,7 @@ def migrate_virtual_machine(
     autoselect: bool,
     plan: PlanWanted | None = None,
 ) -> JobTicket | MovePlan:
-    """Move a running VM to ``host``, or with ``autoselect`` to one that placement chooses.
+    """Create the job that moves a running VM to ``host``, or with ``autoselect`` to a host that placement selects.
 
     Raises:
         InvalidCombination: neither is given.

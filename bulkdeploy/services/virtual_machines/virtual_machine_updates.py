@@ -184,7 +184,7 @@ def _is_of_deployment(name: str) -> bool:
 def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:
     """Change the security groups of a stopped VM.
 
-    Running VMs are refused: their rules are in force on their hosts.
+    Running VMs are rejected, because their hosts already enforce the rules.
     """
     parameter = "securitygroupids" if given.security_group_names is None else "securitygroupnames"
     if row.has_job or row.state != VmState.STOPPED:

@@ -60,7 +60,7 @@ class NoHostForVm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedHosts:
-    """The hosts that the VMs of an operation get, which are claimed in the transaction of the call.
+    """The planned hosts of a bulk operation's VMs, which the transaction of the call claims.
 
     Attributes:
         plan: the plan of all VMs.

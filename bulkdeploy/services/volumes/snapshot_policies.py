@@ -56,7 +56,7 @@ class NewPolicy:
 
 
 def create_policy(connection: Connection, system: System, caller: Caller, requested: NewPolicy) -> EntityRef:
-    """Create a policy, or change the one that the volume has of this interval.
+    """Create a snapshot policy, or change the volume's existing policy of the same interval.
 
     Raises:
         PermissionDenied: the volume is not the caller's to touch.

@@ -40,7 +40,7 @@ STORAGE_UNIT = Response(
 
 
 def list_storage_units(call: Call) -> Page:
-    """Return the units of a host, or of a cluster's hosts.
+    """Return the storage units of a host, or of a cluster's hosts.
 
     Raises:
         InvalidParameter: the host's driver tells of none.

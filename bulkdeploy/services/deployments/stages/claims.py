@@ -15,7 +15,7 @@ from bulkdeploy.store.ledger.ledger import Thresholds, claim_hosts, claim_pools
 
 
 def claim(connection: Connection, calls: Sequence[DeployingCall]) -> None:
-    """Write the claims of all VMs that have a place: a host for each VM, and a pool for each volume.
+    """Write the claims of all placed VMs: one on a host for each VM, and one on a pool for each volume.
 
     Raises:
         TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.

@@ -28,7 +28,7 @@ Kinds = Mapping[PlacementNeed, Ints]
 
 
 def placement_need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
-    """Return what placement must find for each VM of this specification."""
+    """Return the requirements of each VM of this specification for placement."""
     planner, offering_planner = choose_planners(
         configuration, bulk=spec.request.bulk, named=spec.request.planner, offering=spec.offering.planner
     )

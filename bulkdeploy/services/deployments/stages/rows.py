@@ -71,7 +71,7 @@ def _add_passwords_and_records(system: System, configuration: Configuration, eac
 
 
 def _passwords(system: System, spec: DeploySpec, count: int) -> list[bytes] | None:
-    """Return a new password for each guest; None if the template or the hypervisor takes no passwords."""
+    """Return a new password for each guest, or None if the template or hypervisor does not support them."""
     if not spec.template.password_enabled:
         return None
     if not has_ability(system.drivers, spec.hypervisor, Ability.GUEST_PASSWORDS):

@@ -114,7 +114,7 @@ def _made(ref: EntityRef, pool: SeenPool) -> Happened:
 
 
 def update_pools(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change pools; the next plan sees whether they are enabled.
+    """Change storage pools. Later placements respect whether the pools are enabled.
 
     Raises:
         InvalidParameter: a name that is taken, a state that is neither Up nor Disabled, or a size below what

@@ -149,7 +149,7 @@ def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
 
 
 def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID, str]:
-    """Make guests and volumes not exist on their hypervisors, with all their data. Safe to repeat.
+    """Delete guests and volumes on their hypervisors with all their data. This can be repeated safely.
 
     Returns:
         Why those that are left could not be removed.
