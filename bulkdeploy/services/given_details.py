@@ -29,7 +29,7 @@ def check_no_extra_config(details: Mapping[str, str], parameter: str) -> None:
 
 
 def check_ha_priority(caller: Caller, details: Mapping[str, str], parameter: str) -> None:
-    """Check the priority by which VMs of a dead host are started elsewhere, if it is among these details.
+    """Check the detail with the priority by which HA restarts VMs of a dead host, if it is given.
 
     Raises:
         InvalidParameter: it is no whole number from 0 to HIGHEST_PRIORITY.

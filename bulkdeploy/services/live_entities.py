@@ -81,7 +81,7 @@ def subject(kind: str, ref: EntityRef) -> Instance:
 
 
 def only_row(page: Page) -> Mapping[str, Any]:
-    """Return the one row of a list by id."""
+    """Return the only row of a list that was filtered by id."""
     (row,) = page.rows
     return row
 
@@ -89,7 +89,7 @@ def only_row(page: Page) -> Mapping[str, Any]:
 def changed_events(
     event_type: EventType, kind: str, changes: Iterable[tuple[EntityRef, Mapping[str, Any]]]
 ) -> Iterator[Happened]:
-    """Yield the events of things that got these columns."""
+    """Yield one event for each changed object, with the names of its changed columns."""
     for ref, values in changes:
         text = f"changed {noun(ref.entity)} {ref.name}{changed(values)}"
         yield Happened(event_type, text, subject(kind, ref))

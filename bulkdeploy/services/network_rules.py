@@ -34,12 +34,12 @@ class Reach:
 
     @classmethod
     def of_account(cls, owner: Owner) -> "Reach":
-        """Return the reach of a network that is one account's."""
+        """Return the reach of a network that belongs to one account."""
         return cls(OF_ACCOUNT, owner, owner.domain_id, subdomain_access=True)
 
 
 def check_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> dict[int, Row[Any]]:
-    """Return the zones of new networks by internal id; they stay until the transaction ends.
+    """Return the zones of new networks by internal id. The zones are locked until the transaction ends.
 
     Raises:
         InvalidParameter: one was deleted, or is a Basic one that has its one guest network.

@@ -58,7 +58,7 @@ def lock_named(
 def named_entity(
     connection: Connection, caller: Caller, entity: Entity, named: NamedOwner, name: str, noun: str, parameter: str
 ) -> EntityRef:
-    """Return the one of this name among the owner's.
+    """Return the entity with this name among the entities of the owner.
 
     Raises:
         InvalidParameter: the owner has none of this name, or there is no such owner.

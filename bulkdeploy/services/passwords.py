@@ -20,7 +20,7 @@ def hash_password(password: str) -> str:
 
 
 def password_matches(password: str, password_hash: str | None) -> bool:
-    """Return whether a password is the one that was hashed; without a hash never, after the same work."""
+    """Return whether a password has this hash. Without a hash, the same work is done and False is returned."""
     try:
         matches = PasswordHasher().verify(password_hash or NOBODY, password)
     except (VerificationError, InvalidHashError):

@@ -40,7 +40,7 @@ class MovePlan:
     moves: Sequence[VmMove]
 
     def hosts(self) -> list[tuple[int, int, int]]:
-        """Return the VM, host and turn of each move that has a host, for the job that makes the moves."""
+        """Return the VM, the host and the turn of each planned move that has a host, for the job's parameters."""
         return [(move.vm_id, move.to_host_id, move.turn) for move in self.moves if move.to_host_id is not None]
 
 
@@ -130,7 +130,7 @@ def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
 
 
 def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """Return VMs that are not where the plan saw them."""
+    """Return the VMs whose host has changed since the plan."""
     hosts = {host for move in moves for host in (move.from_host_id,) if host is not None}
     hosts |= {vm.host_id for vm in vms.values() if vm.host_id is not None}
     names = names_of(connection, "host", sorted(hosts))

@@ -32,9 +32,9 @@ class RemovedAccounts:
 def remove(
     connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]
 ) -> RemovedAccounts:
-    """Remove locked accounts with all that they own.
+    """Remove locked accounts with everything that they own.
 
-    VMs are expunged by jobs, volumes that no VM has are removed by the sweeper.
+    Jobs expunge the VMs, and the sweeper removes volumes that are not attached to a VM.
     """
     remove_accounts(connection, account_ids)
     destroy_volumes_of_accounts(connection, account_ids)

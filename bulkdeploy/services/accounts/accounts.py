@@ -85,7 +85,7 @@ def create_accounts(
 
 
 def account_of(connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters) -> EntityRef:
-    """Return the account that a call names by id, or by name and domain; it is locked.
+    """Lock and return the account that a call names by id, or by name and domain.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to change.
@@ -177,7 +177,7 @@ def disable_account(
 def delete_accounts(
     connection: Connection, job_queue: JobQueue, caller: Caller, apis: Apis, refs: Sequence[EntityRef]
 ) -> RemovedAccounts:
-    """Delete accounts with all they own; from now on their users can not log in.
+    """Delete accounts with everything that they own. Their users can no longer log in.
 
     Raises:
         InvalidParameter: one is the default admin's account or the caller's own, or was deleted.
@@ -233,7 +233,10 @@ def _of_role(role: Row[Any]) -> dict[str, Any]:
 
 
 def _check_role(caller: Caller, apis: Apis, role: Row[Any], rights: Rights, domain_id: int) -> None:
-    """Root admins belong to ROOT: elsewhere a domain admin above would administer them."""
+    """Raise an error if the caller lacks rights of the role, or if a root admin's account is not in ROOT.
+
+    In another domain, a domain admin above the account could administer a root admin.
+    """
     require_rights(caller, rights, apis, f"accounts with role {role.name}")
     if role.role_type == RoleType.ADMIN and domain_id != ROOT_DOMAIN_ID:
         raise InvalidCombination(

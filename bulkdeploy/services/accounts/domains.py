@@ -74,9 +74,9 @@ def update_domains(connection: Connection, caller: Caller, changes: Sequence[Cha
 def delete_domains(
     connection: Connection, job_queue: JobQueue, caller: Caller, refs: Sequence[EntityRef], *, cleanup: bool
 ) -> RemovedAccounts:
-    """Delete domains; with ``cleanup`` the domains below them and all that their accounts own, too.
+    """Delete domains. Their users can no longer log in.
 
-    From now on their users can not log in.
+    If ``cleanup`` is true, the domains below them and everything that their accounts own are deleted, too.
 
     Raises:
         InvalidParameter: one was deleted already, or is ROOT.

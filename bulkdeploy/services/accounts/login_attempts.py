@@ -86,7 +86,7 @@ def succeed(connection: Connection, attempt: Attempt) -> None:
 
 
 def count_wrong_password(connection: Connection, caller: Caller, user_id: int, username: str) -> None:
-    """Count a wrong password of a user's; too many in a row lock it, which is an event of the caller's."""
+    """Count a wrong password of a user. Too many wrong passwords in a row lock the password and record an event."""
     if count_failure(connection, user_id):
         text = f"locked the password of user {username}: too many wrong ones; enableUser unlocks it"
         record_event(connection, caller, EventType.USER_LOCK, text)

@@ -93,7 +93,7 @@ def delete_project_role(connection: Connection, caller: Caller, project: EntityR
 def create_project_rule(
     connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, requested: NewRule
 ) -> Mapping[str, Any]:
-    """Add a rule behind all others of a role, and return the rule.
+    """Append a rule to the rules of a project role, and return the fields of the rule.
 
     Raises:
         InvalidParameter: the role is not one of the project, or has the rule or ``MOST_RULES`` rules already.

@@ -275,7 +275,7 @@ def deleted(connection: Connection, caller: Caller, project: EntityRef, removed:
 
 
 def lock_managed(connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id") -> Row[Any]:
-    """Return the row of a project that is the caller's to manage, locked after its domain's.
+    """Lock a project that the caller manages, after its domain, and return the row of the project.
 
     Raises:
         InvalidParameter: the project was deleted.
@@ -299,7 +299,7 @@ def _lock_all(
 
 
 def require_managed(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
-    """Raise PermissionDenied if one of these projects is not the caller's to manage."""
+    """Raise PermissionDenied if the caller does not manage one of these projects."""
     ids = [ref.id for ref in refs]
     domain_ids = projects.domains_of(connection, ids)
     places = domain_places(connection, set(domain_ids.values()))

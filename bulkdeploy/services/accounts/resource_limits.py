@@ -85,7 +85,7 @@ def list_resource_limits(
 
 @dataclass(frozen=True, slots=True)
 class NewLimit:
-    """A limit to set, in the unit that counts are kept in; -1: none."""
+    """A new limit, in the unit of the resource's counts. The amount -1 means no limit."""
 
     kind: ResourceType
     amount: int
@@ -147,9 +147,7 @@ def check_project_limits(connection: Connection, owner: Owner) -> None:
 
 
 def limit_of_call(arguments: Arguments) -> NewLimit:
-    """Return the limit that updateResourceLimit asks for: storage in GiB, memory in MiB, else pieces.
-
-    No ``max``: no limit.
+    """Return the limit of an updateResourceLimit call. Storage is in GiB, memory in MiB. Without ``max``: no limit.
 
     Raises:
         InvalidParameter: no such resource type, an amount below -1.
@@ -281,7 +279,7 @@ def _check_ceiling(holder: LimitHolder, limit: NewLimit, book: LimitBook) -> Non
 
 
 def _parent(holder: LimitHolder) -> str:
-    """Return the lineage of the domain above; ROOT's is its own."""
+    """Return the lineage of the parent domain. ROOT is its own parent."""
     above = domain_ids(holder.lineage)[:-1] or domain_ids(holder.lineage)
     return "/" + "".join(f"{domain_id}/" for domain_id in above)
 

@@ -16,7 +16,7 @@ from bulkdeploy.store.accounts import roles
 
 @dataclass(frozen=True, slots=True)
 class NewRule:
-    """A rule to add behind all others of a role; ``permission`` is allow or deny."""
+    """A rule to append to the rules of a role. ``permission`` is allow or deny."""
 
     pattern: str
     permission: str

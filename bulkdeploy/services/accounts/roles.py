@@ -160,7 +160,10 @@ def delete_rule(connection: Connection, caller: Caller, apis: Apis, rule: Entity
 def _changing(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, parameter: str
 ) -> Iterator[Row[Any]]:
-    """Yield a role, locked, to be changed by a caller that has its rights, before and after."""
+    """Lock a role and yield its row for a change.
+
+    The caller must have the role's rights before and after the change.
+    """
     role = _lock_changeable(connection, caller, apis, [ref], parameter)[ref.id]
     yield role
     _require_rights(connection, caller, apis, {role.id: role.name})
@@ -186,7 +189,7 @@ def _require_rights(connection: Connection, caller: Caller, apis: Apis, names: M
 
 
 def _take(taken: set[str], name: str) -> None:
-    """Keep a name for a role.
+    """Reserve a name for a role. Raises InvalidParameter if another role has the name.
 
     Raises:
         InvalidParameter: another one has it, in any case and with any spaces around it.

@@ -286,7 +286,7 @@ def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
 
 
 def _compare_guest(uuid: UUID, expected: ExpectedGuest | None, real: Sequence[Guest]) -> str | None:
-    """Return the problem of one VM, or None."""
+    """Return a description of the difference between a VM and its guest, or None if they are equal."""
     running = _running(real)
     if expected is None:
         if real:
@@ -315,7 +315,7 @@ def _stable_volumes(
 
 
 def _compare_volume(uuid: UUID, expected: ExpectedVolume | None, real: Sequence[RealVolume]) -> str | None:
-    """Return the problem of one volume, or None."""
+    """Return a description of the difference between a volume's row and the hypervisor, or None."""
     if expected is None:
         return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
     found = [(pool, size) for _, pool, size in real]

@@ -28,7 +28,7 @@ UNSEEN = "nothing is repaired before it can be seen: bring its host back, or dec
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """The begun repairs: jobs by the VM that they repair, and volumes that the sweeper removes."""
+    """The started repairs: jobs by the VM that they repair, and volumes that the sweeper removes."""
 
     jobs: dict[UUID, UUID] = field(default_factory=dict)
     volumes: set[UUID] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Repairs:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The results of repair jobs: how many succeeded, why others did not, and which have not ended."""
+    """The results of repair jobs: the number of successes, the failures with reasons, and unfinished jobs."""
 
     succeeded: int
     failed: dict[UUID, str]

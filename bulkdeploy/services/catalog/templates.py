@@ -242,7 +242,7 @@ def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) 
 
 
 def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
-    """Return the size in bytes of the disk that a template makes.
+    """Return the size in bytes of a disk that is created from a template.
 
     Raises:
         PermissionDenied: the template is not the caller's to use.
@@ -292,7 +292,7 @@ def update_permissions(
 
 
 def about(kind: Kind, ref: EntityRef) -> Instance:
-    """Return a template or ISO as jobs and events name it."""
+    """Return the reference to a template or ISO that jobs and events store."""
     return Instance(kind.instance, ref.id, ref.uuid)
 
 

@@ -180,7 +180,7 @@ def reset_configuration(
 
 
 def _can_be_set_for(configuration: Configuration, setting: Setting, scope: Scope) -> bool:
-    """Return whether a setting can have a value of its own in a scope, as things are configured."""
+    """Return whether a setting can have its own value in a scope, under the present configuration."""
     if setting.can_be_set_for(scope):
         return True
     of_account = setting.can_be_set_for(Scope.ACCOUNT) and not setting.has_effect

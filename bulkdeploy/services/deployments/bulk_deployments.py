@@ -117,7 +117,7 @@ def _as_it_is_now(
 
 
 def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> list[dict[str, Any]]:
-    """Return the rules' answers for hosts, one row each."""
+    """Return the results of the placement rules for hosts, as one API row per host."""
     places = store.plan_hosts(connection, [answer.host_id for answer in answers])
     return [
         {**places[answer.host_id], "capacity": answer.capacity, **reason_fields(answer.reason)}
@@ -140,7 +140,7 @@ def job_rows(
 
 
 def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list[dict[str, Any]]:
-    """Return the places of the VMs of a call with a list, in its order, with their entries and jobs."""
+    """Return the hosts and pools of a list call's VMs, in the order of the list, with their entries and jobs."""
     rows = store.vm_places(connection, deployed.vm_uuids)
     named = _PlaceNames(
         connection, {row.host_id for row in rows.values()}, {pool for row in rows.values() for pool in row.pool_ids}
@@ -161,7 +161,7 @@ def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list
 
 
 def planned_places(connection: Connection, parts: Sequence[CallPart]) -> list[dict[str, Any]]:
-    """Return the places of the VMs of a dry run with a list, in its order, with their entries."""
+    """Return the planned hosts and pools of a dry run's VMs, in the order of the list, with their entries."""
     placed = [part for part in parts if part.plan is not None]
     hosts = {host for part in placed for host in part.plan.host_ids.tolist()}  # type: ignore[union-attr]
     pools = {pool for part in placed for pool in np.unique(part.plan.pool_ids).tolist()}  # type: ignore[union-attr]
@@ -199,7 +199,7 @@ def host_rows(connection: Connection, parts: Sequence[CallPart]) -> list[dict[st
 
 
 class _PlaceNames:
-    """Hosts and pools, by internal ids, as answers name them."""
+    """The names and ids of hosts and pools in API responses, by internal id."""
 
     def __init__(self, connection: Connection, host_ids: Iterable[int | None], pool_ids: Iterable[int]) -> None:
         self._hosts = store.plan_hosts(connection, [host_id for host_id in host_ids if host_id is not None])

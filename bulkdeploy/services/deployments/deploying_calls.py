@@ -87,7 +87,7 @@ class DeployingCall(NewVms):
 
     @classmethod
     def of(cls, call: DeployCall, specs: Sequence[DeploySpec]) -> "DeployingCall":
-        """Return the call with a part for each request; its VMs are numbered in the order of their entries."""
+        """Return the deploying call with one part per request. VMs are numbered in the order of their entries."""
         vms = [vm for request in call.requests for vm in request.vms]
         entries = np.array([vm.entry for vm in vms] or [0] * call.count, dtype=np.int64)
         order = np.argsort(entries, kind="stable")
@@ -107,7 +107,7 @@ class DeployingCall(NewVms):
         return self.parts[0].spec.owner
 
     def leave_out(self, vms: Ints, error: BulkDeployError | None) -> None:
-        """Leave out VMs by number; ``error`` is the reason that a call with a list answers."""
+        """Leave out the VMs with these numbers. ``error`` is the reason that a call with a list returns."""
         self.kept[vms] = False
         if error is not None and self.call.listed:
             self.errors |= dict.fromkeys(vms.tolist(), error)

@@ -55,7 +55,7 @@ class KnownSpecs:
         self._known: list[tuple[Caller, DeployRequest, DeploySpec]] = []
 
     def find(self, caller: Caller, request: DeployRequest) -> DeploySpec | None:
-        """Return the specification of an earlier request of the same caller that is like this one, or None."""
+        """Return the specification of an equal earlier request of the same caller, or None if there is none."""
         if not self._known:
             return None
         alike = _but_for_names(request)
@@ -65,7 +65,7 @@ class KnownSpecs:
         return None
 
     def add(self, call: DeployCall, specs: Sequence[DeploySpec]) -> None:
-        """Keep the specifications of a call's requests."""
+        """Store the specifications of a call's requests for later calls."""
         self._known += [(call.caller, _but_for_names(spec.request), spec) for spec in specs]
 
 
@@ -159,7 +159,7 @@ def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "t
 
 
 def _check_firmware(request: DeployRequest, template: TemplateFacts) -> BootMode | None:
-    """Return the mode of UEFI that the call, or else the template, asks for; None: guests boot with BIOS."""
+    """Return the UEFI mode that the call or the template requires, or None if guests boot with BIOS."""
     if request.boot_type is None and template.uefi is not None:
         try:
             return request.boot_mode or BootMode(template.uefi)
@@ -263,7 +263,7 @@ def _lease(configuration: Configuration, request: DeployRequest, offering: Offer
 
 
 def check_offering(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
-    """Return the service offering, where the owner may use it in the zone.
+    """Return the service offering. Raises an error if the owner may not use the offering in the zone.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied.

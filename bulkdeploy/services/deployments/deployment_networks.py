@@ -174,7 +174,7 @@ def choose_security_groups(
     networks: tuple[NetworkFacts, ...],
     hypervisor: str,
 ) -> tuple[int, ...]:
-    """Return ids of the security groups of each VM; none where the network has no such service.
+    """Return the internal ids of each VM's security groups. Empty if the network does not support security groups.
 
     Raises:
         InvalidCombination: groups given in a zone without them, or for VMware.

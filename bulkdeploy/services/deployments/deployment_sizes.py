@@ -31,7 +31,9 @@ MOST = (
 
 
 def vm_sizes(configuration: Configuration, offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
-    """Return cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
+    """Return the number of cores, the MHz per core and the memory in MiB of each VM.
+
+    The sizes are those of the offering. The sizes of a custom offering are in ``details``.
 
     Raises:
         InvalidParameter, InvalidCombination: sizes missing, out of bounds, above a limit of MOST, or given for a

@@ -27,7 +27,7 @@ NOUN, KIND = "user data", "UserData"
 def register_user_data(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], *, method: str = "POST"
 ) -> list[EntityRef]:
-    """Register user data under names. ``params``: names of variables in it, separated by commas.
+    """Register user data under names. ``params`` are the names of its variables, separated by commas.
 
     Raises:
         InvalidParameter: some data breaks a rule of user data, an owner has user data of a name, or there is no
@@ -97,7 +97,7 @@ def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | N
 
 
 def registered_content(connection: Connection, caller: Caller, ref: EntityRef) -> str:
-    """Return the registered data that a VM gets by ``userdataid``, in base64.
+    """Return the content of the registered user data that ``userdataid`` names, in base64.
 
     Raises:
         InvalidParameter: it was deleted.

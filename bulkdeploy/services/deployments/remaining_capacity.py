@@ -103,7 +103,7 @@ class _Sizes:
     def fill(
         self, snapshot: ZoneSnapshot, request: PlacementRequest, held: HeldVms | None, *, tiered: bool
     ) -> None:
-        """Fill up with the request's size; where ``tiered``, go on with smaller ones."""
+        """Fill the capacity with VMs of the requested size. If ``tiered`` is true, continue with smaller sizes."""
         least_cores = self._spec.offering.min_cpu_number or 1
         least_memory = self._spec.offering.min_memory_mib or MEMORY_STEP_MIB
         wanted: PlacementRequest | None = request
@@ -136,7 +136,7 @@ class _Sizes:
         return filled
 
     def _limit(self, each: ResourceAmounts) -> _End:
-        """Return the limit that one VM more would pass."""
+        """Return the resource limit that one more VM would exceed."""
         try:
             check_limits(self._connection, self._spec.owner, self._amounts.plus(each))
         except ResourceLimitExceeded as error:

@@ -23,7 +23,7 @@ UNITS = {"storage pool": "bytes"}
 
 
 def places_of(planned: Planned) -> dict[str, Any]:
-    """Return the kept part of a kind's plan."""
+    """Return the data of a kind's plan that is stored for a later call."""
     made = planned.plan
     pool_ids = np.ascontiguousarray(made.pool_ids)
     return {
@@ -35,7 +35,7 @@ def places_of(planned: Planned) -> dict[str, Any]:
 
 
 def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: bytes) -> list[dict[str, Any]]:
-    """Return the kept plan that a dry run of an equal call showed to this user.
+    """Return the stored plan that a dry run of an equal call showed to this user.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.

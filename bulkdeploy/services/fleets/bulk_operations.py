@@ -40,7 +40,7 @@ MOST_REASONS = 100
 
 
 class VmsRefused(InvalidParameter):
-    """Raised if VMs cannot be processed and the call does not leave them out, or no VM would be left.
+    """Raised when VMs cannot be processed and the call does not leave them out, or no VM would remain.
 
     Attributes:
         failed: the VMs with their reasons, as answers show them.

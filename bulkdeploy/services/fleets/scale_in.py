@@ -18,9 +18,11 @@ UPDATE_COMMAND = "updateBulkDeployment"
 def scale_in(
     members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy, *, partial: bool = False
 ) -> BulkRequest:
-    """Return the bulk operation that destroys so many of these VMs. VMs with delete protection are never chosen.
+    """Return the bulk operation that destroys ``count`` of these VMs.
 
-    ``partial`` leaves out VMs that cannot be destroyed, and accepts fewer than ``count``.
+    VMs with delete protection are never selected.
+
+    If ``partial`` is true, VMs that cannot be destroyed are left out, and fewer than ``count`` are accepted.
 
     Raises:
         InvalidParameter: fewer VMs than ``count`` may be destroyed.

@@ -152,7 +152,7 @@ def _lock_due(connection: Connection, schedule_id: int, vm_id: int | None) -> Ro
 
 
 def _plan_next(connection: Connection, row: Row[Any]) -> datetime | None:
-    """Plan the next occurrence, and return the one to run now, or None if each that passed is too old."""
+    """Set the next run of the schedule, and return the run that is due now, or None if all due runs are too old."""
     most = timedelta(seconds=read_configuration(connection).number("schedule.missed.max"))
     schedule = CronSchedule(row.schedule, ZoneInfo(row.time_zone), row.start_date, row.end_date)
     due = find_due(schedule, row.next_run, row.now, most)

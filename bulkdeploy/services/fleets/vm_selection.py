@@ -47,10 +47,10 @@ def select_exactly(vms: Sequence[Row[Any]]) -> VmSelection:
 
 
 def find_selected(connection: Connection, selection: VmSelection, accepted: frozenset[VmState]) -> list[int]:
-    """Return the ids of the selected VMs.
+    """Return the ids of the selected VMs. ``accepted`` are the states of VMs that the operation accepts.
 
-    ``accepted``: the states of VMs that the operation accepts. VMs that are gone are selected only if it accepts
-    their state, or if the call names VMs or a state.
+    Destroyed and expunged VMs are selected only if the operation accepts their state, or if the call names VMs or a
+    state.
 
     Raises:
         InvalidCombination: there is no filter.

@@ -70,7 +70,7 @@ def dedicate_places(
 
 
 def release_places(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """End the dedications of places of one kind.
+    """Remove the dedications of places of one kind.
 
     Raises:
         InvalidParameter: a place is not dedicated.

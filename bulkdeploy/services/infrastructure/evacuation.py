@@ -25,7 +25,7 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 
 
 def host_answers(connection: Connection, system: System, host: EntityRef) -> bool | None:
-    """Return whether a host's driver reaches it now; before the transaction.
+    """Return whether a host responds to its driver now. This runs before the transaction.
 
     Raises:
         InvalidParameter: there is no driver for it.

@@ -137,7 +137,7 @@ def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, 
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
-    """Return the caller's error for a driver's refusal: a wrong url, or a host that does not answer now."""
+    """Return the error for the caller if a driver reports a wrong URL or a host that does not respond."""
     if error.transient:
         return ResourceUnavailable(f"Nothing answers at {redact_url(url)}: {error.reason}")
     return InvalidParameter("url", url, error.reason)

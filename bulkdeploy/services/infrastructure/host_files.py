@@ -83,6 +83,6 @@ def _put(
 def _others(
     driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], timeout_s: float
 ) -> list[HostFile]:
-    """Return the files that the host lacks or has with other content."""
+    """Return the files that are missing on the host or have different contents."""
     there = driver.states_of_files(host, [file.path for file in files], timeout_s=timeout_s)
     return [file for file in files if there.get(file.path) != file.state]

@@ -57,7 +57,7 @@ def create_pods(connection: Connection, caller: Caller, batch: Sequence[Argument
 
 
 def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change pods; the next plan sees whether they are enabled.
+    """Change pods. Later placements respect whether the pods are enabled.
 
     Raises:
         InvalidParameter, InvalidCombination: as ``create_pods``.

@@ -58,7 +58,7 @@ def _new_zone(given: Arguments) -> dict[str, Any]:
 
 
 def update_zones(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Change zones; the next plan sees whether they are enabled.
+    """Change zones. Later placements respect whether the zones are enabled.
 
     Raises:
         InvalidParameter, InvalidCombination: as ``create_zones``.

@@ -35,7 +35,7 @@ def operation_state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
 
 
 def failure_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a failed job, as stored, with the code and the text of its result."""
+    """Return the API row of a failed job, with the error code and text of its result."""
     result = orjson.loads(row["result"])
     return {
         "jobid": row["jobid"],

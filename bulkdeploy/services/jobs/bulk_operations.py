@@ -85,7 +85,7 @@ def cancel_bulk_operation(
 
 
 def _pace(row: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finished jobs per second, and the seconds until the others end at that rate."""
+    """Return the finished jobs per second, and the estimated seconds until the other jobs end."""
     done = counts["succeeded"] + counts["failed"]
     left = counts["queued"] + counts["running"]
     until = row["_now"] if left else counts.get("completed")

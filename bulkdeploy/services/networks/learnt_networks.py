@@ -20,7 +20,7 @@ OF_DOMAIN = "Domain"
 
 
 def add_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Write networks that another cloud has. Shared ones get their addresses as ranges of their own.
+    """Write the rows of another cloud's networks. The addresses of Shared networks become separate address ranges.
 
     Raises:
         InvalidParameter: no such owner, or a gateway that is not in its network.

@@ -103,7 +103,7 @@ def _accounts(
     uuids: Sequence[str],
     projects: Sequence[EntityRef],
 ) -> set[int]:
-    """Return the accounts that a call names, all of them in the owner's domain."""
+    """Return the accounts that a call names. Raises an error if an account is not in the owner's domain."""
     found: set[int] = set()
     by_name = owners_by_name(connection, [(name, owner.domain_id) for name in names])
     for name in names:

@@ -89,7 +89,7 @@ def _changed(given: Arguments, row: Row[Any], offerings: Mapping[int, OfferingFa
 
 
 def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Return the job that changed a network; its result is the network."""
+    """Return the finished job of a call that changed a network. Its result is the network."""
     shown = network_row(connection, caller, ref)
     return done_with_object(connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _about(ref))
 
@@ -155,6 +155,6 @@ def _about(ref: EntityRef) -> Instance:
 
 
 def network_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """Return the network as listNetworks shows it to the caller."""
+    """Return the caller's row of the network in listNetworks."""
     seen = as_found_by_id(connection, caller)
     return list_networks(connection, seen, {"id": ref}, Paging(1), NetworkFilter.ALL).rows[0]

@@ -126,7 +126,7 @@ def done(
 
 
 def vm_of(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
-    """Return the VM, not locked yet, and its owner: addresses are locked before VMs."""
+    """Return the VM and its owner without a lock, because addresses must be locked before VMs."""
     row = store.read_vm(connection, vm.id)
     return row, require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
 

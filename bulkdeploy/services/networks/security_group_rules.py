@@ -156,7 +156,7 @@ def _peers(
 def revoke(
     connection: Connection, caller: Caller, direction: Direction, rules: Sequence[EntityRef]
 ) -> list[EntityRef]:
-    """Remove rules; the groups that had them, in order.
+    """Remove rules, and return the groups that had them, in the order of the rules.
 
     Raises:
         InvalidParameter: a rule is gone, or is one of the other direction.

@@ -59,7 +59,7 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
 
 
 def update_security_groups(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Rename groups; an empty name stays as it is.
+    """Rename security groups. An empty name is ignored.
 
     Raises:
         InvalidParameter: one was deleted, is the default group, or its owner has one of the new name.
@@ -105,12 +105,12 @@ def delete_security_groups(
 
 
 def about(ref: EntityRef) -> Instance:
-    """Return the group as jobs and events name it."""
+    """Return the reference to a security group that jobs and events store."""
     return Instance(KIND, ref.id, ref.uuid)
 
 
 def security_group_row(connection: Connection, caller: Caller, ref: EntityRef) -> dict[str, Any]:
-    """Return the group as listSecurityGroups shows it to the caller."""
+    """Return the caller's row of the group in listSecurityGroups."""
     seen = as_found_by_id(connection, caller)
     return dict(security_groups.list_security_groups(connection, seen, {"id": ref}, Paging(1)).rows[0])
 

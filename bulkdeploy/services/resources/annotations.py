@@ -25,7 +25,7 @@ TYPES = (*ENTITIES, MANAGEMENT_SERVER)
 def add_annotation(
     connection: Connection, caller: Caller, text: str, entity_type: str, entity_id: str, *, admins_only: bool
 ) -> EntityRef:
-    """Write an annotation. A host shows its latest annotation.
+    """Add an annotation to an entity. A host's row shows its latest annotation.
 
     Raises:
         InvalidParameter: no resource of this type has the id.

@@ -76,7 +76,7 @@ def remove_details(
 
 
 def _owner(connection: Connection, caller: Caller, resource_type: str, ref: EntityRef) -> int:
-    """Lock a resource and return the account that owns it; a zone belongs to the caller."""
+    """Lock a resource and return the account that owns it. A zone counts as the caller's."""
     if ref.entity is not ENTITIES[resource_type] or ref.removed:
         raise InvalidParameter("resourceid", str(ref.uuid), f"there is no {resource_type} with this id")
     row: Mapping[str, Any] = hold(connection, ref, "resourceid", shared=True)

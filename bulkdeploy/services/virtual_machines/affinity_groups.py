@@ -32,7 +32,7 @@ BY_DEDICATION = AffinityType.EXPLICIT_DEDICATION
 
 
 def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create empty groups, each of one account or project.
+    """Create affinity groups without VMs, each owned by one account or project.
 
     Raises:
         InvalidParameter: an owner has a group of the name, there is no such type or owner, or groups of

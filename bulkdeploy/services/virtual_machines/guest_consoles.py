@@ -89,7 +89,7 @@ def forbidden_consoles(connection: Connection, opened: Sequence[Console]) -> lis
 
 
 def connect(system: System, console: Console) -> socket.socket:
-    """Connect to a console on behalf of the user of its token; the caller closes the socket.
+    """Connect to a console for the user of its token, and return the socket, which the caller must close.
 
     Raises:
         DriverError: it can not be reached.

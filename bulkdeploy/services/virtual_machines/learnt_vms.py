@@ -77,7 +77,7 @@ class LearntNic:
 
 @dataclass(frozen=True, slots=True)
 class LearntVm:
-    """A VM; ``host`` None: it is on none. Memory is in MiB."""
+    """A VM that another cloud reports. ``host`` is None if the VM is on no host. Memory is in MiB."""
 
     uuid: UUID
     name: str
@@ -567,7 +567,7 @@ class _Ranges:
             self._by_network.setdefault(network_id, []).append(bounds)
 
     def of(self, network_id: int, ip: str | None) -> int | None:
-        """Return the range, if the address is of one."""
+        """Return the range that contains the address, or None."""
         if ip is None:
             return None
         number = int(IPv4Address(ip))

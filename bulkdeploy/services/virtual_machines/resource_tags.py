@@ -104,7 +104,7 @@ def tag_values(pairs: Sequence[Mapping[str, str]], parameter: str = "tags") -> d
 
 
 def _pair(entry: Mapping[str, str], *, needs_value: bool, parameter: str = "tags") -> tuple[str, str | None]:
-    """Key and value of one entry of a map of tags."""
+    """Return the key and the value of one entry of a map of tags."""
     key, value = entry.get("key"), entry.get("value")
     if set(entry) - {"key", "value"} or not key or (needs_value and not value):
         raise InvalidParameter(

@@ -68,7 +68,7 @@ def assign_virtual_machine(
 
 
 def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_owner: Owner) -> None:
-    """Check that the new owner is another one, and may use the VM's template and networks."""
+    """Check that the new owner differs from the present owner and may use the VM's template and networks."""
     if new_owner.account_id == owner.account_id:
         raise InvalidParameter(
             "account", new_owner.account_name, "the virtual machine belongs to this account already"

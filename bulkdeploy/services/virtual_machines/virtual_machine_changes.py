@@ -99,12 +99,12 @@ def compute_of(row: Row[Any]) -> ResourceAmounts:
 
 
 def about(vm: EntityRef) -> Instance:
-    """Return the VM as jobs and events name it."""
+    """Return the reference to a VM that jobs and events store."""
     return Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
 
 
 def shown(connection: Connection, vm: EntityRef) -> Mapping[str, Any]:
-    """Return the VM by wire names, as it is now."""
+    """Return the present API row of the VM."""
     return virtual_machine_rows(connection, [vm.id])[vm.id]
 
 

@@ -66,7 +66,7 @@ def restore_virtual_machine(
 
 
 def restore_operation(template: EntityRef | None) -> VmOperation:
-    """Return the operation that restores many VMs, from their templates or from another one."""
+    """Return the bulk operation that restores VMs from their own templates or from another template."""
     return VmOperation.of_kind(RESTORE, partial(_prepare, request=RestoreRequest(template)))
 
 
@@ -86,7 +86,7 @@ def _prepare(
 
 
 class _RestoreChecks:
-    """The rules of restoring these locked VMs, with all that they depend on."""
+    """The checks of a restore of these locked VMs, with the data that the checks need."""
 
     def __init__(self, connection: Connection, vms: Sequence[Row[Any]], request: RestoreRequest) -> None:
         vm_ids = [vm.id for vm in vms]
@@ -161,7 +161,7 @@ class _RestoreChecks:
         return disk_gib(read_configuration(self._connection), request.disk_gib, offering)
 
     def _template_bytes(self, vm: Row[Any], shown: str) -> int:
-        """Check that the VM may be made from the template, and return the size of the template in bytes."""
+        """Check that the VM may be restored from the template, and return the size of the template in bytes."""
         owner, facts = self._owners[vm.account_id], self._facts[vm.zone_id, vm.account_id]
         if facts is None:
             raise InvalidParameter("templateid", shown, "the template was deleted")

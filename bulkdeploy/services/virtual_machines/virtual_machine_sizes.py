@@ -83,7 +83,7 @@ class NewSizes:
         }
 
     def counts(self, connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
-        """Return the difference of the VM's counts to the current ones; see ``virtual_machine_changes.Counts``."""
+        """Return the difference between the new and the present resource counts of the VM."""
         return _more(self.columns(connection, row, owner), row)
 
     def _root_is_local(self, connection: Connection, offering_id: int) -> bool:

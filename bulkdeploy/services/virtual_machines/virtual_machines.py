@@ -38,7 +38,7 @@ from bulkdeploy.store.volumes.volume_changes import known_volume
 def stop_virtual_machine(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
 ) -> JobTicket:
-    """Stop a VM; ``forced``: its power is cut.
+    """Create the job that stops a VM. If ``forced`` is true, the VM is powered off without a shutdown.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
@@ -99,9 +99,9 @@ def _check_destroyable(
 def find_undestroyable(
     connection: Connection, vms: Sequence[Row[Any]], going: Collection[int] = ()
 ) -> dict[int, str]:
-    """Return for each locked VM that must not be destroyed the rule that forbids it, by VM id.
+    """Return the locked VMs that must not be destroyed, by VM id, with the rule that forbids it.
 
-    ``going``: data volumes that are deleted with the VMs.
+    ``going`` are data volumes that are deleted with the VMs.
     """
     protected = "Instance [id = {0.uuid}, name = {0.name}] has delete protection enabled and cannot be deleted."
     return find_snapshots_that_stay(connection, vms, going) | {
@@ -112,7 +112,7 @@ def find_undestroyable(
 def reboot_virtual_machine(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
 ) -> JobTicket:
-    """Stop and start a running VM; ``forced``: its power is cut.
+    """Create the job that stops and starts a running VM. If ``forced`` is true, the VM is powered off first.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
@@ -138,7 +138,7 @@ def repair_virtual_machine(
 
 
 def expunge_virtual_machine(connection: Connection, system: System, caller: Caller, vm: EntityRef) -> JobTicket:
-    """Remove a destroyed VM and its volumes now.
+    """Create the job that immediately removes a destroyed VM and its volumes.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
@@ -157,9 +157,9 @@ def require_right(connection: Connection, caller: Caller, setting: str, what: st
 
 
 def _changes_guest(kind: JobKind, vm: Row[Any]) -> bool:
-    """Return whether the job, if it can be done at all, changes a guest that runs.
+    """Return whether a job of this kind would change a running guest, if the job is possible.
 
-    Of a VM with a job that is unknown.
+    The future state of a VM with an unfinished job is unknown, so only the states that the kind accepts are used.
     """
     return kind.states == {VmState.RUNNING} or (vm.state == VmState.RUNNING and not vm.has_job)
 
@@ -214,7 +214,7 @@ def require_ready(
     parameter: str = "id",
     value: UUID | None = None,
 ) -> Row[Any]:
-    """Return the VM's row, locked, for a job of this kind that the caller may make.
+    """Lock a VM and return its row. Raises an error if the caller may not create a job of this kind for it now.
 
     Raises:
         PermissionDenied, InvalidParameter: as ``submit``.

@@ -55,7 +55,10 @@ NO_HOST = "no host has capacity for it"
 
 
 class NoHostForVm(Exception):
-    """Raised for a VM that no host has capacity for. A single call would make a job, which would fail so."""
+    """Raised when no host has capacity for a VM.
+
+    A single call would create a job, which would fail with this error.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ class ClaimedHosts:
         self.plan.claim(connection, self.consumers, self.kind)
 
     def keep(self, connection: Connection, seen: Sequence[Row[Any]], locked: Sequence[Row[Any]]) -> None:
-        """Write the hosts into the rows of the VMs, which are locked by now, unless the VMs changed since the plan.
+        """Write the hosts to the locked rows of the VMs, unless the VMs have changed since the plan.
 
-        VMs that move keep the hosts that they leave until their jobs begin.
+        VMs that move keep their present hosts until their jobs start.
 
         Raises:
             TransactionConflict: a VM changed; repeat the whole transaction.
@@ -144,7 +147,7 @@ class VmOperation:
 
 
 def refusal(error: NoHostForVm | BulkDeployError) -> tuple[int, str]:
-    """Return the code and the text of a VM that cannot be processed, as the single call answers them.
+    """Return the error code and text of a VM that cannot be processed, as the call for a single VM returns them.
 
     Raises:
         BulkDeployError: the error is of none of the classes that ``PreparedVms.work_of`` raises.

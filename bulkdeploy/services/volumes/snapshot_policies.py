@@ -157,7 +157,7 @@ def postpone_snapshot(connection: Connection, *, system: System, policy_id: int,
 
 
 def delete_surplus_snapshot(connection: Connection, *, system: System, snapshot: EntityRef) -> None:
-    """Create the job that deletes a snapshot which its policy does not keep any more."""
+    """Create the job that deletes a snapshot beyond the number that its policy keeps."""
     delete_snapshot(connection, system, default_admin(connection), snapshot)
 
 

@@ -110,7 +110,7 @@ def detach_volume(
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
-    """Return the event of a change of a volume, and the ticket of a job that is done; its result is the volume."""
+    """Record the event of a changed volume, and return the ticket of a finished job whose result is the volume."""
     owner = owned_volume(connection, caller, ref)[1]
     record_event(connection, caller, kind.event_type, text, about(ref), owner)
     cmd = kind.cmd(is_root_admin=caller.is_root_admin)

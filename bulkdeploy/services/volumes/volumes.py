@@ -168,7 +168,7 @@ def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mappin
 
 
 def about(ref: EntityRef) -> Instance:
-    """Return the volume as jobs and events name it."""
+    """Return the reference to a volume that jobs and events store."""
     return Instance("Volume", ref.id, ref.uuid)
 
 

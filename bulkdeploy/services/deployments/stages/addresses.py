@@ -86,7 +86,7 @@ def _addresses(
 
 
 def _without_address(wanting: Sequence[tuple[DeployingCall, CallPart]], error: InsufficientAddresses) -> Exception:
-    """Return the request to leave out the last VMs, as many as get no address; or the error itself."""
+    """Return the exception that leaves out the last VMs, or the error if the call must not leave them out."""
     call = wanting[0][0].call
     if call.fewest == call.count or (call.shared.minimum_count is not None and error.free < call.fewest):
         return error

@@ -17,7 +17,7 @@ from bulkdeploy.services.system import System
 
 
 def check_drivers(connection: Connection, system: System, specs: Sequence[DeploySpec]) -> None:
-    """Check that every hypervisor has a driver, and that the driver can do all that its guests need.
+    """Check that every hypervisor has a driver that supports all needs of its guests.
 
     Raises:
         InvalidParameter: a driver is missing, or cannot do something; names the parameter that asks for it.
@@ -61,7 +61,7 @@ def _firmware_of(request: DeployRequest) -> tuple[str, str]:
 
 
 def _hypervisor_of(request: DeployRequest) -> tuple[str, str]:
-    """Return the parameter that chooses the hypervisor, and its value."""
+    """Return the parameter of the request that selects the hypervisor, and its value."""
     if request.hypervisor is not None:
         return "hypervisor", request.hypervisor
     return "templateid", request.shown("templateid", request.template_id)

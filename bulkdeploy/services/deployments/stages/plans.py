@@ -54,9 +54,9 @@ def placement_need(configuration: Configuration, spec: DeploySpec) -> PlacementN
 def plan(
     connection: Connection, configuration: Configuration, calls: Sequence[DeployingCall], refusals: Refusals
 ) -> None:
-    """Plan the VMs that are to be started, and drop all VMs that are left out from their calls.
+    """Plan the hosts and pools of VMs that start, and drop VMs that do not fit from their calls.
 
-    A VM that several calls want alike is planned once for all of them, and the plan is divided.
+    Equal VMs of several calls are planned together, and the plan is divided among the calls.
 
     Raises:
         InsufficientCapacity: fewer VMs fit than the only call accepts.
@@ -80,7 +80,7 @@ def plan(
 
 
 def plan_of_none(connection: Connection, configuration: Configuration, each: DeployingCall) -> list[Planned]:
-    """Return the zone as a plan of no VM sees it, for the dry run of a call that starts none."""
+    """Return a plan without VMs, which describes the zone, for the dry run of a call that starts no VM."""
     needs = dict.fromkeys(placement_need(configuration, part.spec) for part in each.parts)
     return plan_kinds_in_zone(
         connection,
@@ -91,7 +91,7 @@ def plan_of_none(connection: Connection, configuration: Configuration, each: Dep
 
 
 def _kinds_of(each: DeployingCall, needs: Sequence[PlacementNeed]) -> Kinds:
-    """Return the kept VMs by need, in the order of the parts."""
+    """Return the numbers of the kept VMs by their placement need, in the order of the parts."""
     found: dict[PlacementNeed, list[Ints]] = {}
     for part, need in zip(each.parts, needs, strict=True):
         found.setdefault(need, []).append(part.numbers[each.kept[part.numbers]])

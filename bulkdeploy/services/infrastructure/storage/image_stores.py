@@ -77,7 +77,7 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
 
 
 def delete_stores(connection: Connection, caller: Caller, stores: Sequence[EntityRef]) -> None:
-    """Delete image stores; no template is in them.
+    """Delete image stores. No templates are lost, because image stores contain none.
 
     Raises:
         InvalidParameter: one was deleted.
