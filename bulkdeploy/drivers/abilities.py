@@ -6,7 +6,8 @@ from enum import StrEnum
 class Ability(StrEnum):
     """An ability that a driver declares in ``HypervisorDriver.abilities``.
 
-    A call of the API that needs an absent one is refused before a job is made (``services.abilities``).
+    API calls that need an ability which the driver lacks are rejected before a job is created
+    (``services.abilities``).
     """
 
     LIVE_MIGRATION = "live migration"

@@ -24,7 +24,7 @@ class StartCall:
 
     @property
     def guest_uuid(self) -> UUID:
-        """The guest's uuid, as other calls name it."""
+        """The guest's uuid, under the same name as in other calls."""
         return self.guest.uuid
 
 
@@ -61,7 +61,7 @@ Answer = Callable[[], None]
 
 
 class BatchDriver(HypervisorDriver):
-    """A driver whose hypervisor takes many calls at once; ``begin`` is all that it writes for three of them.
+    """A driver whose hypervisor accepts many calls at once. Its method ``begin`` implements three methods for it.
 
     Attributes:
         largest_batch: most calls that ``begin`` is given.
@@ -74,12 +74,12 @@ class BatchDriver(HypervisorDriver):
 
     @abstractmethod
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
-        """Tell the hypervisor of all these calls; one answer each, in their order.
+        """Send all these calls to the hypervisor, and return one answer per call in the same order.
 
-        The calls are of any kinds and for any hosts, at most one for a guest. It takes as long as the telling does:
-        what takes time for one guest is waited for in its answer, which its caller's own thread calls, so that no
-        guest waits for another. A call that fails, for whatever reason, fails in its own answer. Where the
-        hypervisor was told and nothing was heard, each answer is a DriverError that is ``unanswered``.
+        The calls may be of any type and for any hosts, with at most one call per guest. This method returns as soon
+        as the calls are sent. Long waits for one guest belong into its answer, which the caller's own thread calls,
+        so that no guest waits for another. A call that fails for any reason fails in its own answer. If the
+        hypervisor received the calls and did not respond, each answer raises a DriverError that is ``unanswered``.
 
         Args:
             calls: at least one.
@@ -87,13 +87,13 @@ class BatchDriver(HypervisorDriver):
         """
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver: a batch of one."""
+        """Start a guest as HypervisorDriver describes, with a batch of one call."""
         self._alone(StartCall(host, guest, fence), timeout_s)
 
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: a batch of one."""
+        """Stop a guest as HypervisorDriver describes, with a batch of one call."""
         self._alone(StopCall(host, guest_uuid, forced, fence), timeout_s)
 
     def ensure_absent(
@@ -105,7 +105,7 @@ class BatchDriver(HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """See HypervisorDriver: a batch of one."""
+        """Delete a guest as HypervisorDriver describes, with a batch of one call."""
         self._alone(RemoveCall(host, guest_uuid, tuple(volume_uuids), fence), timeout_s)
 
     def _alone(self, call: GuestCall, timeout_s: float) -> None:
@@ -114,7 +114,7 @@ class BatchDriver(HypervisorDriver):
 
 
 def make_call(driver: HypervisorDriver, call: GuestCall, timeout_s: float) -> None:
-    """Make one call by itself, of any driver.
+    """Make one call without a batch, with any driver.
 
     Raises:
         DriverError: it failed.

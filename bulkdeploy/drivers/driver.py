@@ -61,12 +61,12 @@ CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.S
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only).
+    """The specification of a volume: its size in bytes, its pool's uuid, and its template (root volume only).
 
-    ``parameters``: those of ``HypervisorDriver.device_parameters`` that its offering or its VM says.
-    ``was_made``: a guest had the volume before. A call that does not find it fails (``lost_volume``), because a new
-    volume in its place would hide that its data is lost.
-    ``is_preallocated``: the driver allocates all of a volume that starts empty at once, if it can.
+    ``parameters`` are those of ``HypervisorDriver.device_parameters`` that its offering or its VM sets.
+    ``was_made`` means that a guest had the volume before. A call that does not find such a volume fails
+    (``lost_volume``), because a new volume in its place would hide the loss of its data. ``is_preallocated`` means
+    that the driver allocates all space of a new empty volume immediately, if it can.
     """
 
     uuid: UUID
@@ -81,12 +81,11 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True)
 class NicSpec:
-    """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
+    """The specification of a NIC: its MAC and IP address (None: no address), its network's uuid and its VLAN.
 
-    ``has_requested_ip`` and ``has_requested_mac``: a caller named the address. Other addresses were chosen here; a
-    cloud that chooses addresses itself may replace them.
-    ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
-    ``parameters``: as those of a volume.
+    ``has_requested_ip`` and ``has_requested_mac`` mean that a caller chose the address. Other addresses were chosen
+    by the service; a cloud that assigns addresses itself may replace them. ``label`` is the name of the physical
+    network on hosts, such as a bridge's name. ``mtu`` is in bytes. ``parameters`` are like those of a volume.
     """
 
     uuid: UUID
@@ -107,14 +106,13 @@ class NicSpec:
 
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64.
+    """The specification of a guest: CPU in cores and MHz per core, memory in MiB, user data in base64.
 
-    ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
-    ``password``: what its image's password agent shall set; only calls that start a guest have it.
-    ``host_name``: what it calls itself; None: ``name``.
-    ``template_variant``: which variant of its template it is made from; None: the template says nothing of it.
-    ``iso_uuid``: the ISO in its drive; None: that is empty. ``uefi``: how UEFI boots it; None: BIOS does.
-    ``is_dynamically_scalable``: whether the guest may get more vCPUs and memory while it runs.
+    ``user_data_details`` are values of variables in the user data, which are served as metadata. ``password`` is
+    set by the password agent of the image; only calls that start a guest have it. ``host_name`` is the guest's own
+    name (None: ``name``). ``template_variant`` is the variant of its template (None: the template has no variants).
+    ``iso_uuid`` is the ISO in its drive (None: empty). ``uefi`` is the UEFI boot mode (None: BIOS).
+    ``is_dynamically_scalable`` means that the guest may get more vCPUs and memory while it runs.
     """
 
     uuid: UUID
@@ -137,9 +135,9 @@ class GuestSpec:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpec:
-    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment.
+    """The specification of a snapshot of all volumes of a guest and, with ``with_memory``, of its memory.
 
-    ``volume_uuid``: of this one of its volumes alone, without memory; None: of all.
+    ``volume_uuid`` restricts the snapshot to one volume, without memory. None means all volumes.
     """
 
     uuid: UUID
@@ -147,16 +145,17 @@ class SnapshotSpec:
     volume_uuid: UUID | None = None
 
     def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
-        """Return the volumes that it is of."""
+        """Return those volumes of the guest that the snapshot contains."""
         return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids.
+    """A guest as the hypervisor reports it. ``nic_uuids`` is None if the hypervisor does not store NICs' uuids.
 
-    ``iso_uuid``: the ISO in its drive; None: it has none, or the hypervisor does not know. ``has_crashed``: its
-    process or its host died without a shutdown or power-off; False also if the hypervisor does not record it.
+    ``iso_uuid`` is the ISO in its drive, or None if the drive is empty or the hypervisor does not know.
+    ``has_crashed`` means that its process or its host died without a shutdown or power-off; it is also False if the
+    hypervisor does not record this.
     """
 
     uuid: UUID
@@ -173,7 +172,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class GuestNic:
-    """A nic as a hypervisor has it; ``network_uuid``, ``ip_address`` None: it does not know, or there is none."""
+    """A NIC as a hypervisor reports it. ``network_uuid`` and ``ip_address`` are None if unknown or not set."""
 
     uuid: UUID
     mac_address: str
@@ -183,11 +182,10 @@ class GuestNic:
 
 @dataclass(frozen=True, slots=True)
 class GuestDetails:
-    """The details with which a guest was started, beyond ``Guest``.
+    """The details with which a guest was started, in addition to those of ``Guest``.
 
-    Volumes and nics in order, the root volume first.
-
-    ``template_uuid``: what its root volume started from; None: the hypervisor does not know.
+    Volumes and NICs are in order, the root volume first. ``template_uuid`` is the template of its root volume, or
+    None if the hypervisor does not know it.
     """
 
     uuid: UUID
@@ -207,7 +205,7 @@ class CustomAction:
 
 
 class DriverError(Exception):
-    """A call that failed, with what an operator needs to act on it.
+    """Raised when a driver call fails. It contains the facts that an operator needs to act.
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
@@ -241,11 +239,11 @@ class DriverError(Exception):
         return self.transient or self.unanswered
 
     def at(self, host: str) -> "DriverError":
-        """Return the same error, at another host: of a batch that failed as a whole each call fails at its own."""
+        """Return the same error for another host. If a batch fails as a whole, each call fails for its own host."""
         return self._copy(host, self.reason)
 
     def reported(self, reason: str) -> "DriverError":
-        """Return the same error, in other words."""
+        """Return the same error with another reason text."""
         return self._copy(self.host, reason)
 
     def _copy(self, host: str, reason: str) -> "DriverError":
@@ -274,14 +272,14 @@ def lost_volume(step: str, host: str, volume: VolumeSpec) -> DriverError:
 
 
 def refuse_lost_volumes(step: str, host: str, guest: GuestSpec) -> None:
-    """Raise ``lost_volume`` for a guest of which the hypervisor has nothing, unless all its volumes are new."""
+    """Raise ``lost_volume`` for a guest that the hypervisor does not have, unless all its volumes are new."""
     for volume in guest.volumes:
         if volume.was_made:
             raise lost_volume(step, host, volume)
 
 
 class HostDrained(DriverError):
-    """A look at a host that answers, and that its hypervisor keeps for the guests it has: it takes no new ones."""
+    """Raised for a check of a host that answers and keeps its guests but is configured to accept no new ones."""
 
 
 class HypervisorDriver(ABC):
@@ -308,26 +306,28 @@ class HypervisorDriver(ABC):
         """Make the driver, from an object of ``options_model``. Hosts need not answer at this moment."""
 
     def use_records(self, records: Records) -> None:
-        """Given what the service remembers for it, once, before the first call."""
+        """Set the records that the service stores for the driver. This is called once, before all other calls."""
         self._records = records
 
     @abstractmethod
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Reach a machine, know it by its uuid from now on, and say what it has. A known one is asked anew.
+        """Connect to a machine, register it under its uuid, and return its hardware.
+
+        A host that is registered already is queried again.
 
         Raises:
             DriverError: nothing that can hold guests answers there.
         """
 
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
-        """``admit_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
+        """Admit several hosts, HOSTS_AT_ONCE at a time, and return the result or error of each in order.
 
-        Each may take ``timeout_s`` for itself; one that fails stops no other.
+        Each host may take ``timeout_s`` seconds. A host that fails does not affect the others.
         """
         return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """Return the guests of one host, for ``look_at_hosts``, unless that one has a shorter way.
+        """Return the guests of one host. Drivers that override ``look_at_hosts`` need not implement this method.
 
         Raises:
             DriverError: it does not answer; guests may run on it all the same.
@@ -338,9 +338,9 @@ class HypervisorDriver(ABC):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """``guests_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
+        """Return the guests of each host, or an error, in order; HOSTS_AT_ONCE hosts are queried at a time.
 
-        An error says that a host does not answer; HostDrained, that it does, and takes no new guests.
+        An error means that the host does not answer. HostDrained means that it answers and accepts no new guests.
 
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.
@@ -348,10 +348,10 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
-        """Return the MiB that the service's guests may have now on hosts where this changes by itself.
+        """Return the MiB of memory that the service's guests may use on hosts where this value changes.
 
-        As ``HostModel.memory_mib`` says it when a host is added; hosts whose memory stays, or is not known now, are
-        left out.
+        The value has the meaning of ``HostModel.memory_mib`` when a host is added. Hosts whose memory is constant
+        or currently unknown are omitted.
 
         Raises:
             DriverError: it is not known of any.
@@ -377,10 +377,10 @@ class HypervisorDriver(ABC):
         return call_each(hosts, lambda host: self.usage_of_host(host, timeout_s=timeout_s))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """Return guests of these hosts that are said to have ended since the last call; answers at once.
+        """Return the guests of these hosts that reportedly ended since the last call, without waiting.
 
-        A hint, for who watches hosts often: some may be missing, and some may run. A hypervisor that tells nothing
-        by itself has none.
+        The result is a hint for frequent checks: guests may be missing from it, and some of them may run. It is
+        empty if the hypervisor sends no such reports.
         """
         del hosts
         return frozenset()
@@ -388,11 +388,10 @@ class HypervisorDriver(ABC):
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
-        """Ensure that a pool which ``host`` reaches has a template for volumes, or an ISO for drives.
+        """Ensure that a pool of ``host`` has a template for volumes, or an ISO for drives.
 
-        Called before each start, and before a running guest gets an ISO.
-
-        It takes as long as fetching an image does, once for each pool; having it is fine.
+        This is called before each start, and before a running guest gets an ISO. Fetching the image may take long,
+        and is done once per pool. Nothing is done if the pool has the image.
 
         Raises:
             DriverError: the pool does not have it.
@@ -400,7 +399,9 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Make ``guest`` exist and run on ``host``: volumes, nics, boot. Volumes that are smaller than asked grow.
+        """Create and start ``guest`` on ``host`` with its volumes and NICs.
+
+        Volumes that are too small are enlarged.
 
         Raises:
             DriverError: it does not run; parts of it may exist, ``ensure_absent`` removes them. Also when
@@ -412,14 +413,16 @@ class HypervisorDriver(ABC):
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """Make the guest not run; its definition leaves the host, its volumes stay. Absent is fine.
+        """Stop the guest and remove its definition from the host.
+
+        Its volumes are kept. A missing guest is no error.
 
         Raises:
             DriverError: it may still run; ``power_of`` tells.
         """
 
     def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
-        """Return all there is of one guest, on whichever hosts. One that runs twice is there twice.
+        """Return every copy of one guest on any host. A guest that runs on two hosts is returned twice.
 
         Raises:
             DriverError: a host could not be asked, so that it may be there as well.
@@ -427,9 +430,9 @@ class HypervisorDriver(ABC):
         return [guest for guest in self.list_guests() if guest.uuid == guest_uuid]
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """Make a guest that belongs elsewhere not be on this host: its power is cut. What it has stays.
+        """Remove a guest that belongs to another host from this host by cutting its power.
 
-        Absent is fine.
+        The guest's volumes and records are kept. A missing guest is no error.
 
         Raises:
             DriverError: it may still run here.
@@ -439,11 +442,9 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """Return the power state of a guest of this host.
+        """Return the power state of a guest on this host, or None if the guest is not there.
 
-        None: it is absent, and no call with a lower fence brings it back.
-
-        One that is not there may start on another host.
+        After None, no call with a lower fence can start the guest here. The guest may start on another host.
 
         Raises:
             DriverError: it can not be seen now; or it is on another host.
@@ -459,7 +460,7 @@ class HypervisorDriver(ABC):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """Make neither the guest nor these volumes exist; ``host`` None: wherever they are.
+        """Delete the guest and these volumes. If ``host`` is None, they are deleted wherever they are.
 
         Raises:
             DriverError: something may be left.
@@ -476,10 +477,10 @@ class HypervisorDriver(ABC):
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Make a guest that runs on ``source`` run on ``destination``, without a break; there already is fine.
+        """Move a running guest from ``source`` to ``destination`` without interruption.
 
-        Called with the hosts exchanged it undoes a move that may have got anywhere.
-        Ability.LIVE_MIGRATION.
+        Nothing is done if the guest runs there already. A call with the hosts exchanged undoes a migration that may
+        have got to any point. Requires Ability.LIVE_MIGRATION.
 
         Raises:
             DriverError: it runs on one of the two, on whichever it was; or on neither, then it is not moved
@@ -489,9 +490,9 @@ class HypervisorDriver(ABC):
         raise _unable("migrate", destination.name, Ability.LIVE_MIGRATION)
 
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the CPU and memory of ``guest``, while it runs; having them is fine.
+        """Change the CPU and memory of a guest that runs on ``host`` to those of ``guest``, while it runs.
 
-        Ability.LIVE_SCALING.
+        Nothing is done if it has them already. Requires Ability.LIVE_SCALING.
 
         Raises:
             DriverError: it has these or its old sizes; or it does not run there (transient False).
@@ -500,12 +501,12 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
+        """Change the volumes and NICs of a guest that runs on ``host`` to exactly those of ``guest``.
 
-        Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
-        it loses stay on their pools. Having them is fine. Called
-        with those it had before it undoes a change that may have got anywhere.
-        Its drive is none of this call's. Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
+        Missing volumes are created, attached volumes that are too small are enlarged, and detached volumes are kept
+        in their pools. Nothing is done if the guest has these devices already. A call with the previous devices
+        undoes a change that may have got to any point. The drive is not changed. Requires Ability.HOT_PLUG_VOLUMES
+        or Ability.HOT_PLUG_NICS.
 
         Raises:
             DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
@@ -515,10 +516,10 @@ class HypervisorDriver(ABC):
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Put the ISO of ``guest`` into the drive of a guest that runs on ``host``, or empty it.
+        """Insert the ISO of ``guest`` into the drive of a guest that runs on ``host``, or eject the ISO.
 
-        Called with what the drive had before it undoes a change that may have got anywhere. A guest without a drive
-        has an empty one. Ability.ISOS.
+        A call with the previous content undoes a change that may have got to any point. A guest without a drive
+        counts as a guest with an empty drive. Requires Ability.ISOS.
 
         Raises:
             DriverError: the drive has this or what it had before; or there is no drive, or the guest does not run
@@ -530,10 +531,11 @@ class HypervisorDriver(ABC):
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
     ) -> Collection[UUID]:
-        """Give guests that run on ``host`` the rules of their security groups (``Records.security_rules``).
+        """Apply the security group rules (``Records.security_rules``) to guests that run on ``host``.
 
-        A start, and a migration, does so by itself: this is for rules that change while guests run. Traffic that
-        they no longer let through ends. Guests that do not run there are left out. Ability.SECURITY_GROUPS.
+        Starts and migrations apply the rules themselves; this method is for rules that change while guests run.
+        Existing connections that are not allowed any more are cut. Guests that do not run there are omitted from
+        the result. Requires Ability.SECURITY_GROUPS.
 
         Returns:
             The guests that have their rules now; others of them were started without, or do not run there.
@@ -547,11 +549,13 @@ class HypervisorDriver(ABC):
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Resize a volume of a guest to that of ``volume``; repeating it is harmless. An absent one stays absent.
+        """Resize a volume of a guest to the size of ``volume``.
 
-        Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
-        None), and what lay beyond is lost.
-        Ability.RESIZE_VOLUMES, Ability.SHRINK_VOLUMES.
+        The call may be repeated; a missing volume is skipped.
+
+        If the volume grows, its guest, which runs on ``host``, sees the new size immediately. If it shrinks, the
+        guest does not run (``host`` is None), and the data beyond the new size is lost. Requires
+        Ability.RESIZE_VOLUMES or Ability.SHRINK_VOLUMES.
 
         Raises:
             DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run
@@ -561,10 +565,9 @@ class HypervisorDriver(ABC):
         raise _unable("resize", ANY_HOST if host is None else host.name, Ability.RESIZE_VOLUMES)
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """Return the size in bytes that a volume of a guest really has; None: it is not there.
+        """Return the real size in bytes of a volume of a guest, or None if the volume does not exist.
 
-        No ``ensure_resized`` with a lower fence changes it afterwards.
-        Ability.RESIZE_VOLUMES.
+        Afterwards, no ``ensure_resized`` with a lower fence can change the size. Requires Ability.RESIZE_VOLUMES.
 
         Raises:
             DriverError: it can not be seen now.
@@ -575,12 +578,12 @@ class HypervisorDriver(ABC):
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Take a snapshot of a guest that runs on ``host``, or, where that is None, of one that does not run.
+        """Take a snapshot of a guest that runs on ``host``, or of a stopped guest if ``host`` is None.
 
-        Having it is fine: it is of the moment at which one of the calls ended. While a guest has snapshots nobody
-        asks for other volumes, nics or sizes of it; it starts, stops and moves as any other.
-        Ability.SNAPSHOTS while it does not run; Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS while it runs,
-        with its memory and without; Ability.VOLUME_SNAPSHOTS of one volume.
+        Nothing is done if the snapshot exists. While a guest has snapshots, its volumes, NICs and sizes are not
+        changed; it starts, stops and migrates like any other guest. Requires Ability.SNAPSHOTS for a stopped guest,
+        Ability.MEMORY_SNAPSHOTS or Ability.LIVE_SNAPSHOTS for a running guest with or without its memory, and
+        Ability.VOLUME_SNAPSHOTS for one volume.
 
         Raises:
             DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
@@ -592,12 +595,10 @@ class HypervisorDriver(ABC):
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Make a guest what it was when a snapshot of it was taken. What it has since is lost; snapshots stay.
+        """Revert a guest, or one volume of it, to a snapshot. Later changes are lost; snapshots are kept.
 
-        Of one volume: that volume. Others stay as they are.
-
-        With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
-        guest does not run. Ability.SNAPSHOTS; of one volume Ability.VOLUME_SNAPSHOTS.
+        If the snapshot has memory, the guest runs on ``host`` and continues from that moment. Otherwise ``host`` is
+        None, and the guest does not run. Requires Ability.SNAPSHOTS, or Ability.VOLUME_SNAPSHOTS for one volume.
 
         Raises:
             DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
@@ -609,10 +610,10 @@ class HypervisorDriver(ABC):
     def ensure_snapshot_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Remove a snapshot of a guest that runs on ``host`` (None: does not run). Absent is fine.
+        """Delete a snapshot of a guest that runs on ``host``, or of a stopped guest if ``host`` is None.
 
-        The guest, and its other snapshots, are as before. Ability.SNAPSHOTS; of one volume
-        Ability.VOLUME_SNAPSHOTS.
+        A missing snapshot is no error. The guest and its other snapshots are not changed. Requires
+        Ability.SNAPSHOTS, or Ability.VOLUME_SNAPSHOTS for one volume.
 
         Raises:
             DriverError: parts of it may be left.
@@ -623,10 +624,10 @@ class HypervisorDriver(ABC):
     def ensure_template_made(
         self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID, *, fence: int, timeout_s: float
     ) -> None:
-        """Copy a volume of a guest that does not run into a template, in the volume's pool. Having it is fine.
+        """Copy a volume of a stopped guest into a template in the same pool, unless the template exists.
 
-        Then ``ensure_template`` and ``ensure_running`` take the template as any other. The volume is as before.
-        Ability.VOLUME_TEMPLATES.
+        Afterwards ``ensure_template`` and ``ensure_running`` accept the template like any other. The volume is not
+        changed. Requires Ability.VOLUME_TEMPLATES.
 
         Raises:
             DriverError: parts of the template may be left, which the next call replaces; or the guest runs, or it
@@ -638,9 +639,9 @@ class HypervisorDriver(ABC):
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:
-        """Set the over-commit of these hosts' CPU and memory; what runs goes on, even if it is more.
+        """Set the over-commit ratios of these hosts' CPU and memory. Running guests are not affected.
 
-        Hosts that it does not know are left out. A hypervisor without such a bound has nothing to do.
+        Unknown hosts are skipped. Hypervisors without such a limit do nothing.
 
         Raises:
             DriverError: some may still promise what they did.
@@ -648,10 +649,10 @@ class HypervisorDriver(ABC):
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
-        """Return whether a host itself answers, or None if its hypervisor cannot tell.
+        """Return whether a host itself answers, or None if its hypervisor cannot find out.
 
-        The host is asked for a guest that does not exist. A driver of a cluster that answers for its members
-        overrides this method: the cluster's answer says nothing about the member.
+        The default implementation queries the host for a guest that does not exist. A driver of a cluster that
+        answers for its members overrides this method, because the cluster's answer does not depend on the member.
         """
         try:
             self.power_of(host, NOBODY, fence=0, timeout_s=timeout_s)
@@ -662,10 +663,11 @@ class HypervisorDriver(ABC):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """Return a text that changes whenever guests of ``host`` write to volumes, or None if that cannot be seen.
+        """Return a text that changes whenever guests of ``host`` write to volumes, or None if it cannot be read.
 
-        ``host`` does not answer: ``other``, which has the same shared pools, looks at the volumes, each of which is
-        named by its pool and its own uuid. Equal texts of two calls mean that nothing was written in between.
+        ``host`` does not answer, so ``other``, which has the same shared pools, reads the volumes. Each volume is
+        given by the uuids of its pool and of itself. Equal texts of two calls mean that nothing was written in
+        between.
 
         Raises:
             DriverError: ``other`` could not look.
@@ -674,9 +676,9 @@ class HypervisorDriver(ABC):
         return None
 
     def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
-        """Make nothing run on a host, whether it answers or not, and nothing start there until it is admitted anew.
+        """Stop everything on a host, even if it does not answer, and prevent starts until it is admitted again.
 
-        What its guests have on shared pools stays. Ability.HOST_FENCING.
+        The volumes of its guests in shared pools are kept. Requires Ability.HOST_FENCING.
 
         Raises:
             DriverError: guests may still run there.
@@ -685,10 +687,10 @@ class HypervisorDriver(ABC):
         raise _unable("fence", host.name, Ability.HOST_FENCING)
 
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
-        """End every guest of ours on a host except ``kept``; the guests' volumes stay.
+        """Stop every guest of this service on a host except ``kept``. The volumes of the guests are kept.
 
-        Called for a host that was declared off, before it takes guests again. Its guests may run elsewhere
-        by now, and nothing starts on the host during the call. The call may be repeated.
+        This is called for a host that was declared off, before it accepts guests again. Its guests may run on other
+        hosts by now, and nothing starts on the host during the call. The call may be repeated.
 
         Raises:
             DriverError: the host cannot be asked, or a guest may still run there.
@@ -698,7 +700,7 @@ class HypervisorDriver(ABC):
             self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def _guests_there(self, host: HostAddress, timeout_s: float) -> Sequence[Guest]:
-        """Return the guests of one host, whichever host they belong to."""
+        """Return the guests that are on one host, including those that belong to other hosts."""
         if not (self.is_watched and self.guests_may_end):
             return [guest for guest in self.list_guests() if guest.host_uuid == host.uuid]
         (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
@@ -736,11 +738,11 @@ class HypervisorDriver(ABC):
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
     ) -> socket.socket:
-        """Connect to the console of a guest that runs on ``host``; the caller closes the socket.
+        """Connect to the console of a guest that runs on ``host``. The caller closes the socket.
 
-        SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
-        its security handshake, which the driver has gone through: the client's ClientInit comes next.
-        Ability.VNC_CONSOLE, Ability.SERIAL_CONSOLE.
+        SERIAL: the socket transfers the guest's output and input. VNC: the socket speaks the protocol of RFC 6143
+        after the security handshake, which the driver has done, so the client's ClientInit is next. Requires
+        Ability.VNC_CONSOLE or Ability.SERIAL_CONSOLE.
 
         Raises:
             DriverError: the guest does not run there, has no such console, or it can not be reached.
@@ -764,7 +766,7 @@ class HypervisorDriver(ABC):
         raise _unable("look", host.name, Ability.STORAGE_UNITS)
 
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
-        """Let the hypervisor put new data on a unit that is no pool, or not; what is there stays.
+        """Allow or forbid new data on a storage unit that is no pool. Existing data is kept.
 
         Raises:
             DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
@@ -774,10 +776,10 @@ class HypervisorDriver(ABC):
         raise DriverError("storage", host.name, reason, transient=False)
 
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
-        """Make a unit whole again, without what was lost; one that is whole stays so. Ability.STORAGE_REPAIR.
+        """Repair a storage unit without its lost parts. A unit without damage is not changed.
 
-        Who calls has seen to it that all data of VMs is elsewhere as well; of guests that only the hypervisor knows
-        the driver sees to it.
+        The caller has ensured that all data of VMs has copies elsewhere. The driver ensures this for guests that
+        only the hypervisor knows. Requires Ability.STORAGE_REPAIR.
 
         Raises:
             DriverError: it is as it was, such as where data of other guests is nowhere else.
@@ -788,9 +790,9 @@ class HypervisorDriver(ABC):
     def states_of_files(
         self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, FileState]:
-        """Checksum and mode of these files on a host, by path; those that are not there are left out.
+        """Return the checksum and mode of these files on a host, by path. Missing files are omitted.
 
-        Ability.HOST_FILES.
+        Requires Ability.HOST_FILES.
 
         Raises:
             DriverError: the host does not answer, or one can not be read.
@@ -799,7 +801,7 @@ class HypervisorDriver(ABC):
         raise _unable("files", host.name, Ability.HOST_FILES)
 
     def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
-        """Make a host have a file, in place of what is there under its path. Ability.HOST_FILES.
+        """Write a file to a host, replacing any file with the same path. Requires Ability.HOST_FILES.
 
         Raises:
             DriverError: it may have the file, the one before, or none.
@@ -816,10 +818,10 @@ class HypervisorDriver(ABC):
         """Return every volume: (uuid, pool uuid, size in bytes)."""
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """List every guest that can be seen now, and add to ``unseen`` what cannot, with the reason.
+        """List every guest that can be read now, and add those that cannot to ``unseen`` with the reason.
 
         A key of ``unseen`` is the uuid of a host, whose guests may be missing from the list, or of a single guest.
-        Drivers that ask hosts one by one override this: here one silent host hides all hosts.
+        Drivers that query hosts one by one override this method, because here one silent host hides all hosts.
         """
         try:
             yield from self.list_guests()
@@ -839,8 +841,8 @@ class HypervisorDriver(ABC):
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
         """Return the details with which these guests, as ``list_guests`` reported them, were started.
 
-        Those that are gone, or of which not all is known, are left out. Nothing but the hypervisor is asked: the
-        database may know less than it does. Ability.GUEST_DETAILS.
+        Guests that are gone or incompletely known are omitted. The details are read only from the hypervisor,
+        because the database may have less. Requires Ability.GUEST_DETAILS.
 
         Raises:
             DriverError: a host does not answer.

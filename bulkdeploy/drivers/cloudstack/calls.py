@@ -78,7 +78,7 @@ def job_id_of(vm_id: str) -> str:
 
 
 def failure(step: str, host: str, problem: Problem) -> DriverError:
-    """Return a failure as drivers tell it, with CloudStack's code and text unchanged."""
+    """Return a driver error for a problem, with CloudStack's error code and text unchanged."""
     text = str(problem)
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}..."
@@ -103,11 +103,11 @@ class Calls:
         self.poll_s = poll_s
 
     def call(self, command: str, parameters: Mapping[str, str], *, timeout_s: float) -> Row:
-        """Make one call; see ``Client.call``."""
+        """Make one API call and return the response."""
         return self.client.call(command, parameters, timeout_s=timeout_s)
 
     def version_without_passwords(self, *, timeout_s: float) -> str | None:
-        """Return CloudStack's version if it does not give guests the service's passwords, else None.
+        """Return CloudStack's version if that version cannot set requested guest passwords, else None.
 
         The version is read once.
 
@@ -122,7 +122,7 @@ class Calls:
         return self._version if is_old else None
 
     def look(self, vm_id: str, *details: str, timeout_s: float) -> Row | None:
-        """Return a VM as it is now; None: there is none.
+        """Return the current state of a VM, or None if there is no such VM.
 
         Raises:
             CallRefused, NotAnswered: it can not be seen.
@@ -137,7 +137,7 @@ class Calls:
         return next((row for row in rows if row["id"] == vm_id), None)
 
     def volumes(self, *, timeout_s: float, **restricted: str) -> list[Row]:
-        """Return volumes.
+        """Return the volumes that match ``restricted``, or an empty list if CloudStack does not know the ids.
 
         Raises:
             CallRefused, NotAnswered: they can not be seen.
@@ -150,7 +150,7 @@ class Calls:
             raise
 
     def watch(self, vm_id: str, *, end: float, project: bool) -> Row | None:
-        """Return the VM as the next shared look sees it; see ``settle``.
+        """Return the VM as the next shared list call shows it, or None if that does not contain the VM.
 
         Raises:
             CallRefused, NotAnswered: nothing could be seen.
@@ -167,7 +167,7 @@ class Calls:
         end: float,
         project: bool,
     ) -> Row | None:
-        """Wait until a VM is as a job is to make it, or the job has ended; the VM then.
+        """Wait until a VM has the state that a job aims at, or until the job ends; return the VM.
 
         Args:
             command: what the job does, for errors.
@@ -193,7 +193,7 @@ class Calls:
         raise NotAnswered(command, f"job {job_id} has not ended in time", was_sent=True)
 
     def run(self, command: str, parameters: Mapping[str, str], *, end: float) -> Row:
-        """Make a call that answers a job, and wait for the job's end: what it gave.
+        """Make a call that starts a job, wait for the end of the job, and return its result.
 
         Raises:
             CallRefused, NotAnswered, JobFailed: see there.
@@ -211,7 +211,7 @@ class Calls:
         raise NotAnswered(command, f"job {ticket['jobid']} has not ended in time", was_sent=True)
 
     def has_ended(self, command: str, job_id: str) -> bool | None:
-        """Return whether a job has ended well; None: there is no such job, or it is kept no longer.
+        """Return whether a job has ended with success, or None if CloudStack does not have the job any more.
 
         Raises:
             JobFailed: it failed.
@@ -232,7 +232,7 @@ class Calls:
 
 
 class _Watch:
-    """Looks at all VMs that threads wait for in one list call at a time; one of the waiting threads makes it."""
+    """A poller for all VMs for which threads wait. One of the waiting threads makes each list call."""
 
     def __init__(self, client: Client, poll_s: float) -> None:
         self._client, self._poll_s = client, poll_s
@@ -245,7 +245,7 @@ class _Watch:
         self._last = 0.0
 
     def look(self, vm_id: str, project: bool, end: float) -> Row | None:
-        """Return the VM as a look sees it that begins from now on; None: it shows none.
+        """Return the VM from a list call that begins after now, or None if the list does not contain the VM.
 
         Raises:
             CallRefused, NotAnswered: nothing could be seen.

@@ -150,7 +150,7 @@ class CloudStackDriver(HypervisorDriver):
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: the VM stays, and is on no host as far as others are told."""
+        """Stop the VM in CloudStack, and record that the guest is on no host. The VM is kept in CloudStack."""
         with self._in_turn("stop", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("stop")
             row = call.at_rest("stop")
@@ -168,7 +168,7 @@ class CloudStackDriver(HypervisorDriver):
                 call.stop("stop", row, forced=True)
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """See HypervisorDriver: CloudStack knows whether its host is Up."""
+        """Return whether CloudStack reports that its host is Up."""
         named = {"id": host_id_of(host), "type": "Routing"}
         try:
             rows = rows_in(self._calls.call("listHosts", named, timeout_s=timeout_s))
@@ -203,7 +203,7 @@ class CloudStackDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver; a root volume goes with its VM, which does not run."""
+        """Delete a volume from CloudStack. A root volume is deleted with its VM, which must not run."""
         del pool_uuid
         with self._records.fences.volumes_in_use([volume_uuid]) as used:
             if used:
@@ -303,13 +303,16 @@ class CloudStackDriver(HypervisorDriver):
                 )
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver; without those that are on no pool yet, which take no room."""
+        """List the volumes in storage pools. Volumes that are in no pool yet use no storage and are omitted."""
         for uuid, row in self._volumes():
             if row.get("storageid"):
                 yield uuid, UUID(row["storageid"]), int(row["size"])
 
     def _volumes(self) -> Iterator[tuple[UUID, Row]]:
-        """Yield volumes of ours, with our uuids: root volumes by their VMs, others by the ids that we gave them."""
+        """Yield this service's volumes with their uuids here.
+
+        Root volumes are identified by their VMs, other volumes by the ids that this service chose for them.
+        """
         rows = [row for row in self._all("listVolumes") if row.get("state") not in ("Expunged", "Destroy")]
         noted = self._records.counterparts.all()
         by_id = _by_id(noted)
@@ -357,7 +360,10 @@ class CloudStackDriver(HypervisorDriver):
     def _in_turn(
         self, step: str, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        """Return a call that changes the guest: what is noted of it is read when its turn has come."""
+        """Yield a call that changes the guest.
+
+        Its records are read after earlier calls for the guest have ended.
+        """
         end = time.monotonic() + timeout_s
         name = ANY_HOST if host is None else host.name
         with self._turns.of(guest_uuid, step, name, timeout_s=timeout_s):
@@ -376,7 +382,7 @@ class _Call(FencedCall):
 
     @property
     def vm_id(self) -> str:
-        """The VM's id there."""
+        """The id of the guest's VM in CloudStack."""
         return id_of(self.guest, 1 if self.noted is None else self.noted.attempt)
 
     def check_place(self, step: str, row: Row) -> None:
@@ -385,7 +391,7 @@ class _Call(FencedCall):
             raise self.error(step, f"VM {row['id']} is on host {row.get('hostname', row['hostid'])}")
 
     def try_to(self, step: str, make: Callable[[], T]) -> T:
-        """Make calls; what goes wrong there is told as drivers tell it.
+        """Make API calls, and convert their errors to driver errors.
 
         Raises:
             DriverError: see there.
@@ -404,7 +410,7 @@ class _Call(FencedCall):
         return self.try_to(step, lambda: self.calls.look(self.vm_id, "min", *details, timeout_s=self.left))
 
     def at_rest(self, step: str, *details: str) -> Row | None:
-        """Return the VM once nothing changes it, jobs that wait there included; None: there is no such VM."""
+        """Wait until no job changes the VM or is queued for it, and return the VM, or None if it does not exist."""
         row = self.look(step, *details)
         while row is not None and is_changing(row):
             if self.is_over:
@@ -423,7 +429,7 @@ class _Call(FencedCall):
         return row
 
     def stop(self, step: str, row: Row, *, forced: bool) -> None:
-        """Stop the VM; a job that failed is no failure where it stands still all the same."""
+        """Stop the VM. A failed job is ignored if the VM is stopped nevertheless."""
         self._job(
             step,
             "stopVirtualMachine",
@@ -476,7 +482,7 @@ class _Call(FencedCall):
             )
 
     def remove(self, volume_uuids: frozenset[UUID]) -> None:
-        """Remove the VM and these volumes; a VM whose root volume is not among them stays, and does not run."""
+        """Delete these volumes, and the VM if its root volume is among them. Otherwise only stop the VM."""
         root = self._root_uuid()
         if root is None or root in volume_uuids:
             self.destroy()
@@ -489,7 +495,7 @@ class _Call(FencedCall):
             self.delete_volume(volume)
 
     def _root_uuid(self) -> UUID | None:
-        """Return the root volume, by our uuid: as noted, or, of VMs that came from there, as it is known there."""
+        """Return the uuid of the root volume from the records or, for an imported VM, from CloudStack."""
         if self.noted is not None and self.noted.root_uuid is not None:
             return self.noted.root_uuid
         rows = self.try_to(
@@ -499,11 +505,11 @@ class _Call(FencedCall):
 
     @property
     def was_sent(self) -> bool:
-        """Whether CloudStack may know the VM under its present id."""
+        """Whether CloudStack may have a VM with the current id."""
         return self.noted is not None and self.noted.root_uuid is not None
 
     def destroy(self) -> None:
-        """Expunge the VM, whatever state it is in; its data volumes stay. Its id is used up."""
+        """Expunge the VM in any state. Its data volumes are kept. Its id is not used again."""
         row = self.at_rest("delete")
         if row is not None:
             self.check_place("delete", row)
@@ -516,7 +522,7 @@ class _Call(FencedCall):
         self.noted = self.records.counterparts.find(self.guest)
 
     def _expunge(self) -> None:
-        """Absent is fine: CloudStack says so itself, since its lists may be late."""
+        """Expunge the VM. An error of CloudStack is ignored if the VM does not exist any more."""
         parameters = {"id": self.vm_id, "expunge": "true"}
         try:
             self.calls.run("destroyVirtualMachine", parameters, end=self.end)
@@ -540,7 +546,7 @@ class _Call(FencedCall):
             raise failure("delete", self.host_name, error) from error
 
     def volume_row(self, step: str, volume_uuid: UUID, vm: Row | None) -> Row | None:
-        """Return a volume of the VM; None: it is not there."""
+        """Return a volume of the VM, or None if CloudStack does not have it."""
         if vm is not None and self.noted is not None and volume_uuid == self.noted.root_uuid:
             rows = self.try_to(
                 step, lambda: self.calls.volumes(virtualmachineid=vm["id"], type=ROOT, timeout_s=self.left)
@@ -554,7 +560,7 @@ class _Call(FencedCall):
         return id_of(volume_uuid, 1 if noted is None else noted.attempt)
 
     def resize(self, step: str, row: Row, size_bytes: int) -> None:
-        """Give a volume a size, in whole GiB."""
+        """Resize a volume to a size that is rounded up to whole GiB."""
         size = -(-size_bytes // GIB)
         if int(row["size"]) == size * GIB:
             return
@@ -581,7 +587,10 @@ class _Call(FencedCall):
         self.records.counterparts.spend(volume_uuid, 1 if noted is None else noted.attempt)
 
     def give_volumes(self, step: str, vm: Row, guest: GuestSpec, order: GuestOrder) -> None:
-        """Give the VM the guest's data volumes and no others; what is smaller than asked grows, the root, too."""
+        """Attach the guest's data volumes to the VM and detach all others.
+
+        Volumes that are too small are enlarged.
+        """
         there = self.try_to(step, lambda: self.calls.volumes(virtualmachineid=vm["id"], timeout_s=self.left))
         attached = {row["id"]: row for row in there if row["type"] != ROOT}
         root = next((row for row in there if row["type"] == ROOT), None)
@@ -599,7 +608,7 @@ class _Call(FencedCall):
                 self.resize(step, row, volume.size_bytes)
 
     def _made(self, step: str, volume_id: str, volume: VolumeSpec, order: GuestOrder) -> Row:
-        """Return a data volume, made if it is not there."""
+        """Return a data volume, which is created if it does not exist."""
         row = self.volume_row(step, volume.uuid, None)
         if row is not None:
             return row
@@ -625,7 +634,7 @@ class _Call(FencedCall):
         return row if isinstance(row, dict) else {"id": volume_id, "size": volume.size_bytes}
 
     def give_nics(self, step: str, vm: Row, nics: Sequence[NicSpec]) -> None:
-        """Give the VM nics in the guest's networks and in no others."""
+        """Add and remove NICs so that the VM has exactly the NICs of the guest."""
         left = list(vm.get("nic", ()))
         missing = []
         for nic in sorted(nics, key=lambda one: not (one.has_requested_mac or one.has_requested_ip)):
@@ -668,7 +677,7 @@ class _Call(FencedCall):
 
 
 class _Start:
-    """Making one VM run, from whatever is there; a lost answer is found again, never repeated unseen."""
+    """The start of one VM from any state. After a lost response, the VM is looked up before a call is repeated."""
 
     def __init__(self, call: _Call, guest: GuestSpec, order: GuestOrder) -> None:
         self._call, self._guest, self._order = call, guest, order
@@ -696,7 +705,7 @@ class _Start:
             raise call.stale("boot")
 
     def _check_password(self) -> None:
-        """Refuse a guest that would not get the password that its owner was told."""
+        """Reject a guest with a password if this CloudStack version cannot set it."""
         call = self._call
         if self._guest.password is None:
             return
@@ -709,7 +718,7 @@ class _Start:
             )
 
     def _next(self, row: Row | None) -> Row | None:
-        """Take one step, and return the VM afterwards."""
+        """Take the next step towards a running VM, and return the VM afterwards."""
         call = self._call
         state = None if row is None else row["state"]
         if row is not None and is_changing(row):
@@ -722,7 +731,7 @@ class _Start:
         return self._start(row or {})
 
     def _deploy(self) -> Row | None:
-        """Tell CloudStack of the VM, and wait until it runs, or, with data volumes, until it stands there."""
+        """Deploy the VM in CloudStack, and wait until it runs or, if it has data volumes, until it exists."""
         call = self._call
         call.check_fence("boot")
         call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
@@ -754,7 +763,7 @@ class _Start:
         raise call.error("boot", f"{refused}; and it shows no such VM")
 
     def _start(self, row: Row) -> Row | None:
-        """Give a VM that stands still what it is to have, and start it."""
+        """Apply the guest's size, volumes, NICs and keys to a stopped VM, and start it."""
         call, guest = self._call, self._guest
         call.check_fence("boot")
         row = call.look("boot", "nics", "servoff") or row
@@ -781,7 +790,7 @@ class _Start:
         return self._settled("startVirtualMachine", str(ticket["jobid"]), ())
 
     def _settled(self, command: str, job_id: str, enough: Sequence[str]) -> Row | None:
-        """Return the VM once the job has ended, or it shows that it will.
+        """Return the VM after its job has ended or after the VM has reached a final state.
 
         Raises:
             DriverError: the job failed, and not since its server was restarted.
@@ -833,7 +842,7 @@ class _Start:
     def _seen(self) -> Row | None:
         """Return the VM as the next shared poll finds it.
 
-        Silence of CloudStack is tolerated as long as there is time.
+        Failed polls are repeated until the time of the call is over.
         """
         call = self._call
         pause = call.calls.poll_s / 2
@@ -890,15 +899,15 @@ class _Start:
 
 
 def host_id_of(host: HostAddress) -> str:
-    """Return the id there of a host: as its url says, or, of hosts that came from there, our own."""
+    """Return the id of a host in CloudStack: from the host's url, or, for imported hosts, the host's uuid."""
     parts = urlsplit(host.url or "")
     return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
 
 def is_changing(row: Row) -> bool:
-    """Tell whether something works on the VM of a row of listVirtualMachines, or waits for its turn to.
+    """Return whether a job changes or will change the VM of a row of listVirtualMachines.
 
-    A VM whose deployment or start has not begun is listed as Stopped; only ``jobid`` tells that it will run.
+    A VM whose deployment or start has not begun is listed as Stopped; only ``jobid`` shows that it will run.
     """
     return row["state"] in UNDER_WAY or "jobid" in row
 
@@ -909,9 +918,10 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
 
 
 def _requested_addresses(nic: NicSpec) -> dict[str, str]:
-    """Return the addresses that a caller named.
+    """Return the addresses of a NIC that a caller chose.
 
-    CloudStack chooses the others: only CloudStack knows which addresses its routers, system VMs and VMs use.
+    CloudStack chooses the others, because only CloudStack knows which addresses its routers, system VMs and VMs
+    use.
     """
     addresses = {}
     if nic.has_requested_mac:

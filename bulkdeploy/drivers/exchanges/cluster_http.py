@@ -30,11 +30,13 @@ class NotAnswered(Exception):
 
 
 class NobodyServes(NotAnswered):
-    """Every server refused the connection, such as while another one takes over: nothing was asked for."""
+    """Raised when every server refused the connection, for example during a takeover. No request was sent."""
 
 
 class OneContext(HTTPAdapter):
-    """HTTPS with one context for all connections: reading the authorities takes more CPU than a handshake.
+    """An HTTPS adapter that uses one TLS context for all connections.
+
+    Loading the certificate authorities takes more CPU time than a handshake.
 
     Args:
         fingerprint: SHA-256 of the one certificate that is accepted. None: an authority must have signed it.
@@ -56,7 +58,7 @@ class OneContext(HTTPAdapter):
         super().init_poolmanager(*arguments, ssl_context=self._context, **more)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """See HTTPAdapter: the context has the authorities; what is said of a connection is said at once."""
+        """Set the certificate options of a connection. The authorities are already in the shared TLS context."""
         del url
         conn.cert_reqs = "CERT_REQUIRED" if verify else "CERT_NONE"
         if cert:
@@ -95,7 +97,9 @@ class ClusterHttp:
     def send(
         self, method: str, path: str, *, timeout_s: float, is_repeatable: bool = True, **content: Any
     ) -> requests.Response:
-        """Send one request, and return the answer, whatever its status.
+        """Send one request and return the response, whatever its status is.
+
+        If a server does not answer and the request is repeatable, the next server is tried.
 
         Args:
             method: HTTP's.
@@ -128,7 +132,7 @@ class ClusterHttp:
         raise (NobodyServes if refused == len(reasons) else NotAnswered)("; ".join(reasons))
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close all connections."""
         self.session.close()
 
     def _prefer(self, url: str) -> None:
@@ -137,7 +141,7 @@ class ClusterHttp:
 
 
 def _is_refused(error: Exception) -> bool:
-    """Return whether no connection was made, so that nothing was sent."""
+    """Return whether no connection was established, so that no request was sent."""
     return isinstance(getattr(error.args[0] if error.args else None, "reason", None), NewConnectionError)
 
 

@@ -23,12 +23,12 @@ class FencedCall:
 
     @property
     def host_name(self) -> str:
-        """The host's name for errors."""
+        """The host's name for error messages."""
         return ANY_HOST if self.host is None else self.host.name
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """The remaining time of the call in seconds, at least LEAST_S."""
         return max(self.end - time.monotonic(), LEAST_S)
 
     @property
@@ -41,7 +41,7 @@ class FencedCall:
         return DriverError(step, self.host_name, why, transient=transient)
 
     def stale(self, step: str) -> StaleFence:
-        """Return the error of who was overtaken."""
+        """Return the error for a call whose fence is lower than that of a later call."""
         text = f"fence {self.fence} of guest {self.guest} was overtaken"
         return StaleFence(step, self.host_name, text, transient=False)
 
@@ -78,7 +78,7 @@ class FencedCall:
         return where
 
     def let_go(self, where: FencedGuest) -> None:
-        """Release a guest that was seen to be absent: it is on no host and holds nothing any more."""
+        """Record that a guest which does not exist any more is on no host and has no volumes."""
         if where.host_uuids:
             self.fences.release(self.guest, self.fence)
 

@@ -9,11 +9,9 @@ from bulkdeploy.drivers.driver import DriverError
 
 
 class Turns:
-    """A lock per guest: of the calls for one guest in this process one runs at a time.
+    """A lock per guest, so that this process runs one call for a guest at a time.
 
     Fences separate the calls of other processes.
-
-    Calls of other processes are kept apart by the fences.
     """
 
     def __init__(self) -> None:

@@ -144,7 +144,7 @@ class _Trial:
         return f"{self._name} is {state}" if state != UNKNOWN else f"{self._name} is gone"
 
     def _state(self) -> tuple[str, str]:
-        """Return the guest's state, and what status said; it may refuse to speak of a guest that is not there."""
+        """Return the guest's state and the output of ``status``, which may fail for a guest that does not exist."""
         try:
             word = self._run("status").get("power_state")
         except ActionFailed as error:

@@ -92,9 +92,9 @@ class Made(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The kept state of a guest: ``vm``, which the protocol calls cloudstack.vm.details, with prepare's answer.
+    """The stored state of a guest: ``vm``, which the protocol calls cloudstack.vm.details, with prepare's output.
 
-    ``host`` is the uuid of the host that had the guest last. A stopped guest is asked for there.
+    ``host`` is the uuid of the guest's last host, which is used for a stopped guest.
     """
 
     vm: dict[str, Any]
@@ -111,7 +111,7 @@ class _Kept:
 
     @classmethod
     def of(cls, fenced: FencedGuest) -> "_Kept | None":
-        """Return the kept state of a guest, or None if this driver keeps none."""
+        """Return the stored state of a guest, or None if this driver has stored none."""
         read = fenced.details.get(KEPT_UNDER)
         return None if read is None else cls(**{**read, "made": Made(read["made"])})
 
@@ -177,7 +177,7 @@ class ExtensionDriver(HypervisorDriver):
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: what it is made of stays; ``forced`` is the extension's to decide."""
+        """Stop a guest and keep its disks. The extension decides how to stop it; ``forced`` is ignored."""
         del forced
         with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("stop")
@@ -185,16 +185,16 @@ class ExtensionDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. Where the guest belongs, and what is kept of it, stays as it is."""
+        """Stop a copy of a guest on this host. The guest's own host and its stored state are not changed."""
         with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
             call.raise_fence_elsewhere("stop")
             if call.kept is not None and call.kept.made is not Made.NO and call.find() == ON:
                 call.stop_here()
 
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
-        """See HypervisorDriver. ``statuses`` of the host says which guests of ours run there.
+        """Stop the guests that ``statuses`` of the host reports as running and that are not in ``kept``.
 
-        Without ``statuses`` the guests that belong to no host are asked for one by one.
+        Without ``statuses``, the guests that belong to no host are queried one by one.
         """
         states = self._states(host, timeout_s)
         for guest_uuid, fenced in self._records.fences.kept().items():
@@ -235,7 +235,7 @@ class ExtensionDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver: a root disk goes with its guest."""
+        """Raise an error if the volume is the root disk of a guest; a root disk is deleted with its guest."""
         del timeout_s
         for guest_uuid, kept in self._kept():
             if kept.made is not Made.NO and any(
@@ -267,7 +267,7 @@ class ExtensionDriver(HypervisorDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: one ``statuses`` for each host."""
+        """Return the guests of each host, or an error, with one run of ``statuses`` per host."""
         if not self._program.is_there:
             raise DriverError("look", ANY_HOST, f"{self._program.path} can not be run", transient=True)
         kept = self._kept_by_host()
@@ -344,7 +344,7 @@ class ExtensionDriver(HypervisorDriver):
                 yield guest_uuid, kept
 
     def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, _Kept]]]:
-        """Return the kept states of guests that may exist, by the host that may have them."""
+        """Return the stored states of guests that may exist, by the host on which they may be."""
         found: defaultdict[UUID | None, list[tuple[UUID, _Kept]]] = defaultdict(list)
         for guest_uuid, fenced in self._records.fences.kept().items():
             kept = _Kept.of(fenced)
@@ -355,7 +355,7 @@ class ExtensionDriver(HypervisorDriver):
     def _guests(
         self, host: HostAddress, kept_here: Sequence[tuple[UUID, _Kept]], timeout_s: float
     ) -> list[tuple[Guest, str]]:
-        """Return the guests of a host and their states; of one whose state is unknown it is taken that it runs."""
+        """Return the guests of a host and their states. A guest with an unknown state counts as running."""
         states = self._states(host, timeout_s)
         found = []
         for guest_uuid, kept in kept_here:
@@ -404,7 +404,7 @@ class ExtensionDriver(HypervisorDriver):
 
 
 class _Call(FencedCall):
-    """A call about one guest and its kept state. Without a host it is for the host that may have the guest."""
+    """A call about one guest and its stored state. Without a host, the call uses the guest's last host."""
 
     def __init__(
         self, driver: ExtensionDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -453,8 +453,8 @@ class _Call(FencedCall):
     def make(self) -> None:
         """Prepare a guest that does not exist, and create it.
 
-        If the executable refuses the creation, what has the prepared identity is not this call's work: somebody
-        else may have taken the identity first. It is left alone, and the next attempt prepares another identity.
+        If the executable rejects the creation, an object with the prepared identity may belong to another user of
+        the hypervisor. It is not touched, and the next attempt prepares another identity.
         """
         new = self.known
         self._prepare()
@@ -471,10 +471,10 @@ class _Call(FencedCall):
             raise
 
     def _prepare(self) -> None:
-        """Run ``prepare`` until it answers an identity that no other guest of ours is being created with.
+        """Run ``prepare`` until it returns an identity with which no other guest of this service is being created.
 
-        An executable that takes the next free number reserves nothing: calls that prepare at the same time get the
-        same number, until one of them has begun to create its guest.
+        An executable that returns the next free number reserves nothing: concurrent calls get the same number until
+        one of them has begun to create its guest.
         """
         new = self.known
         while True:
@@ -497,10 +497,10 @@ class _Call(FencedCall):
             time.sleep(AGAIN_S)
 
     def _other_with(self, details: Mapping[str, Any]) -> UUID | None:
-        """Return another guest of ours that may be there with exactly these details, or None.
+        """Return another guest of this service that may exist with exactly these details, or None.
 
-        A guest that was made is there under its number, which no executable answers again; where ``statuses`` is
-        missing, it is taken for there.
+        A created guest exists with its number, which no executable returns again. Without ``statuses``, a created
+        guest is assumed to exist.
         """
         if not details:
             return None
@@ -513,10 +513,10 @@ class _Call(FencedCall):
         return None
 
     def make_after_lost_answer(self, new: _Kept) -> None:
-        """Have the guest run after a creation of which no answer was heard.
+        """Make the guest run after a creation whose response was lost.
 
-        What runs under the guest's identity and its name is the guest. If nothing has them, the guest is prepared
-        anew. What else has the identity belongs to somebody else and is left alone.
+        A guest that runs with the prepared identity and the guest's name is this guest. If nothing has them, the
+        guest is prepared again. Any other object with the identity belongs to another user and is not touched.
         """
         found = self.find_ours()
         if found == ON:
@@ -534,7 +534,10 @@ class _Call(FencedCall):
         self._give_way()
 
     def start_again(self) -> None:
-        """Start a guest that was made before, unless it runs. A guest that is gone is not made anew."""
+        """Start a guest that was created before, unless it runs.
+
+        A guest that does not exist is not created again.
+        """
         found = self.look()
         if found == GONE:
             reason = (
@@ -558,7 +561,7 @@ class _Call(FencedCall):
         raise self.stale("boot")
 
     def stop(self) -> None:
-        """Stop the guest, if it runs; what may be left of a creation of which no answer was heard is deleted."""
+        """Stop the guest if it runs. The remains of a creation whose response was lost are deleted."""
         if self.kept is None or self.kept.made is Made.NO:
             return
         if self.known.made is Made.MAYBE and self.find_ours() == UNKNOWN:
@@ -573,7 +576,7 @@ class _Call(FencedCall):
         self._run("stop")
 
     def delete(self) -> None:
-        """Remove the guest, running or not, and what is kept of it."""
+        """Delete the guest, running or not, and its stored state."""
         if self.known.made is not Made.NO:
             found = self.find()
             is_certain = self.known.made is Made.YES or not self._driver._options.statuses
@@ -584,14 +587,17 @@ class _Call(FencedCall):
         self.keep(None)
 
     def find(self) -> str:
-        """Return what the owner of the guest's identity does; UNKNOWN if nothing has it, or ``status`` fails."""
+        """Return the state of the object with the guest's identity.
+
+        Returns UNKNOWN if there is none or if ``status`` fails.
+        """
         try:
             return self._state()
         except DriverError:
             return UNKNOWN
 
     def find_ours(self) -> str:
-        """Return what the guest does; UNKNOWN if nothing has its identity, or what has it bears another name.
+        """Return the state of the guest, or UNKNOWN if its identity is unused or belongs to another name.
 
         Raises:
             DriverError: ``statuses`` failed, so the owner of the guest is unknown.
@@ -614,7 +620,7 @@ class _Call(FencedCall):
             return False
 
     def look(self) -> str:
-        """Return what a guest that was made does; GONE if ``statuses`` shows that no guest of its name is there.
+        """Return the state of a created guest, or GONE if ``statuses`` lists no guest with its name.
 
         Raises:
             DriverError: it can not be seen.
@@ -657,7 +663,7 @@ class _Call(FencedCall):
             raise self.error("console", reason, transient=True) from error
 
     def run_custom_action(self, action: CustomAction) -> str:
-        """Run a custom action on the guest, which was made, and return what the action printed."""
+        """Run a custom action on an existing guest, and return the output of the action."""
         if self.kept is None or self.kept.made is Made.NO:
             raise self.error("custom_action", "the guest does not exist yet: start the virtual machine once")
         payload = self._driver._payload(self.host, self.kept)

@@ -57,12 +57,10 @@ def payload_of(
 ) -> dict[str, Any]:
     """Return the payload of an action.
 
-    Details of extension, host and guest, and the guest as ``vm_of`` describes it.
-
-    ``caller``: the account of the user for whom the action is run, and its role; without a user there is none.
-
-    ``requestid`` and ``traceparent``, ours, are the id of the API's call that the action is for, if one is, and the
-    span that the action is part of, where there are traces: programs may log the one and go on with the other.
+    It contains the details of the extension, the host and the guest, and the guest as ``vm_of`` describes it.
+    ``caller`` is the account of the user for whom the action runs, and its role; it is omitted without a user.
+    ``requestid`` and ``traceparent``, which this service adds, are the id of the API call and the trace span to
+    which the action belongs, for the logs and traces of programs.
     """
     external: dict[str, Any] = {"extension": extension, "host": host, "resourcemap": {}}
     origin = {"requestid": current_request(), "traceparent": current_traceparent()}
@@ -87,10 +85,10 @@ def power_of_word(word: object) -> str:
 
 
 def vm_of(guest: GuestSpec) -> dict[str, Any]:
-    """Return a guest as the protocol's ``cloudstack.vm.details``: memory in bytes, nics in order; user data base64.
+    """Return a guest in the protocol's format ``cloudstack.vm.details``.
 
-    ``id`` is the number in the guest's name, as CloudStack's is. As in CloudStack's payloads, what is not known is
-    left out: no value is null.
+    Memory is in bytes, NICs are in order, and user data is in base64. ``id`` is the number in the guest's name, as
+    in CloudStack. As in CloudStack's payloads, unknown values are omitted: no value is null.
     """
     number = re.fullmatch(r"i-\d+-(\d+)-.*", guest.name)
     memory_bytes = guest.memory_mib << 20
@@ -131,7 +129,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """``vm`` with what ``prepare`` answered in it, as a JSON merge patch (RFC 7396), as CloudStack takes it."""
+    """Return ``vm`` merged with the output of ``prepare`` as a JSON merge patch (RFC 7396), as in CloudStack."""
     result = dict(vm)
     for key, value in patch.items():
         before = result.get(key)
@@ -164,7 +162,7 @@ def prepared(vm: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A VNC server: its address and port, and the password that it asks for."""
+    """The address and port of a VNC server, and its password."""
 
     address: str
     port: int

@@ -34,7 +34,7 @@ class ActionFailed(Exception):
 
 
 class Program:
-    """The executable; objects are shared between threads. ``secrets`` are cut out of what it says."""
+    """The executable of an extension, shared between threads. ``secrets`` are removed from its output."""
 
     def __init__(self, path: Path, *, at_once: int, secrets: Sequence[str]) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Program:
         return os.access(self.path, os.X_OK)
 
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:
-        """Run an action; the object that it printed, or an empty one.
+        """Run an action, and return the JSON object that it printed, or an empty object.
 
         Raises:
             ActionFailed: it failed, could not be run, took too long, or printed too much or what is no JSON object.
@@ -55,7 +55,7 @@ class Program:
         return self._answer(action, self._print(action, payload, timeout_s))
 
     def print(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> str:
-        """Run an action and return what it printed, with secrets cut out.
+        """Run an action, and return its output without secrets.
 
         Raises:
             ActionFailed: it failed, could not be run, took too long, or printed too much.

@@ -43,7 +43,7 @@ class ClusterState:
 
 
 def read_state(rapi: Rapi, *, reserved_mib: int, timeout_s: float) -> ClusterState:
-    """Ask for all of it. Nodes that do not answer count as offline.
+    """Read the state of the whole cluster. Nodes that do not answer count as offline.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.
@@ -106,7 +106,7 @@ def _creations(ops: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _let_move(
     one: Mapping[str, Any], instances: Mapping[str, dict[str, Any]], nodes: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Count an instance whose secondary a job replaces as mirrored on the new one, where its disks take space."""
+    """Count an instance whose secondary is being replaced as mirrored on the new node, including its disk space."""
     found, node = instances.get(one.get("instance_name", "")), one.get("remote_node") or ""
     if found is not None and node in nodes and one.get("OP_ID") == "OP_INSTANCE_REPLACE_DISKS":
         found["nodes"] = [found["nodes"][0], node]
@@ -168,10 +168,10 @@ def _node(row: Sequence[Any], instances: Any, reserved_mib: int) -> dict[str, An
 def memory_for_guests(
     nodes: Sequence[Sequence[Any]], instances: Sequence[Sequence[Any]], *, reserved_mib: int, tag: str
 ) -> dict[str, int]:
-    """Return the memory in MiB that our instances may have of each node that answers, by name.
+    """Return the memory in MiB that our instances may use on each node that answers, by name.
 
-    That is all of it, without what is reserved, what others' instances may use, and the most that the failure of
-    one other node would bring there (N+1); of a node that is offline that has come already.
+    This is the node's memory minus the reserved memory, the memory of other instances, and the most memory that the
+    failure of one other node would move there (N+1). The failure of an offline node has already done so.
 
     Args:
         nodes: MEMORY_FIELDS_OF_NODES of all.

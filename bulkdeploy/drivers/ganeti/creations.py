@@ -14,7 +14,7 @@ ACTIVE = ("queued", "waiting", "canceling", "running")
 
 
 class NotSubmitted(Exception):
-    """Ganeti has made no job for an instance: the request failed as a whole, or for this one."""
+    """Raised when Ganeti created no job for an instance, because the whole request or its entry was rejected."""
 
 
 class Creations:
@@ -23,7 +23,7 @@ class Creations:
     def __init__(
         self, rapi: Rapi, definitions: Sequence[Mapping[str, Any]], reason: str, *, timeout_s: float
     ) -> None:
-        """Submit it.
+        """Submit one request that creates all these instances.
 
         Raises:
             NotAnswered, JobFailed: as ``Rapi.send``; it may be under way all the same.
@@ -38,7 +38,7 @@ class Creations:
         self._number = int(number)
 
     def job_of(self, position: int, *, timeout_s: float) -> int:
-        """Return the number of the job that makes one of them.
+        """Return the number of the job that creates the instance at this position.
 
         Raises:
             NotAnswered: as ``Rapi.wait``.
@@ -57,7 +57,7 @@ class Creations:
 
 
 def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[str]:
-    """Return the names that have an instance, or a job under way that creates one.
+    """Return those of these names that have an instance or an unfinished job that creates one.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.
@@ -70,7 +70,7 @@ def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[
 
 
 def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
-    """Return jobs under way: number, and a text that has the names of all instances that they are about.
+    """Return the number of each unfinished job, and a text that contains the names of its instances.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.
@@ -79,7 +79,7 @@ def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
 
 
 def active_ops(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:
-    """Return jobs under way: number and opcodes.
+    """Return the number and the opcodes of each unfinished job.
 
     Raises:
         NotAnswered, JobFailed: as ``Rapi.query``.

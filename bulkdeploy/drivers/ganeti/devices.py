@@ -77,5 +77,8 @@ def _nic(nic: NicSpec, options: GanetiOptions) -> dict[str, Any]:
 
 
 def operating_system(wanted: str, variant: str | None) -> str:
-    """Ganeti's name of an OS in a variant, ``debootstrap+lenny``; None: that of ``wanted``, if it names one."""
+    """Return Ganeti's name of an OS with its variant, such as ``debootstrap+lenny``.
+
+    If ``variant`` is None, the variant in ``wanted`` is used, if there is one.
+    """
     return wanted if variant is None else f"{wanted.partition('+')[0]}+{variant}"

@@ -132,7 +132,7 @@ class GanetiDriver(BatchDriver):
         self._rapi.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Return the node ``ganeti://NODE``, without the memory of others' instances and what is reserved."""
+        """Return the node ``ganeti://NODE``. Its memory excludes others' instances and the reserved memory."""
         parts = urlsplit(host.access.url)
         name = parts.hostname or ""
         if parts.scheme != "ganeti" or not name:
@@ -152,7 +152,7 @@ class GanetiDriver(BatchDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: what the cluster's operators have said of each node; no node is asked itself."""
+        """Return the state that the cluster's operators have set for each node. The nodes are not queried."""
         fields = ("name", "offline", "drained", "vm_capable")
         try:
             rows = self._rapi.query("node", fields, timeout_s=timeout_s)
@@ -162,7 +162,7 @@ class GanetiDriver(BatchDriver):
         return [_state_of(host, nodes.get(node_of(host))) for host in hosts]
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """See HypervisorDriver: the master asks the node for its memory, which a dead node does not tell."""
+        """Return whether the node answers the master, which reads the node's memory."""
         try:
             named = ["=", "name", node_of(host)]
             rows = self._rapi.query("node", ("offline", "mtotal"), named, timeout_s=timeout_s)
@@ -192,9 +192,9 @@ class GanetiDriver(BatchDriver):
                 self._remove(host_call, call.volume_uuids)
 
     def _make_many(self, starts: Sequence[StartCall], timeout_s: float) -> dict[UUID, Answer]:
-        """Ask for the instances of these calls, where there are none yet; an answer for each that was asked for.
+        """Request the missing instances of these calls, and return an answer for each requested one.
 
-        No more than may be in Ganeti's queue: the others wait for their turn, one by one.
+        The request is limited to the free slots in Ganeti's queue. The other calls wait and are made one by one.
         """
         answers: dict[UUID, Answer] = {}
         wanted: list[tuple[_Call, StartCall, dict[str, Any]]] = []
@@ -223,7 +223,7 @@ class GanetiDriver(BatchDriver):
     def _submit(
         self, wanted: Sequence[tuple["_Call", StartCall, dict[str, Any]]], timeout_s: float
     ) -> dict[UUID, Answer]:
-        """Submit one request for all of these guests that get the nodes they need; each has a slot."""
+        """Submit one request for all of these guests for which nodes were found. Each guest has a slot."""
         answers: dict[UUID, Answer] = {}
         with self._mirrors.placed([definition for _, _, definition in wanted], timeout_s=timeout_s) as placed:
             both = list(zip(wanted, placed, strict=True))
@@ -242,7 +242,7 @@ class GanetiDriver(BatchDriver):
     def _wait_for(self, call: "_Call", start: StartCall, creations: Creations, position: int) -> None:
         """Wait for the end of a start that was requested with others.
 
-        Without a job of Ganeti it is requested alone.
+        If Ganeti created no job for the start, it is requested again alone.
         """
         try:
             self._wait_for_job(call, creations, position)
@@ -282,7 +282,7 @@ class GanetiDriver(BatchDriver):
             call.keep_mirrored()
 
     def _stop(self, call: "_Call", *, forced: bool, timeout_s: float) -> None:
-        """Stop an instance. It stays, and is on no host for other programs."""
+        """Stop an instance, and record that the guest is on no host. The instance is kept."""
         call.fenced_here("stop")
         found = call.look_at_state("stop")
         if found is not None and (found.runs or found.wanted):
@@ -314,7 +314,7 @@ class GanetiDriver(BatchDriver):
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. An instance has one primary node: only where that is the host does it end."""
+        """Stop an instance if this host is its primary node. An instance has only one primary node."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.raise_fence_elsewhere("stop")
         found = call.look_at_state("stop")
@@ -322,7 +322,10 @@ class GanetiDriver(BatchDriver):
             call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
 
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
-        """See HypervisorDriver: Ganeti lists a guest on its primary node only, and finds other copies by a job."""
+        """Stop the guests on this node except ``kept``.
+
+        Ganeti lists a guest on its primary node only. Other copies are found by a job.
+        """
         node = node_of(host)
         for one in [one for one in self._instances(timeout_s) if one.uuid not in kept]:
             if one.node == node:
@@ -332,7 +335,7 @@ class GanetiDriver(BatchDriver):
                 _Call(self, host, one.uuid, 0, timeout_s).end_copy()
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver: it goes with the instance that it was left with."""
+        """Delete a volume together with the stopped instance to which it still belongs."""
         with self._records.fences.volumes_in_use([volume_uuid]) as used:
             for one in self._instances(timeout_s):
                 if one.volumes.get(volume_uuid, (None,))[0] == pool_uuid:
@@ -384,7 +387,7 @@ class GanetiDriver(BatchDriver):
         call.grow([volume], found, step="resize")
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver; once no job is under way that may still change it."""
+        """Return the size of a volume after all jobs have ended that may change it."""
         call = _Call(self, None, guest_uuid, fence, timeout_s)
         call.raise_fence("look")
         call.settle("look")
@@ -454,7 +457,7 @@ class GanetiDriver(BatchDriver):
         return self._options.disk_template != "diskless"
 
     def _is_new(self, guest: GuestSpec) -> bool:
-        """Return whether the guest may be made if it has no instance."""
+        """Return whether the guest may be created if it has no instance."""
         return not (self._has_disks and any(volume.was_made for volume in guest.volumes))
 
     def _check_movable(self, host: HostAddress, found: _Instance) -> None:
@@ -500,7 +503,7 @@ class GanetiDriver(BatchDriver):
 
 
 class _Call(FencedCall):
-    """A call about one guest and its instance."""
+    """A call about one guest and its instance in Ganeti."""
 
     def __init__(
         self, driver: GanetiDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -510,14 +513,14 @@ class _Call(FencedCall):
         self.name = f"{guest_uuid}{SUFFIX}"
 
     def look(self, step: str) -> _Instance | None:
-        """Return the instance; None: it is not there, nor will a job that was begun before make it."""
+        """Return the instance, or None if it does not exist and no earlier job will create it."""
         found = self._get(step)
         if found is None and self.settle(step):
             found = self._get(step)
         return found
 
     def look_at_state(self, step: str) -> _Instance | None:
-        """Return the instance as ``look`` does, with a state that is known.
+        """Return the instance as ``look`` does. An unknown state of the instance is an error.
 
         Raises:
             DriverError: the instance's node does not answer Ganeti, so the instance may run or not.
@@ -528,7 +531,7 @@ class _Call(FencedCall):
         return found
 
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
-        """Return a job, of which Ganeti keeps who wanted it."""
+        """Submit a job, wait for its end, and return its result, or None if the instance does not exist."""
         with self._driver._slots:
             try:
                 return self.wait(step, self.submit(step, method, *path, body=body, **query))
@@ -544,7 +547,7 @@ class _Call(FencedCall):
             raise self._failure(step, error) from error
 
     def wait(self, step: str, number: int) -> Any:
-        """Wait for a job's end; what its last opcode gave."""
+        """Wait for a job's end, and return the result of its last opcode."""
         try:
             return self._driver._rapi.wait(number, timeout_s=self.left)
         except (NotAnswered, JobFailed) as error:
@@ -557,7 +560,7 @@ class _Call(FencedCall):
         return found
 
     def make(self, guest: GuestSpec) -> None:
-        """Make the instance, and start it; one that runs by now is fine."""
+        """Create and start the instance. An instance that runs by now is no error."""
         wanted = self.definition(guest)
         self.check_fence("volume")
         try:
@@ -586,7 +589,7 @@ class _Call(FencedCall):
             self.run("boot", "PUT", "instances", self.name, "startup")
 
     def keep_or_undo(self) -> None:
-        """Keep what was made, or remove it where a later call has come meanwhile.
+        """Keep the created instance, or delete it if a call with a higher fence came meanwhile.
 
         Raises:
             StaleFence: one has.
@@ -608,10 +611,10 @@ class _Call(FencedCall):
         self._fail_over("boot", found, target_node=node_of(self.host))
 
     def end_copy(self) -> None:
-        """End the copy of an instance on the call's node, which it left while that node was silent.
+        """Stop the copy of an instance on the call's node, which the instance left while that node was silent.
 
-        Ganeti ends the copy as it ends the remains of a migration. An instance that does not run on its primary
-        node, and runs on the call's, becomes the call's node's by that, and is shut down there.
+        Ganeti cleans the copy up like the remains of a migration. If the instance runs only on the call's node,
+        that node becomes its primary node, and the instance is shut down there.
 
         Raises:
             DriverError: the copy may still run.
@@ -640,10 +643,10 @@ class _Call(FencedCall):
         self.run("stop", "DELETE", "instances", self.name, "tags", tag=_left_tag(node))
 
     def bring_mirrored(self, step: str) -> _Instance:
-        """Let an instance with a secondary be on the call's node, which becomes its secondary first if need be.
+        """Move an instance with a secondary to the call's node, which becomes its secondary first if necessary.
 
-        Each step follows from where the instance is then, so that a call goes on where another one has died. Where
-        its primary is offline it starts on its secondary, and comes here from there.
+        Each step depends only on the current place of the instance, so that a later call continues where an earlier
+        one has died. If its primary node is offline, the instance starts on its secondary and moves from there.
 
         Raises:
             DriverError: it is not here.
@@ -669,10 +672,10 @@ class _Call(FencedCall):
         raise self.error(step, f"instance {self.name} is on node {found.node}, and others move it", transient=True)
 
     def keep_mirrored(self) -> None:
-        """See to it that its secondary may stay where it is, or have Ganeti make another one.
+        """Verify that the secondary may remain on its node, or request another one from Ganeti.
 
-        That job is not waited for: the guest runs, and its disks are copied for as long as it takes. Where no node
-        takes it, it stays, which is logged.
+        That job is not awaited: the guest runs while its disks are copied. If no node can become the secondary, the
+        secondary remains, and a warning is logged.
         """
         try:
             with self._driver._mirrors.plan("volume", timeout_s=self.left) as plan:
@@ -707,9 +710,10 @@ class _Call(FencedCall):
             self._fail_over(step, found)
 
     def _fail_over(self, step: str, found: _Instance, **target: str) -> None:
-        """Start an instance on another node; of a silent one Ganeti must have been told that it is off.
+        """Start an instance on another node. A silent node must have been marked as offline in Ganeti.
 
-        A tag keeps the name of a silent node, where a copy may run on, until ``end_copy`` has looked there.
+        A tag stores the name of a silent node, where a copy may still run, until ``end_copy`` has checked that
+        node.
         """
         if not found.is_seen:
             if not self._is_offline(step, found.node):
