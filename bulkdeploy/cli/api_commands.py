@@ -64,7 +64,10 @@ def _flags(context: CommandContext, api: Api) -> list[str]:
 
 
 def answer_to(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, Any]:
-    """Return the answer. With a request token a call may be repeated: the same token gives the same jobs again."""
+    """Call the API and return the response.
+
+    A call with a request token may be repeated, because it returns the same jobs.
+    """
     parameters = arguments.parameters
     plans_only = parameters.get("dryrun", "").lower() == "true"
     if api.parameter(TOKEN) is not None and not plans_only:
@@ -155,7 +158,7 @@ def follow_batch(
 
 
 def _position(order: list[str]) -> Any:
-    """Sorts jobs in the order in which they were created."""
+    """Return a function that returns the sort key of a job, to order jobs by their creation."""
     places = {job_id: place for place, job_id in enumerate(order)}
     return lambda job: places.get(str(job.get("jobid")), len(places))
 

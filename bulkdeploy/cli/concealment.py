@@ -43,14 +43,14 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
 
 
 def prompt_secret(name: str) -> str:
-    """Return a secret from the terminal, without showing it; from standard input where that is no terminal."""
+    """Read a secret from the terminal without showing it, or from standard input if that is not a terminal."""
     if sys.stdin.isatty():
         return getpass.getpass(f"{name}: ")
     return sys.stdin.readline().rstrip("\r\n")
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a copy of an answer in which every secret field is ``HIDDEN``."""
+    """Return a copy of a response in which every secret field is replaced by ``HIDDEN``."""
     if isinstance(value, Mapping):
         return {
             name: HIDDEN if is_secret(name) and isinstance(inner, str) else without_secrets(inner)

@@ -62,7 +62,7 @@ class ConnectionFailed(CommandFailed):
 
 
 class ApiRefused(CommandFailed):
-    """The API answered with an error (cloudstack-protocol.md 1.6)."""
+    """Raised when the API returns an error (cloudstack-protocol.md 1.6)."""
 
     def __init__(self, command: str, http_status: int, body: Mapping[str, Any], *, hint: str = "") -> None:
         self.command, self.http_status = command, http_status

@@ -17,7 +17,7 @@ FILTER = "filter="
 
 
 def follow(context: CommandContext, words: Sequence[str]) -> None:
-    """Show a deployment or jobs until they are finished."""
+    """Show the progress of a deployment or of jobs until they have ended."""
     names, fields = _names_and_filter(words)
     if not names:
         names = [_newest_unfinished(context)]

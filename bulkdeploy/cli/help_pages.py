@@ -47,7 +47,7 @@ def overview(catalogue: Catalogue | None) -> list[RenderableType]:
 
 
 def verb_help(word: str, nouns: Sequence[tuple[str, Api]]) -> list[RenderableType]:
-    """Help on a verb: the nouns it has."""
+    """Return the help page of a verb, with its nouns."""
     rows = [(f"{word} {noun}", printable(api.description)) for noun, api in nouns]
     return [_listing(f"bulkmonkey {word} ...", rows), Text(f"bulkmonkey {word} NOUN -h says more", style="dim")]
 

@@ -92,7 +92,7 @@ def _completion(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _of(module: str, name: str) -> Run:
-    """Return a command of a module that is loaded when the command runs, and not for help on it."""
+    """Return a command whose module is imported only when the command runs, not for its help."""
 
     def run(context: CommandContext, words: Sequence[str]) -> None:
         getattr(import_module(f"bulkdeploy.cli.{module}"), name)(context, words)

@@ -100,7 +100,7 @@ class Workspace:
         return self._transports[connection]
 
     def known_catalogue(self, connection: Connection) -> Catalogue | None:
-        """Return the catalogue, if it can be had without the server."""
+        """Return the catalogue if it is known without a request to the server, otherwise None."""
         if connection not in self._catalogues:
             kept = self.cache.load(connection)
             if kept is None:

@@ -46,7 +46,7 @@ MOVE_PLAN = Response(
 
 
 def plan_wanted(call: Call, command: str) -> PlanWanted | None:
-    """Return the plan that the call asks for or refers to, or None."""
+    """Return the plan parameters of a call, or None if the call neither requests nor names a plan."""
     index, dry_run = call.arguments.get("planindex"), call.flag("dryrun")
     if index is None and not dry_run:
         return None

@@ -63,7 +63,7 @@ VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
 
 
 def with_console(api: Wsgi) -> Wsgi:
-    """Return the API with the console before it."""
+    """Return a WSGI application that serves the console and passes all other paths to the API."""
     console = create_console(api)
 
     def application(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -128,7 +128,7 @@ class _Front:
             return self._to_sign_in()
 
     def sign_in(self) -> Response:
-        """Return the form, or the session that begins with it."""
+        """Return the sign-in form, or start a session with the submitted form."""
         wanted = request.values.get("next", "")
         target = wanted if PAGE_ADDRESS.fullmatch(wanted) else ""
         if request.method != "POST":

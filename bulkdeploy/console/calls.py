@@ -119,7 +119,7 @@ class Calls:
 def call_api(
     api: Wsgi, environ: Environ, command: str, parameters: Mapping[str, object] | None, session_key: str | None
 ) -> tuple[int, bytes, list[tuple[str, str]]]:
-    """Status, body and headers of the API's answer to a call for the request ``environ``."""
+    """Call the API for the request ``environ``, and return the status, body and headers of the response."""
     sent = {name: _text(value) for name, value in (parameters or {}).items() if value not in (None, "")}
     sent |= {"command": command, "response": "json"} | ({} if session_key is None else {"sessionkey": session_key})
     form = urlencode(sent).encode()
@@ -151,7 +151,7 @@ def call_api(
 
 
 def content_of(status: int, body: bytes) -> dict[str, Any]:
-    """Return the object in the envelope of an answer.
+    """Return the object under the top-level key of a response.
 
     Raises:
         SignedOut: as ``Calls``.

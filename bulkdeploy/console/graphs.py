@@ -26,7 +26,7 @@ PER_CENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph; each line is a list of points as SVG has it.
+    """A graph. Each line is a list of points in SVG syntax.
 
     Attributes:
         last: the newest value, in words.
@@ -44,7 +44,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The graphs of a thing.
+    """The graphs of one VM or of one place's hosts.
 
     Attributes:
         period: how far back they go, by its name in PERIODS.
@@ -99,7 +99,7 @@ def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
 
 
 class _Samples:
-    """The samples within a period that ends with the newest of them."""
+    """The samples within the period that ends with the newest sample."""
 
     def __init__(self, samples: Sequence[Row], period: timedelta) -> None:
         moments = [parsed(sample["timestamp"]) for sample in samples]

@@ -54,7 +54,7 @@ class Pages:
         return Markup('<span class="state {}">{}</span>').format(kind, text)
 
     def render(self, template: str, **values: Any) -> str:
-        """Return the text that a template makes of these values."""
+        """Return the text that a template creates from these values."""
         return self._environment.get_template(template).render(**values)
 
 

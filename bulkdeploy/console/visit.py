@@ -66,7 +66,7 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The data from which a page is made.
+    """A browser's request with the data from which its page is created.
 
     Attributes:
         given: the parameters of the URL.

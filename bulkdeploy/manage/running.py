@@ -23,7 +23,7 @@ def announce(settings: Settings) -> None:
 
 
 def hand_out_keys(data_dir: Path, profile: str) -> Path:
-    """Write a configuration file for clients on this machine; where it is."""
+    """Write a configuration file for clients on this machine, and return its path."""
     path = data_dir / CLIENT_FILE_NAME
     _replace(path, profile)
     return path

@@ -72,7 +72,7 @@ def run(settings: Settings, zone_file: Path | None) -> None:
 
 
 def prepare(settings: Settings, zone_file: Path | None) -> None:
-    """Migrate, write the first rows, and load the zone file where there is no zone yet."""
+    """Migrate the database, write the first rows, and load the zone file if there is no zone yet."""
     database.prepare(settings)
     if zone_file is not None:
         from bulkdeploy.manage.zone_files.inventory import load_first_zone

@@ -60,7 +60,7 @@ class Credentials:
         return had_one
 
     def applied_to(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """Return the parameters as this profile's user sends them."""
+        """Return the parameters with the user's authentication: a signature or the session key."""
         if self.signs:
             expires = (datetime.now(UTC) + EXPIRES_AFTER).strftime("%Y-%m-%dT%H:%M:%S+0000")
             named = {**parameters, "apiKey": self.connection.apikey, "signatureVersion": "3", "expires": expires}

@@ -48,7 +48,7 @@ class ApiParameter:
 
 @dataclass(frozen=True)
 class Api:
-    """An API; ``verb`` and ``noun`` are CloudMonkey's two words for it."""
+    """A command of the API. ``verb`` and ``noun`` are the two words that CloudMonkey uses for it."""
 
     name: str
     description: str

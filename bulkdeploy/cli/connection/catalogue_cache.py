@@ -35,7 +35,7 @@ class CatalogueCache:
         return self.directory / f"{safe}-{mark}.json"
 
     def load(self, connection: Connection) -> Catalogue | None:
-        """Return the cached catalogue, or None if there is none that can be read."""
+        """Return the cached catalogue, or None if it does not exist or cannot be read."""
         try:
             kept = json.loads(self.path(connection).read_text(encoding="utf-8"))
             if not isinstance(kept, dict) or kept.get("form") != FORM:

@@ -26,7 +26,7 @@ def default_path() -> Path:
 
 
 def cache_directory() -> Path:
-    """Return the directory in which answers of listApis are cached."""
+    """Return the directory in which responses of listApis are cached."""
     return Path(platformdirs.user_cache_dir("bulkmonkey"))
 
 

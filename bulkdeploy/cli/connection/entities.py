@@ -48,7 +48,7 @@ class Caller(Protocol):
     """Calls the API."""
 
     def __call__(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Call a command, and return the object inside the answer."""
+        """Call a command, and return the object inside the response."""
         ...
 
 

@@ -75,7 +75,7 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Log out where there was a login, and close connections."""
+        """Log out if there is a session, and close the connections."""
         self.credentials.end(self._send_once)
         self.http.close()
 
@@ -99,7 +99,7 @@ class Transport:
         return self._request(method, url, body, timeout)
 
     def _send_once(self, form: Mapping[str, str]) -> dict[str, Any]:
-        """POST a form as it is (login, logout)."""
+        """Send a form unsigned by POST, without retries, for login and logout."""
         body = urlencode({"response": "json", **form}, quote_via=quote)
         response = self._request("POST", self.connection.url, body, self.connection.requesttimeout)
         return self._read(form["command"], response)
@@ -170,7 +170,7 @@ def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
 
 
 def _root(error: BaseException) -> str:
-    """Return the innermost reason, without the layers of connection pools around it."""
+    """Return the innermost cause of an error, without the wrapping errors of connection pools."""
     reason: BaseException = error
     while True:
         inner = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)

@@ -19,7 +19,7 @@ class FollowedBatches:
         self.directory = directory / "batches"
 
     def keep(self, job_ids: Sequence[str]) -> str:
-        """Store a batch; the name by which it is found. Batches of more than a week ago are forgotten."""
+        """Store a batch, and return the name under which it can be found. Batches older than a week are deleted."""
         self._forget_old()
         name = job_ids[0]
         if not NAME.fullmatch(name):

@@ -87,7 +87,7 @@ class Follower:
                 )
 
     def _read_rest(self, watch: Watch, view: BatchView) -> None:
-        """Read the finished jobs; Ctrl-C leaves the rest of them out."""
+        """Read the details of finished jobs. Ctrl-C skips the remaining details."""
         try:
             for position in watch.read_rest():
                 view.reading(f"reading results, {position}")

@@ -102,7 +102,7 @@ def seconds_taken(job: Mapping[str, Any]) -> float | None:
 
 
 def virtual_machine_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the VM in a job's result; empty if there is none."""
+    """Return the VM in a job's result, or an empty dict if there is none."""
     vm = result_of(job).get("virtualmachine")
     return dict(vm) if isinstance(vm, Mapping) else {}
 

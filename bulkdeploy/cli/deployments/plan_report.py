@@ -21,7 +21,7 @@ COLUMNS = ("podname", "clustername", "before", "added", "after", "capacity", "po
 
 
 def is_plan(answer: Mapping[str, Any]) -> bool:
-    """Return whether an answer is the plan of a dry run."""
+    """Return whether a response is the plan of a dry run."""
     plan = answer.get("plan")
     return isinstance(plan, Mapping) and "fits" in plan
 

@@ -45,7 +45,10 @@ def summary_parts(
 
 
 def cluster_parts(clusters: Sequence[Mapping[str, Any]], *, planned: bool) -> list[RenderableType]:
-    """Return VMs per pod, where pods have several clusters, and per cluster. ``planned``: as the plan has them."""
+    """Return tables of the VMs per pod, if pods have several clusters, and per cluster.
+
+    ``planned`` is true if the counts are those of the plan.
+    """
     pods = pod_table(clusters)
     title = "VMs per cluster, as planned" if planned else "VMs per cluster"
     return [*([pods] if pods is not None else []), cluster_table(clusters, title)]

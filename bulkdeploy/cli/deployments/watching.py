@@ -58,7 +58,7 @@ class Watch(Protocol):
 
     @property
     def jobs(self) -> list[Mapping[str, Any]]:
-        """Finished jobs that have been read, as the API answers them."""
+        """The finished jobs that have been read, in the API's format."""
         ...
 
 
@@ -191,7 +191,7 @@ class DeploymentWatch:
 
 
 class JobListWatch:
-    """Any jobs, of any API. ``listed``: it has ``listAsyncJobs``."""
+    """A watch of any jobs of any API. ``listed`` is true if the API has ``listAsyncJobs``."""
 
     def __init__(
         self, call: Caller, budget: Budget, job_ids: Sequence[str], *, listed: bool, name: str = ""
@@ -227,7 +227,7 @@ class JobListWatch:
 
     @property
     def jobs(self) -> list[Mapping[str, Any]]:
-        """Finished jobs, in the order in which they were seen."""
+        """The finished jobs, in the order in which they were read."""
         return list(self._jobs.values())
 
     def _request_one(self, job_id: str) -> None:

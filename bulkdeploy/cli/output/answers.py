@@ -33,7 +33,7 @@ def filtered(answer: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]
 
 
 def as_rows(answer: Mapping[str, Any], fields: Sequence[str] = ()) -> Rows:
-    """Return the answer's objects as rows. Columns are ``fields``, else all that occur, sorted by name."""
+    """Return the objects of a response as rows. The columns are ``fields``, or else all fields, sorted by name."""
     rows, single = _objects(answer)
     columns = tuple(fields) or tuple(sorted({name for row in rows for name in row}))
     if fields:

@@ -19,7 +19,7 @@ PLANS = ("plan", "balanceplan")
 
 
 def difference(context: CommandContext, words: Sequence[str]) -> None:
-    """Print which hosts get more or fewer VMs by the second plan than by the first, and which VMs go elsewhere.
+    """Compare two plans: print the hosts that get more or fewer VMs, and the VMs that move elsewhere.
 
     Raises:
         UsageError: a file is missing, or is not the answer of a dry run.

@@ -31,7 +31,7 @@ class Shell:
     """A session at the prompt, or of lines read from standard input."""
 
     def __init__(self, workspace: Workspace, base: Options) -> None:
-        """Create a shell; ``base``: the options that apply to every line unless the line overrides them."""
+        """Create a shell. The options ``base`` apply to every line unless the line overrides them."""
         self.workspace = workspace
         self.completer = Completer(workspace, base)
         self.status = ExitStatus.SUCCESS

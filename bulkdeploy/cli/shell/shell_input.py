@@ -24,7 +24,10 @@ MOST_DESCRIPTION = 70
 
 
 class ShellHistory(FileHistory):
-    """Lines of earlier sessions, readable for their owner only; a line with a secret is never kept."""
+    """The typed lines of earlier sessions, in a file that only its owner can read.
+
+    Lines with secrets are not stored.
+    """
 
     def __init__(self, path: Path) -> None:
         if not path.exists():

@@ -23,7 +23,7 @@ UTC = "UTC"
 
 @dataclass(frozen=True, slots=True)
 class SessionBegun:
-    """An answer after which the client has a session: its two secrets go into cookies, too."""
+    """The response of a successful login. The two secrets of the session are also set as cookies."""
 
     answer: dict[str, Any]
     token: str
@@ -32,7 +32,7 @@ class SessionBegun:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """An answer after which the client has no session: its cookies go."""
+    """The response of a logout. The session's cookies are deleted."""
 
     answer: dict[str, Any]
 

@@ -284,7 +284,7 @@ COMMANDS = (
 
 
 def set_users(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
-    """Make, or change, the users of a file."""
+    """Create or change the users of a zone file."""
     return service.set_users(connection, caller, every_api(), batch)
 
 

@@ -36,7 +36,7 @@ def disk_parameters(encrypt: str) -> tuple[Parameter, ...]:
 
 
 def disk_fields(encrypt: str) -> tuple[Field, ...]:
-    """Return the fields of answers; ``encrypt`` is the name of the one for encryption."""
+    """Return the response fields of disk settings. ``encrypt`` is the name of the field for encryption."""
     return (
         text("cacheMode", "the cache mode of disks"),
         flag(encrypt, "whether disks are encrypted"),

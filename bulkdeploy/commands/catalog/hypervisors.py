@@ -11,7 +11,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_hypervisors(call: Call) -> Page:
-    """Return the hypervisors that there are clusters of."""
+    """Return the hypervisor types that at least one cluster has."""
     rows = hypervisors.list_hypervisors(call.connection, call.ref_id("zoneid"))
     return Page(rows, len(rows))
 

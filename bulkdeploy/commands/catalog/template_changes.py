@@ -204,7 +204,7 @@ def _changing(kind: Kind, word: str) -> Command:
 
 
 def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
-    """Return the commands that delete a template or ISO, and that share it."""
+    """Return the commands that delete a template or ISO and that change who may use it."""
     this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
     return (
         Command(

@@ -118,7 +118,10 @@ PLAN = Response(
 
 
 def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
-    """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
+    """Deploy all VMs of the list.
+
+    Returns their jobs and hosts in the order of the list, or the plan of a dry run.
+    """
     (result,) = deploy(call.connection, call.system, [_list_call(call)])
     if isinstance(result, DryRun):
         row = plan_row(call, result)

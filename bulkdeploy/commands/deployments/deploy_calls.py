@@ -185,7 +185,7 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
 
 
 def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
-    """Return a dry run as answered."""
+    """Return the API row of a dry run."""
     return {
         "count": result.requested,
         "fits": result.fits,
@@ -243,12 +243,12 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
 
 
 def _dry_run(call: Call) -> dict[str, Any]:
-    """Return whether the call is a dry run, and the hosts that it answers about."""
+    """Return whether the call is a dry run, and the hosts for which it requests the placement result."""
     return {"dry_run": call.flag("dryrun"), "explain_host_ids": host_ids(call)}
 
 
 def _key_pairs(call: Call) -> dict[str, Any]:
-    """Return the names of key pairs, and the parameter that gave them."""
+    """Return the names of the requested key pairs, and the parameter that contains them."""
     parameter = "keypairs" if "keypairs" in call.arguments else "keypair"
     return {"keypairs": key_pair_names(call), "keypairs_parameter": parameter}
 

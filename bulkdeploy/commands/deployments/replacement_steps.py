@@ -79,7 +79,7 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
 
 
 def _member(vm: Row[Any], method: ReplaceMethod, state: str | None) -> Member:
-    """Return the VM as the rules see it. VMs with delete protection are not recreated."""
+    """Return the VM in the form that the replacement rules use. VMs with delete protection are not recreated."""
     is_kept = method is ReplaceMethod.RECREATE and vm.delete_protection
     return Member(
         vm.id,

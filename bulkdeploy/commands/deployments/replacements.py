@@ -80,7 +80,7 @@ def _replace(call: Call) -> Mapping[str, Any]:
 
 
 def _check_restored(recorded: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    """Check that VMs that are restored in place can get these parameters.
+    """Raise an error if VMs that are restored in place cannot get these parameters.
 
     Raises:
         InvalidCombination: the parameters need method=Recreate.

@@ -27,7 +27,7 @@ PEER_FIELDS = {"account", "group"}
 
 
 def authorize(direction: Direction, call: Call) -> JobTicket:
-    """Add rules; the job's result is the group with them."""
+    """Add rules to a security group. The job's result is the group with the new rules."""
     group = by_id_or_name(call, Entity.SECURITY_GROUP, NOUN, "securitygroupid", "securitygroupname")
     parameter = "securitygroupid" if "securitygroupid" in call.arguments else "securitygroupname"
     requested = [_requested(call.arguments, group)]

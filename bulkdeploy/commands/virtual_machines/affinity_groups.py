@@ -33,7 +33,7 @@ AFFINITY_GROUP = Response(
 
 
 def list_affinity_groups(call: Call) -> Page:
-    """Affinity groups of the accounts shown, and of domains they are in.
+    """Return the affinity groups of the visible accounts and of their domains.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

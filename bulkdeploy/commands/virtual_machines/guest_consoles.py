@@ -39,7 +39,7 @@ ENDPOINT = Response(
 
 
 def create_endpoint(call: Call) -> dict[str, Any]:
-    """Return a token for a console, and where it is good for."""
+    """Return a console token and the URLs at which it is valid."""
     kind = ConsoleKind(call.text("consoletype") or ConsoleKind.VNC)
     extra = call.text("token") or ""
     vm = call.arguments[guest_consoles.VM]

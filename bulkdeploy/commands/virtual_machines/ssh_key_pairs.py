@@ -37,7 +37,7 @@ SSH_KEY_PAIR = Response(
 
 
 def list_ssh_key_pairs(call: Call) -> Page:
-    """SSH key pairs; private keys are never kept.
+    """Return the SSH key pairs of the visible accounts. Private keys are never stored.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.

@@ -88,7 +88,7 @@ def list_unmanaged_instances(call: Call) -> Page:
 
 
 def look(call: Call) -> list[UnmanagedGuest]:
-    """Return the guest that is named, once for each host that it is on.
+    """Return the named guest, once for each host on which it exists.
 
     Raises:
         InvalidParameter: there is none of this name or id, or more than one of this name.

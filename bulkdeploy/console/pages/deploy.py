@@ -269,7 +269,7 @@ def deploy(visit: Visit) -> Response:
 
 
 def wrong_fields(text: str) -> dict[str, str]:
-    """Return the error text by the field of the deploy form that it is about."""
+    """Return the error text by the field of the deploy form that the text names."""
     return wrong_field(text, {**{name: name for name in FIELDS}, **FIELD_OF})
 
 

@@ -68,7 +68,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds for the rest at the current rate, or None if there is no rate."""
+        """The estimated seconds until all jobs have ended, or None if the rate is unknown."""
         return (self.total - self.done) / self.per_second if self.per_second and not self.is_over else None
 
 

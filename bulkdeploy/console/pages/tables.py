@@ -53,7 +53,7 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
 
 
 def as_csv(table: Table, visit: Visit) -> Response:
-    """Return all rows of a table, every column, as they are."""
+    """Return all rows and all columns of a table as CSV."""
     names = [column.name for column in table.columns if column.kind != "progress"]
     text = io.StringIO()
     writer = csv.writer(text)
@@ -71,7 +71,7 @@ def _every_row(table: Table, visit: Visit) -> Iterator[Row]:
 
 
 def _cell(value: object) -> str:
-    """Return a value as a spreadsheet shows and does not compute it."""
+    """Return a value as a CSV cell that a spreadsheet displays and does not evaluate as a formula."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(FORMULA) else text
 

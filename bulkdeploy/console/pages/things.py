@@ -93,7 +93,7 @@ def act(visit: Visit) -> Response:
 
 
 def find_row(noun: Noun, key: str, visit: Visit) -> dict[str, Any]:
-    """Return the row of a thing.
+    """Return the row of one object of a noun.
 
     Raises:
         ApiRefused: there is no such thing, or this person may not see it.
@@ -154,7 +154,7 @@ def _columns(rows: list[Any]) -> list[str]:
 
 
 def _table(noun: Noun, visit: Visit) -> Table:
-    """Return the noun's table as this person sees it.
+    """Return the noun's table with the columns and commands that the user may see.
 
     Raises:
         ApiRefused: this person may not list such things.

@@ -18,7 +18,7 @@ MOST_OWNERS, MOST_DEPLOYMENTS = 200, 50
 
 
 def topology(visit: Visit) -> Response:
-    """Show the page around the map; its script draws the answer of ``zone_map``."""
+    """Return the page with the map of a zone. Its script draws the data of ``zone_map``."""
     if COMMAND not in visit.may:
         visit.calls(COMMAND)  # the API says why not
     zones = visit.calls.rows("listZones")
@@ -35,7 +35,7 @@ def topology(visit: Visit) -> Response:
 
 
 def zone_map(visit: Visit) -> Response:
-    """Return the answer of getZoneMap for the script of the page; 304 if the browser has it."""
+    """Return the response of getZoneMap for the page's script, or status 304 if the browser has the same data."""
     counted = parameters_of(visit.given.get("vms", ""))
     found = visit.calls(COMMAND, {"zoneid": visit.given.get("zoneid", ""), "by": _share(visit), **counted})
     body = orjson.dumps(found["zonemap"])

@@ -86,7 +86,10 @@ def change(visit: Visit) -> Response:
 
 
 def _chosen(visit: Visit, back: str) -> dict[str, Any]:
-    """Return the selection of the bulk operation: the ids of rows, or the filters of the table; empty: nothing."""
+    """Return the selection of a bulk operation: the ids of rows, or the filters of the table.
+
+    Empty if there is none.
+    """
     if "everything" in visit.form:
         given = dict(parse_qsl(back.partition("?")[2]))
         filters = {one.name for one in TABLES["virtual-machines"].filters}

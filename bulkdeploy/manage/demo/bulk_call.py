@@ -70,7 +70,7 @@ class BulkCall:
         self._deployment = self._read(self._request(count))
 
     def _request(self, count: int, **place: str) -> str:
-        """Return the id of a deployment of so many VMs."""
+        """Request a deployment of ``count`` VMs and return the id of the deployment."""
         jobs = self._api.call(
             "bulkDeployVirtualMachine",
             {
@@ -92,7 +92,7 @@ class BulkCall:
         return self.progress_seen
 
     def spread(self) -> list[ClusterSpread]:
-        """Return the spread of VMs by listVirtualMachines and listHosts, not by the planner's answer."""
+        """Return the spread of VMs, counted from listVirtualMachines and listHosts independently of the planner."""
         after = self._vms_per_cluster()
         return [
             replace(one, before=self._before[one.name], added=after[one.name] - self._before[one.name])
@@ -100,7 +100,7 @@ class BulkCall:
         ]
 
     def problems(self, spread: list[ClusterSpread]) -> list[str]:
-        """Return the broken promises in words; empty: there are none."""
+        """Return the problems of the deployment as texts, or an empty list if there are none."""
         found = [f"job {one['jobid']}: {one['errortext']}" for one in self._deployment.get("failures", ())]
         if len(found) > MOST_REASONS:
             found[MOST_REASONS:] = [f"... and {len(found) - MOST_REASONS} more"]

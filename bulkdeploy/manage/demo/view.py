@@ -28,7 +28,7 @@ class DemoView:
         self._console.print(f"[green]ready[/] after {seconds:.1f} s: {url}/client/api")
 
     def answered(self, count: int, seconds: float) -> None:
-        """Print that the bulk call was answered."""
+        """Print that the API has responded to the bulk call."""
         self._console.print(
             f"bulkDeployVirtualMachine virtualmachinecount={count}: {count} jobs in {seconds:.2f} s"
         )

@@ -87,7 +87,7 @@ def import_cloudstack(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The rows that were read of a CloudStack, and when reading them began, by the database's clock."""
+    """The rows that were read from a CloudStack, and the database time at which the read began."""
 
     upstream: Upstream
     began: datetime

@@ -51,7 +51,7 @@ POOL = (
 
 
 def nouns_of_imports() -> Mapping[str, Noun]:
-    """Return the nouns by section, in the order in which things are made."""
+    """Return the nouns by section, in the order in which their objects are created."""
     known = find_nouns()
     own = {
         "zones": replace(known["zones"], optional=("dns1", "internaldns1")),

@@ -142,7 +142,7 @@ class Upstream:
         return found
 
     def _by_ids(self, command: str, ids: Collection[str]) -> list[Row]:
-        """Return the rows of these ids that are there."""
+        """Return the existing rows with these ids."""
         found: dict[str, Row] = {}
         for more in OF_EACH_OWNER:
             rows = self.client.by_ids(command, set(ids) - found.keys(), {**PLAIN[command], **more})

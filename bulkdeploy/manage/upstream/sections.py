@@ -128,7 +128,7 @@ def _clusters(row: Row, _: Rows) -> Iterator[Texts]:
 
 
 def hypervisor_of(row: Row, field_name: str = "hypervisor") -> str:
-    """Return the hypervisor type of a row, spelled as parameters of calls spell it."""
+    """Return the hypervisor type of a row in the spelling of API parameters."""
     return HYPERVISORS.get(str(row[field_name]).lower(), str(row[field_name]))
 
 

@@ -34,7 +34,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value, as written; ``is_null``: written as nothing."""
+    """A single value as it is written in the file. ``is_null`` is true if nothing is written."""
 
     line: int
     text: str

@@ -23,7 +23,7 @@ PLACES_OF_ZONES = (
 
 @click.group()
 def inventory() -> None:
-    """Zones with all that is in them, as files."""
+    """Load and export zone files, which describe zones with all their objects."""
 
 
 @inventory.command("load")

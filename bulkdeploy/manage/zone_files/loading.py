@@ -232,7 +232,7 @@ class Loader:
     def _adopt(
         self, noun: Noun, values: dict[str, Any], present: Mapping[Hashable, Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
-        """Return the existing row of the entry's name, which gets the entry's id, or None if there is none."""
+        """Return the existing row with the entry's name, or None. The row gets the id of the entry."""
         row = present.get(noun.key({name: _plain(value) for name, value in values.items()}))
         if row is None or noun.entity is None:
             return row

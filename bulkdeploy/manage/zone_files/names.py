@@ -50,11 +50,11 @@ class Names:
         return [named.ref for named in found]
 
     def paths(self, entity: Entity) -> dict[int, str]:
-        """Return the path of every live thing of a kind by internal id."""
+        """Return the path of every live object of a kind by internal id."""
         return {named.ref.id: named.path for alike in self._of(entity).values() for named in alike}
 
     def refs(self, entity: Entity) -> dict[int, EntityRef]:
-        """Return every live thing of a kind by internal id."""
+        """Return the reference to every live object of a kind by internal id."""
         return {named.ref.id: named.ref for alike in self._of(entity).values() for named in alike}
 
     def _named(self, entity: Entity, text: str) -> list[Named]:
@@ -69,7 +69,7 @@ class Names:
         ]
 
     def _of(self, entity: Entity) -> dict[str, list[Named]]:
-        """Things by their names, and by their uuids."""
+        """Return the objects of a kind by name and by uuid."""
         if entity not in self._by_name:
             by_name: dict[str, list[Named]] = {}
             for named in self._read(entity):

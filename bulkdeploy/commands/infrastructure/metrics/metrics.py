@@ -54,7 +54,7 @@ def gigabytes(size_bytes: float) -> str:
 
 
 def _times(amount: str, raw: float, promised: float) -> str:
-    """Return an amount, and the factor by which it may be over-committed."""
+    """Return an amount with its over-commit factor as text, such as ``2.00 Ghz (x 4.0)``."""
     return f"{amount} (x {promised / raw if raw else 1:.1f})"
 
 

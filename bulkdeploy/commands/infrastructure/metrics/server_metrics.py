@@ -18,7 +18,7 @@ def list_database_metrics(call: Call) -> Mapping[str, Any]:
 
 
 def list_usage_server_metrics(call: Call) -> Mapping[str, Any]:
-    """Return that the usage server is down: no record of usage is made."""
+    """Return that the usage server is down, because this service does not record usage."""
     return {"collectiontime": read_time(call.connection), "hostname": platform.node()}
 
 

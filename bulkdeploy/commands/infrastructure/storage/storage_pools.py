@@ -63,7 +63,7 @@ def list_storage_pools(call: Call) -> Page:
 
 
 def look_at_storage_pool(call: Call) -> list[SeenPool]:
-    """Asks a driver about the storage of a pool before the pool is created."""
+    """Query a driver for the storage of a new pool, before the transaction that creates the pool."""
     return pool_service.look_at_pools(call.connection, call.system, [call.arguments])
 
 
