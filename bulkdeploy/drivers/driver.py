@@ -753,7 +753,10 @@ class HypervisorDriver(ABC):
     def look_at_storage(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[StorageUnit] | DriverError]:
-        """``units_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order."""
+        """Return the storage units of each host, or an error, in order.
+
+        HOSTS_AT_ONCE hosts are queried at a time.
+        """
         return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:

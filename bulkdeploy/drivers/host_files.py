@@ -14,7 +14,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A file as every host shall have it: its path there, content, and mode (permission bits)."""
+    """A file that every host must have: its path, its content, and its mode (permission bits)."""
 
     path: str
     content: bytes = field(repr=False)

@@ -8,11 +8,10 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """The address of a host for calls.
+    """The address of a host for driver calls.
 
-    The host's uuid (its key), name, IP address, hypervisor type and the url of addHost.
-
-    ``url`` None: an inventory brought the host without one. It names secrets (users, key files), and never is one.
+    It consists of the host's uuid (its key), name, IP address, hypervisor type and the url of addHost. ``url`` is
+    None if an inventory added the host without one. It may name secrets (users, key files), but contains none.
     """
 
     uuid: UUID
@@ -29,7 +28,7 @@ def address_of(host: Any) -> HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
-    """The access to a machine that becomes a host: its url, and the login; the password is never kept."""
+    """The access to a machine that becomes a host: its url and the login. The password is never stored."""
 
     url: str
     username: str | None = None
@@ -38,7 +37,7 @@ class HostAccess:
 
 @dataclass(frozen=True, slots=True)
 class HostPromise:
-    """The limits of a host's promises to guests: factors of its CPU and its memory, and the number of guests."""
+    """The limits of a host for guests: its CPU and memory over-commit factors, and the number of guests."""
 
     cpu_overcommit: Decimal
     memory_overcommit: Decimal
@@ -47,9 +46,9 @@ class HostPromise:
 
 @dataclass(frozen=True, slots=True)
 class NewHost:
-    """A machine that is to be a host: the uuid it is known by from now on, and its hypervisor type.
+    """A machine that becomes a host, with its new uuid and its hypervisor type.
 
-    ``cluster_hardware``: the ``HostModel.guest_hardware`` of the other hosts of its cluster, each once.
+    ``cluster_hardware`` has the different values of ``HostModel.guest_hardware`` of the other hosts of its cluster.
     """
 
     uuid: UUID
@@ -61,11 +60,10 @@ class NewHost:
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """The hardware that a host reports: physical cores, MHz of one, MiB.
+    """The hardware that a host reports: physical cores, MHz per core, memory in MiB, and bytes of local disks.
 
-    Bytes of its own disks for volumes (0: none).
-
-    ``guest_hardware``: what the hardware of its guests can be, in words that only its driver reads; None: any.
+    The local disks are for volumes; 0 means that there are none. ``guest_hardware`` describes the hardware that its
+    guests can have, in a format that only its driver reads. None means any hardware.
     """
 
     name: str

@@ -28,7 +28,7 @@ class UnusableDriver(DriverSettingError):
 
 @dataclass(frozen=True, slots=True)
 class InstalledDrivers(Generic[D]):
-    """The drivers of one kind. A driver of the tree cannot be replaced by an entry point with its name.
+    """The installed drivers of one kind. An entry point cannot replace a built-in driver with its name.
 
     Attributes:
         driver: the class that each driver is a subclass of.

@@ -550,7 +550,7 @@ class _Call(FencedCall):
             self._give_way()
 
     def _give_way(self) -> None:
-        """Undo what was done by a call that was overtaken meanwhile, unless a later one has the guest run."""
+        """Undo the work of this call if a call with a higher fence came and does not run the guest."""
         if self.fences.is_highest(self.guest, self.fence):
             return
         fenced = self.fences.kept().get(self.guest)

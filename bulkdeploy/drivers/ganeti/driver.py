@@ -171,12 +171,12 @@ class GanetiDriver(BatchDriver):
         return any(not offline and memory is not None for offline, memory in rows)
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
-        """See HypervisorDriver: what others' instances, and the failure of another node, leave of each node's."""
+        """Return each node's memory minus others' instances and the reserve for another node's failure."""
         memory = self._memory("look", timeout_s)
         return {host.uuid: memory[node_of(host)] for host in hosts if node_of(host) in memory}
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
-        """See BatchDriver: instances that are not there yet are made by one request, the rest call by call."""
+        """Begin these calls. Missing instances are created by one request; other calls are made one by one."""
         starts = [call for call in calls if isinstance(call, StartCall)]
         made = self._make_many(starts, timeout_s) if len(starts) > 1 else {}
         return [made.get(call.guest_uuid) or partial(self._make_one, call, timeout_s) for call in calls]
@@ -738,7 +738,7 @@ class _Call(FencedCall):
         return found
 
     def grow(self, volumes: Sequence[VolumeSpec], found: _Instance, *, step: str) -> None:
-        """Let disks that are smaller than wanted grow, to a size: asked for twice they are no larger."""
+        """Enlarge disks that are smaller than requested to an absolute size, so that the call may be repeated."""
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
         for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
@@ -751,7 +751,7 @@ class _Call(FencedCall):
                 self.run(step, "DELETE", "instances", self.name, "tags", tag=old)
 
     def drop(self, found: _Instance, volume_uuid: UUID) -> None:
-        """Remove a disk of an instance that does not run; with its last one it goes itself."""
+        """Delete a disk of a stopped instance. The instance is deleted with its last disk."""
         if len(found.volumes) == 1:
             self.run("delete", "DELETE", "instances", self.name, shutdown_timeout="0")
             return
@@ -769,7 +769,7 @@ class _Call(FencedCall):
         return None if row is None else _read(row)
 
     def settle(self, step: str) -> bool:
-        """Wait for jobs that may still make the instance, or change it; whether there were any."""
+        """Wait for jobs that may still create or change the instance, and return whether there were any."""
         rapi = self._driver._rapi
         waited = False
         for _ in range(2):  # a job that makes many, then the one that it submits
@@ -792,7 +792,7 @@ class _Call(FencedCall):
                 raise failure(step, self.host_name, error) from error
 
     def definition(self, guest: GuestSpec) -> dict[str, Any]:
-        """Return the instance, as Ganeti is asked for it; it starts once it is made.
+        """Return the definition of the instance for Ganeti's creation request, which also starts it.
 
         Raises:
             DriverError: options lack its operating system; or a nic is to be routed and has no address.

@@ -41,11 +41,10 @@ class Mirrors:
     def placed(
         self, definitions: Sequence[Definition], *, timeout_s: float
     ) -> Iterator[Sequence[Definition | DriverError]]:
-        """Yield these instances with a secondary each, or the reason why there is none.
+        """Yield these instances with a secondary node each, or the error if there is none.
 
-        Ganeti is asked within the context.
-
-        Where the disk template has no secondary: as they are.
+        The caller submits its request to Ganeti within the context. If the disk template has no secondary, the
+        instances are yielded unchanged.
 
         Raises:
             DriverError: the cluster can not be looked at.
@@ -64,7 +63,9 @@ class Mirrors:
 
     @contextmanager
     def plan(self, step: str, *, timeout_s: float) -> Iterator[Mirroring]:
-        """Yield a plan on the cluster as it is, with what jobs are about to make; ``step`` is that of errors.
+        """Yield a plan for the current cluster, including instances that unfinished jobs will create.
+
+        ``step`` is the step that errors name.
 
         Raises:
             DriverError: the cluster can not be looked at, or others choose for too long.
@@ -110,7 +111,7 @@ class Mirrors:
             self._here.release()
 
     def _name(self, end: float) -> str:
-        """Return the cluster's uuid."""
+        """Return the uuid of the cluster, which is read once."""
         if self._cluster is None:
             self._cluster = str(self._rapi.send("GET", path_of("info"), timeout_s=_left(end))["uuid"])
         return self._cluster

@@ -67,8 +67,8 @@ class Rapi:
     def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
         """Send one request to the master. Return None if the resource does not exist.
 
-        Every address is tried, the last master first: only a master serves RAPI. Where none does, as while it is
-        restarted or another node becomes the master, that is waited for, MASTER_AWAY_S at most.
+        Every address is tried, the last master first, because only a master serves RAPI. If no address does, for
+        example during a restart or a change of the master, the request waits at most MASTER_AWAY_S.
 
         Raises:
             NotAnswered: no answer, or not in time.
@@ -86,7 +86,7 @@ class Rapi:
                 time.sleep(POLL_SECONDS)
 
     def run(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
-        """Submit a job and wait for its end; what its last opcode gave.
+        """Submit a job, wait for its end, and return the result of its last opcode.
 
         Raises:
             NotAnswered: no answer, or the job has not ended in time; it may go on.
@@ -131,15 +131,15 @@ class Rapi:
         return [[value for _, value in row] for row in found["data"]]
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close all connections."""
         self.http.close()
 
 
 class _JobWatch:
-    """Waits for jobs of many threads with few requests, for each of which RAPI forks a process.
+    """A poller for the jobs of many threads with few requests, because RAPI forks a process for each request.
 
-    At most LOOKING threads wait each for its own job, as long as RAPI lets them; who sees an end asks for all jobs
-    that threads wait for.
+    At most LOOKING threads wait each for their own job in RAPI. A thread whose job ends queries all jobs for which
+    threads wait.
     """
 
     def __init__(self, rapi: Rapi) -> None:
@@ -170,7 +170,7 @@ class _JobWatch:
                     self._ended.pop(number, None)
 
     def _look(self, number: int, left: float) -> None:
-        """Look once, without the lock; a failed look is the failure of a moment: waiting goes on."""
+        """Query the jobs once, without the lock. A failed query is ignored, and the threads continue to wait."""
         began = time.monotonic()
         self._looking += 1
         self._changed.release()
@@ -226,7 +226,7 @@ def path_of(*parts: str) -> str:
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """Return a failure as drivers tell it."""
+    """Return a driver error for an error of Ganeti."""
     if isinstance(error, JobFailed):
         return DriverError(step, host, shown(error.text), transient=error.code in TRANSIENT)
     return DriverError(step, host, str(error), transient=True, unanswered=True)

@@ -86,7 +86,7 @@ class NodeStorage:
         )
 
     def repair(self, node: str, unit: StorageUnit, timeout_s: float) -> None:
-        """Drop what is lost from a volume group. Ganeti itself refuses where a mirror elsewhere is not whole.
+        """Remove lost parts from a volume group. Ganeti rejects this if a mirror on another node is incomplete.
 
         Raises:
             DriverError: it is none; or instances, ours or others', have disks there that are on no other node.
@@ -112,7 +112,7 @@ class NodeStorage:
         self._run(node, "PUT", "repair", unit.unit_type, timeout_s, name=unit.name)
 
     def _pool_of(self, kind: str, name: str, pools: Sequence[Pool], cluster: Mapping[str, Any]) -> UUID | None:
-        """Return the primary storage pool that the unit is: it holds the disks that instances of ours get."""
+        """Return the primary storage pool that a unit is, or None. It stores the disks of our new instances."""
         if kind == PHYSICAL_VOLUME or kind not in TYPES_OF_TEMPLATES.get(self._disk_template, ()):
             return None
         if kind == VOLUME_GROUP and name != cluster["volume_group_name"]:

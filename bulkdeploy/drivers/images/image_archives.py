@@ -49,7 +49,7 @@ POSIX_MAGIC, GNU_MAGIC = b"ustar\x0000", b"ustar  \0"
 
 @dataclass(slots=True)
 class _Member:
-    """A member of an archive: its kind in tar's code, its name, the target of a link, and its size in bytes."""
+    """A member of an archive: its type in tar's code, its name, the target of a link, and its size in bytes."""
 
     kind: bytes
     name: bytes
@@ -58,7 +58,7 @@ class _Member:
 
 
 def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: bool) -> None:
-    """Read an archive to its end, and check that it has only what an image may have.
+    """Read an archive to its end, and check that it contains only members that an image may have.
 
     Args:
         packed: the archive, plain or compressed by gzip, bzip2 or xz.
@@ -146,7 +146,7 @@ class _Unpacked:
 
 
 class _Check:
-    """The reading of one archive."""
+    """The check of one archive while it is read."""
 
     def __init__(self, unpacked: _Unpacked, most_bytes: int, *, may_have_templates: bool) -> None:
         self._unpacked, self._most_bytes, self._may_have_templates = unpacked, most_bytes, may_have_templates
@@ -214,7 +214,7 @@ class _Check:
         return 0
 
     def _check_place(self, member: _Member, parts: tuple[bytes, ...]) -> None:
-        """Check that a member of its kind may be where it is."""
+        """Check that a member of this type is allowed at its path."""
         is_file, is_directory = member.kind in FILES, member.kind == DIRECTORY
         if len(parts) <= 1:
             is_allowed = is_file if parts in ((METADATA,), (DISK,)) else is_directory
@@ -268,7 +268,7 @@ class _Check:
 
 
 def _check_nesting(text: str) -> None:
-    """Raise ImageRejected for YAML that nests too deep: the time to read it grows with the square of its depth."""
+    """Raise ImageRejected for YAML with too deep nesting, because parsing time grows with the depth squared."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -306,7 +306,7 @@ def _number(field: bytes) -> int:
 
 
 def _describe(member: _Member, described: dict[bytes, bytes]) -> None:
-    """Change a member to what the descriptions before it say."""
+    """Apply the long names and attributes that precede a member in the archive to the member."""
     for kind, attribute in ((LONG_NAME, "name"), (LONG_TARGET, "target")):
         if kind in described:
             setattr(member, attribute, described[kind].removesuffix(b"\0"))

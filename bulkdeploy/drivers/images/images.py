@@ -29,9 +29,9 @@ REPORTS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedImage:
-    """An image whose header was checked: its size in bytes, that of its disk, and what is left to read.
+    """An image with a checked header: its size in bytes, the size of its disk, and the unread data.
 
-    ``disk_bytes`` of an archive is not known: it is the size of the file.
+    ``disk_bytes`` of an archive is not known and equals the size of the file.
     """
 
     image: TemplateImage

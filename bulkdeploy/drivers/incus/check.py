@@ -16,7 +16,7 @@ OLDEST = "6.0"
 
 
 def check_cluster(options: IncusOptions) -> Iterator[Need]:
-    """Try everything that the driver needs, in order, until something fails; nothing is left there."""
+    """Check everything that the driver needs, in order, until a check fails. Test objects are deleted."""
     incus = Incus(access_of(options))
     try:
         yield from _needs(incus, options)
@@ -66,7 +66,7 @@ def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
 
 
 def _events(incus: Incus) -> Need:
-    """Without them guests that end are found by looks only, some seconds later."""
+    """Check that events can be received. Without them, ended guests are found only by polling, seconds later."""
     try:
         open_events(incus.access, timeout_s=PATIENCE_S).close()
     except NotAnswered as error:
@@ -87,7 +87,7 @@ def _image(incus: Incus, template: str, image: str) -> Need:
 
 
 def _compare_and_set(incus: Incus) -> Need:
-    """Check compare-and-set: create an instance without disks, change it twice under one tag, and remove it."""
+    """Check compare-and-set: create an instance without disks, change it twice under one tag, and delete it."""
     name = f"bulkdeploy-check-{uuid4()}"
     where = path_of("instances", name)
     made = {"name": name, "source": {"type": "none"}, "profiles": [], "devices": {}, "config": {}}

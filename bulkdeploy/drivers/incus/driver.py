@@ -139,7 +139,7 @@ class IncusDriver(HypervisorDriver):
     # Hosts
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Return the member ``incus://MEMBER``."""
+        """Return the hardware of the member ``incus://MEMBER``."""
         parts = urlsplit(host.access.url)
         name = parts.netloc  # a hostname would be in lower case
         if parts.scheme != "incus" or not name:
@@ -191,9 +191,9 @@ class IncusDriver(HypervisorDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: one list of all instances, and one request to each member.
+        """Return the guests of each host, with one list of all instances and one request per member.
 
-        An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
+        An instance whose state its answering member cannot report (Error) counts as running, unless it is gated.
         """
         instances = self._instances("look", timeout_s)
         looks = call_each(hosts, lambda host: self._request_member_state(host, timeout_s))
@@ -207,12 +207,12 @@ class IncusDriver(HypervisorDriver):
         return found
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """See HypervisorDriver: the member itself is asked, through whichever member answers."""
+        """Return whether the member itself answers. The request is sent through any member that answers."""
         (found,) = call_each([host], lambda one: self._request_member_state(one, timeout_s))
         return not isinstance(found, DriverError)
 
     def _request_member_state(self, host: HostAddress, timeout_s: float) -> str | None:
-        """Ask a member for its state, and return its name; None if there is one server only.
+        """Request the state of a member, and return its name, or None if the server is no cluster.
 
         Raises:
             DriverError: the member does not answer.
@@ -224,13 +224,13 @@ class IncusDriver(HypervisorDriver):
         return member
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """See HypervisorDriver: the cluster tells of all its members."""
+        """Return the guests that ended according to the events of the cluster, which cover all members."""
         return self._events.ended() if hosts else frozenset()
 
     # Templates
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver: Incus itself brings an image to the members and pools that need it."""
+        """Import an image into Incus, which copies it to the members and pools that need it."""
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
@@ -245,7 +245,7 @@ class IncusDriver(HypervisorDriver):
                 self._import(call, image, pool_uuid)
 
     def _import(self, call: "_Call", image: TemplateImage, pool_uuid: UUID) -> None:
-        """Import an image once, counted as its owner's and in the first pool that needs it."""
+        """Import an image once. It counts for its owner and for the first pool that needs it."""
         copies, made = self._records.copies, False
         copy = copies.begin(image.uuid, pool_uuid, image.checksum)
         if copy.state is CopyState.UNDER_WAY:
@@ -319,7 +319,7 @@ class IncusDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. The instance stays, gated; one that is on another member is left alone."""
+        """Stop and gate the instance if it is on this member. An instance on another member is not changed."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
             call.raise_fence_elsewhere("stop")
@@ -328,7 +328,7 @@ class IncusDriver(HypervisorDriver):
                 call.close("stop", patience_s=0.0)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
+        """Return the power state of a guest. An instance that does not run is gated against late starts."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "look", call.host_name, timeout_s=call.left):
             where = call.fenced_here("look")
@@ -369,7 +369,7 @@ class IncusDriver(HypervisorDriver):
                             call.remove_volume(volume)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver: a root disk goes with its instance."""
+        """Delete a volume. A root disk is deleted with its instance."""
         call = _Call(self, None, UUID(int=0), 0, timeout_s)
         with self._records.fences.volumes_in_use([volume_uuid]) as used:
             if used:
@@ -467,7 +467,7 @@ class IncusDriver(HypervisorDriver):
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: the instance is what it was, with its gate, and gets the call's fence again."""
+        """Restore the instance from a snapshot, with its gate, and write the call's fence to it again."""
         with self._at_rest("revert", host, guest, fence, timeout_s) as call:
             if not call.has_snapshot("revert", snapshot.uuid):
                 raise call.error("revert", f"the guest has no snapshot {snapshot.uuid}")
@@ -591,9 +591,9 @@ class IncusDriver(HypervisorDriver):
     def _instances(
         self, step: str, timeout_s: float, *, whole: bool = False, unseen: dict[UUID, str] | None = None
     ) -> list[Instance]:
-        """Return our instances. Of those of a member that just fell silent Incus tells the names alone.
+        """Return our instances. For a member that has just become silent, Incus reports only their names.
 
-        Such instances are left out, and added to ``unseen`` by their guest.
+        Such instances are omitted, and added to ``unseen`` by their guest.
 
         Raises:
             DriverError: no answer; or ``whole`` is true and the list would lack such instances.
@@ -630,14 +630,14 @@ class IncusDriver(HypervisorDriver):
 
 
 class Hashed:
-    """Chunks as they are; once all were read, ``sha256`` is that of them, by which Incus knows an image."""
+    """An iterator over chunks that calculates their SHA-256, by which Incus identifies an image."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._digest = chunks, hashlib.sha256()
 
     @property
     def sha256(self) -> str:
-        """In hexadecimal."""
+        """The SHA-256 of all chunks that were read, in hexadecimal."""
         return self._digest.hexdigest()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -647,7 +647,7 @@ class Hashed:
 
 
 class _Call(FencedCall):
-    """A call about one guest and its instance; ``named``: the host's name in errors if there is no host."""
+    """A call about one guest and its instance. ``named`` is the host's name in errors if there is no host."""
 
     def __init__(
         self,
@@ -692,7 +692,10 @@ class _Call(FencedCall):
     def run(
         self, step: str, method: str, path: str, body: Any = None, *, tolerate: Sequence[str] = (), **more: Any
     ) -> dict[str, Any]:
-        """Return an operation, until it has ended; refusals with one of these texts are fine."""
+        """Run an operation, wait for its end, and return its result.
+
+        Rejections with one of the texts in ``tolerate`` are ignored.
+        """
         try:
             with self._driver._slots:
                 return self._driver._incus.run(method, path, body, timeout_s=self.left, **more)
@@ -704,17 +707,17 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def settle(self, step: str) -> None:
-        """Wait for operations on the instance whose answer was lost; what they make is there afterwards."""
+        """Wait for operations on the instance whose responses were lost, so that their results are visible."""
         try:
             self._driver._incus.wait_for_operations(self.path, timeout_s=self.left)
         except (Refused, NotAnswered) as error:
             raise failure(step, self.host_name, error) from error
 
     def require_members(self, step: str, names: Collection[str | None]) -> None:
-        """Require that all of these members are online; None stands for a server that is no cluster.
+        """Raise an error unless all these members are online. None stands for a server that is no cluster.
 
-        The cluster leaves out volumes of a silent member, and does not know what its instances do. A list without
-        them would show them as lost.
+        The cluster omits the volumes of a silent member, and does not know the states of its instances. A list
+        without them would report them as lost.
 
         Raises:
             DriverError: a member is silent, so that a list would not be whole.
@@ -723,7 +726,7 @@ class _Call(FencedCall):
             raise DriverError(step, member, reason, transient=True)
 
     def silent_members(self, step: str, names: Collection[str | None]) -> dict[str, str]:
-        """Return those of these members that are not online, each with the reason why a list lacks what it has."""
+        """Return those of these members that are not online, with the reason why lists omit their objects."""
         if not set(names) - {None}:
             return {}
         members = self.send(step, "GET", path_of("cluster", "members"), recursion=1).value or ()
@@ -734,7 +737,7 @@ class _Call(FencedCall):
         }
 
     def server(self) -> dict[str, Any]:
-        """Return the server's description of itself."""
+        """Return the server's description of itself. Raise an error if it does not trust the client certificate."""
         found = self.send("connect", "GET", path_of()).value
         self._driver._is_clustered = bool(found["environment"]["server_clustered"])
         if found["auth"] != "trusted":
@@ -743,7 +746,7 @@ class _Call(FencedCall):
         return dict(found)
 
     def target(self, member: str) -> str | None:
-        """Return the name by which a request addresses a member, or None if there is one server only."""
+        """Return the name by which a request addresses a member, or None if the server is no cluster."""
         if self._driver._is_clustered is None:
             self.server()
         return member if self._driver._is_clustered else None
@@ -756,7 +759,7 @@ class _Call(FencedCall):
     # The instance
 
     def look(self, step: str) -> Instance | None:
-        """Return the instance; None: there is none, nor is one being made."""
+        """Return the instance, or None if it does not exist and is not being created."""
         answer = self.find(step, self.path)
         found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
@@ -797,7 +800,10 @@ class _Call(FencedCall):
             raise failure("console", self.host_name, error) from error
 
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
-        """Compare and set; False: it has been changed by another, or goes through a change: look again."""
+        """Change the instance if it is unchanged since ``found`` was read.
+
+        Returns False if another call has changed it or is changing it; the caller then reads it again.
+        """
         try:
             with self._driver._slots:
                 self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
@@ -814,10 +820,10 @@ class _Call(FencedCall):
         return True
 
     def remove_unfinished(self, step: str, found: Instance) -> bool:
-        """Remove an instance of which Incus made no root volume, and return True; False for any other instance.
+        """Delete an instance without a root volume and return True. Return False for any other instance.
 
-        Incus starts no such instance. It answers an error to every change, of which it keeps some. An instance that
-        has run before is removed only where that is wanted, in the step ``delete``.
+        Incus starts no such instance, and responds with an error to every change, of which it keeps some. An
+        instance that has run before is deleted only in the step ``delete``.
         """
         if found.root is None or (step != "delete" and LAST_POWER in found.config):
             return False
@@ -836,7 +842,7 @@ class _Call(FencedCall):
             found = self.running(step)
 
     def make(self, guest: GuestSpec) -> Instance:
-        """Make the instance, gated; one that is there by now is fine."""
+        """Create the instance, gated. An instance that exists by now is no error."""
         driver = self._driver
         root = guest.volumes[0] if guest.volumes else None
         pool = None if root is None else driver._incus_pool(driver._pool(root.pool_uuid))
@@ -854,12 +860,12 @@ class _Call(FencedCall):
         return found
 
     def undo(self, found: Instance) -> None:
-        """Remove what an overtaken start has made, unless another has taken it over."""
+        """Delete the instance that an overtaken start has created, unless a later call has taken it over."""
         if found.fence == self.fence and found.is_gated:
             self.run("delete", "DELETE", self.path, tolerate=("not found", "running", "protected"))
 
     def bring_here(self, found: Instance) -> Instance:
-        """Move an instance that does not run to the call's member; Incus takes its root disk along."""
+        """Move a stopped instance to the call's member. Incus moves its root disk as well."""
         closed = self.close("boot", patience_s=0.0)
         if closed is not None and closed.member != self.here():
             body = {"name": instance_name(self.guest), "migration": True}
@@ -887,7 +893,7 @@ class _Call(FencedCall):
                 return
 
     def close(self, step: str, *, patience_s: float) -> Instance | None:
-        """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
+        """Stop and gate the instance under the call's fence, and return it, or None if it does not exist."""
         is_again = False
         while (found := self.look(step)) is not None:
             if not found.runs and found.is_gated and found.fence >= self.fence:
@@ -926,7 +932,7 @@ class _Call(FencedCall):
         return list(read_orphans(volumes, self.send(step, "GET", path_of("instances"), recursion=1).value or ()))
 
     def find_volume(self, step: str, volume: VolumeSpec) -> Volume | None:
-        """Return a data volume, as it is."""
+        """Return a data volume as Incus reports it, or None if it does not exist."""
         driver = self._driver
         pool = driver._incus_pool(driver._pool(volume.pool_uuid))
         return next((one for one in self.volumes(step, pool) if one.uuid == volume.uuid), None)
@@ -965,13 +971,16 @@ class _Call(FencedCall):
         return found
 
     def places(self, step: str, guest: GuestSpec) -> list[tuple[str, str | None]]:
-        """Paths of what has the guest's volumes, and the members that have it: data volumes, the instance last."""
+        """Return the API paths of the guest's data volumes and of its instance, with their members.
+
+        The instance, which is last, has the guest's root volume.
+        """
         found = [self.find_volume(step, volume) for volume in guest.volumes[1:]]
         volumes = [(_path_of_volume(volume), volume.member) for volume in found if volume is not None]
         return [*volumes, (self.path, None)]
 
     def has_snapshot(self, step: str, uuid: UUID) -> bool:
-        """Return whether the guest has a whole one."""
+        """Return whether the instance has this snapshot, which is complete then."""
         return self.find(step, f"{self.path}/snapshots/{uuid}") is not None
 
     def remove_snapshot(self, step: str, where: str, member: str | None, uuid: UUID) -> None:
@@ -979,13 +988,13 @@ class _Call(FencedCall):
         self.run(step, "DELETE", f"{where}/snapshots/{uuid}", target=member, tolerate=("not found",))
 
     def resize(self, volume: Volume, size_bytes: int, *, step: str = "resize") -> None:
-        """Give a data volume a size."""
+        """Change the size of a data volume."""
         self.run(
             step, "PATCH", _path_of_volume(volume), {"config": {"size": f"{size_bytes}B"}}, target=volume.member
         )
 
     def resize_root(self, found: Instance, volume: VolumeSpec) -> None:
-        """Give a root disk a size."""
+        """Change the size of a root disk. Raise an error if the disk of a running guest would shrink."""
         while found.root is not None and found.root.size_bytes != volume.size_bytes:
             if found.runs and found.root.size_bytes > volume.size_bytes:
                 reason = "a running guest's volume only grows"
@@ -1001,7 +1010,7 @@ class _Call(FencedCall):
             found = seen
 
     def remove_volume(self, volume: Volume) -> None:
-        """Remove a data volume."""
+        """Delete a data volume. A missing volume is no error."""
         self.run("delete", "DELETE", _path_of_volume(volume), target=volume.member, tolerate=("not found",))
 
 

@@ -55,7 +55,7 @@ class GuestEvents:
         return ended
 
     def _receive(self) -> None:
-        """Keep what is said until the websocket breaks."""
+        """Store the reported ends of guests until the websocket breaks."""
         with (
             suppress(NotAnswered, WebSocketException),
             open_events(self._access, timeout_s=RETRY_S) as websocket,
@@ -71,7 +71,7 @@ class GuestEvents:
                         self._ended.add(guest_uuid)
 
     def close(self) -> None:
-        """Receive no more."""
+        """Stop receiving events, and close the websocket."""
         with self._lock:
             self._is_closed, websocket = True, self._websocket
         if websocket is not None:
@@ -79,7 +79,7 @@ class GuestEvents:
 
 
 def open_events(access: Access, *, timeout_s: float) -> ClientConnection:
-    """Return a websocket that tells what happens in the project.
+    """Open a websocket that reports the lifecycle events of the project.
 
     Raises:
         NotAnswered: no member answers.
@@ -89,7 +89,7 @@ def open_events(access: Access, *, timeout_s: float) -> ClientConnection:
 
 
 def _ended_guest(message: str | bytes) -> UUID | None:
-    """Return the guest whose end an event tells; None: it tells of something else."""
+    """Return the guest whose end an event reports, or None for any other event."""
     lifecycle = json.loads(message)["metadata"]
     if lifecycle["action"] not in ENDED:
         return None

@@ -37,7 +37,7 @@ UUID_PATTERN = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume as Incus has it: ours and Incus's pool, size in bytes, and the member that has it, if one does."""
+    """A volume in Incus: our pool's uuid and Incus's pool, its size in bytes, and its member if it has one."""
 
     uuid: UUID
     pool_uuid: UUID
@@ -73,7 +73,7 @@ class Instance:
 
     @property
     def config(self) -> Mapping[str, str]:
-        """The keys of the instance."""
+        """The configuration keys of the instance."""
         return self.definition["config"]  # type: ignore[no-any-return]
 
     @property
@@ -98,7 +98,7 @@ class Instance:
 
     @property
     def data_volumes(self) -> frozenset[UUID]:
-        """The data volumes that it is given."""
+        """The uuids of the data volumes that are attached to the instance."""
         return _uuids(VOLUME, self.devices)
 
     @property
@@ -130,7 +130,7 @@ def guest_of(name: str) -> UUID | None:
 
 
 def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
-    """Return an instance as the API shows it; None: it is not ours.
+    """Return an instance from a row of the API, or None if it does not belong to this service.
 
     Raises:
         KeyError, ValueError: keys or the root disk that we gave it were changed by hand.
@@ -201,7 +201,7 @@ def opened(
 
 
 def limits(guest: GuestSpec) -> dict[str, str]:
-    """Return the keys of its sizes; Incus has no MHz, which are kept for lists."""
+    """Return the configuration keys of a guest's sizes. Incus has no MHz, so they are stored in our own key."""
     return {
         "limits.cpu": str(guest.cpu_number),
         "limits.memory": f"{guest.memory_mib}MiB",
@@ -212,7 +212,7 @@ def limits(guest: GuestSpec) -> dict[str, str]:
 def devices_of(
     found: Instance, guest: GuestSpec, volumes: Iterable[Volume], options: IncusOptions
 ) -> dict[str, Any]:
-    """Return the devices of a guest; what it has already stays as it is."""
+    """Return the devices of a guest. Existing devices are not changed, except that the root disk may grow."""
     devices: dict[str, Any] = {}
     if guest.volumes:
         root = found.devices[ROOT]
@@ -278,7 +278,10 @@ def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
 
 
 def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
-    """Return a custom volume as the API shows it; None: it is not ours, or a snapshot (``VOLUME/SNAPSHOT``)."""
+    """Return a custom volume from a row of the API.
+
+    Returns None for volumes that do not belong to this service, and for snapshots (``VOLUME/SNAPSHOT``).
+    """
     config = row.get("config") or {}
     if row.get("type") != "custom" or f"{KEY}pool" not in config or "/" in row["name"]:
         return None
@@ -287,6 +290,6 @@ def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
 
 
 def read_location(row: Mapping[str, Any]) -> str | None:
-    """Return the member that has it; None: there is one server only, or all members reach it."""
+    """Return the member of an object, or None if the server is no cluster or all members reach the object."""
     location = row.get("location")
     return None if location in ("", "none") else location

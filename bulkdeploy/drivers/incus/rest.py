@@ -41,7 +41,7 @@ NOT_READY = ("no available cowsql leader", "context deadline exceeded", "driver:
 
 
 class Refused(Exception):
-    """Incus said no.
+    """Raised when Incus rejects a request.
 
     Attributes:
         code: HTTP's number, as Incus gave it.
@@ -54,9 +54,9 @@ class Refused(Exception):
 
 
 class OperationFailed(Refused):
-    """An operation that was begun has failed, or was cancelled.
+    """Raised when an operation that was begun has failed or was cancelled.
 
-    Its code is that of the operation (400, 401), or of the error that it ended with, and not that of the request.
+    Its code is that of the operation (400, 401), or of the error with which it ended, and not that of the request.
     """
 
 
@@ -114,7 +114,7 @@ class _SocketPool(HTTPConnectionPool):
 
 
 class _SocketAdapter(HTTPAdapter):
-    """Requests over a socket in the file system, at an URL that stands for it."""
+    """An HTTP adapter that sends requests over a Unix socket, which is represented by a URL."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class Incus:
         if_match: str | None = None,
         **query: str | int | None,
     ) -> dict[str, Any]:
-        """Begin an operation and wait for its end; what it left, empty if that is not known.
+        """Begin an operation, wait for its end, and return its result, which is empty if it is not known.
 
         Raises:
             NotAnswered: no answer, or the operation has not ended in time; it may go on.
@@ -209,7 +209,7 @@ class Incus:
         return dict(begun.get("metadata") or {})
 
     def wait_for_operations(self, path: str, *, timeout_s: float) -> None:
-        """Wait until no operation on a resource is under way, such as one whose answer was lost.
+        """Wait until no operation on a resource is running, for example one whose response was lost.
 
         Args:
             path: of the resource.
@@ -227,10 +227,10 @@ class Incus:
                 self._wait_until_ended(one, end)
 
     def _wait_until_ended(self, operation: dict[str, Any], end: float) -> dict[str, Any]:
-        """Return an operation that has ended, however often Incus has to be asked; empty if Incus forgot it.
+        """Wait for the end of an operation and return it, or an empty dict if Incus has deleted it.
 
-        Incus forgets an operation soon after its end, or when the member that ran it dies: the caller then looks at
-        what the operation was to change.
+        Incus deletes an operation soon after its end, or when the member that ran it dies. The caller then reads
+        the object that the operation changed.
 
         Raises:
             NotAnswered: the operation has not ended at the time ``end`` of ``time.monotonic``.
@@ -251,11 +251,11 @@ class Incus:
         return operation
 
     def _look_after(self, operation: dict[str, Any], error: Refused, end: float) -> dict[str, Any]:
-        """Return what an operation is now, after a wait for the operation was answered with ``error``.
+        """Return the current state of an operation after a wait for it ended with ``error``.
 
-        Incus answers a wait with the error of an operation that fails, and in the same form with that of a wait
-        that is over. Only the operation itself tells one from the other. Returns ``operation`` if Incus does not
-        answer that now, and an empty dictionary if Incus forgot the operation and its error is not known.
+        Incus responds with the same kind of error if the operation failed and if the wait timed out; only the
+        operation itself distinguishes them. Returns ``operation`` if Incus does not answer now, and an empty dict
+        if Incus has deleted the operation and its error is not known.
 
         Raises:
             OperationFailed: the operation has failed, and Incus forgot it since.
@@ -274,7 +274,7 @@ class Incus:
             return operation
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close all connections."""
         self.http.close()
 
 

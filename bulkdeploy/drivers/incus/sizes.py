@@ -12,7 +12,7 @@ UNITS: dict[str, int] = {
 
 
 def read_size(text: str) -> int:
-    """Return bytes.
+    """Convert a size with a unit to bytes.
 
     Raises:
         ValueError: it is no size.
@@ -24,7 +24,7 @@ def read_size(text: str) -> int:
 
 
 def read_memory(text: str) -> int:
-    """Return bytes of a limit; 0: there is none, or it is a share of the member's memory.
+    """Convert a memory limit to bytes. Returns 0 if there is none or if it is a share of the member's memory.
 
     Raises:
         ValueError: see ``read_size``.
@@ -33,7 +33,7 @@ def read_memory(text: str) -> int:
 
 
 def read_cpus(text: str) -> int:
-    """CPUs of a limit: how many, or a set of them (``0-3,8``); 0: there is none.
+    """Return the number of CPUs of a limit, which is a number or a set such as ``0-3,8``; 0 means no limit.
 
     Raises:
         ValueError: it is neither.

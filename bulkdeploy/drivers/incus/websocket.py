@@ -18,9 +18,9 @@ CLOSE_S = 2.0
 
 
 def open_websocket(access: Access, path: str, *, timeout_s: float) -> ClientConnection:
-    """Open one at the first member that answers, each being given ``timeout_s``; members pass on what is others'.
+    """Open a websocket at the first member that answers within ``timeout_s``. Members forward requests.
 
-    It may be quiet for as long as it likes. A member that does not answer its pings for 20 s breaks it.
+    The websocket may be silent for any time. It breaks if the member does not answer its pings for 20 s.
 
     Raises:
         NotAnswered: none does.

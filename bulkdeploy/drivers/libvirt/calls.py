@@ -26,7 +26,7 @@ UNDEFINE = (
 
 
 class GuestCalls:
-    """Calls about guests, one after the other for each guest. Safe to share between threads.
+    """The calls about guests, which run one after the other for each guest. It is thread-safe.
 
     Attributes:
         records: given with the driver's.
@@ -44,7 +44,7 @@ class GuestCalls:
     def of_guest(
         self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
     ) -> T:
-        """Work on one guest at one host; calls for one guest come one after the other, late ones included."""
+        """Run ``work`` for one guest on one host after all earlier calls for this guest, even delayed ones."""
         deadline = Deadline(timeout_s)
 
         def alone(call: HostCall) -> T:
@@ -54,7 +54,7 @@ class GuestCalls:
         return self.links.run(step, host, deadline, alone)
 
     def raise_fence(self, step: str, host: str, guest_uuid: UUID, fence: int) -> FencedGuest:
-        """Let no lower fence be accepted for a guest; where it is."""
+        """Raise a guest's fence, so that lower fences are rejected, and return the place of the guest."""
         with overtaken_at(step, host):
             return self.records.fences.raise_fence(guest_uuid, fence)
 
@@ -83,12 +83,12 @@ class GuestCalls:
         return fenced
 
     def keep(self, call: HostCall, step: str, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
-        """Remember details of a guest in place of those before."""
+        """Replace the stored details of a guest."""
         with overtaken_at(step, call.host.name):
             self.records.fences.keep(guest_uuid, details, fence)
 
     def known_pool(self, pool_uuid: UUID) -> Pool:
-        """Return a pool that some host reaches."""
+        """Return a pool that at least one host reaches; raise an error if there is none."""
         if pool_uuid not in self._pools:
             self._pools |= {pool.uuid: pool for pool in self.records.directory.pools()}
         if pool_uuid not in self._pools:
@@ -102,7 +102,7 @@ class GuestCalls:
     def at_any_host(
         self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T], *others: UUID
     ) -> T:
-        """Work at the first host that answers of those that reach a pool, and these others."""
+        """Run ``work`` on the first answering host that reaches this pool and all ``others``."""
         failed: DriverError | None = None
         reach = [{host.uuid for host in self.records.directory.hosts_of_pool(other)} for other in others]
         for host in self.records.directory.hosts_of_pool(pool_uuid):
@@ -119,10 +119,10 @@ class GuestCalls:
         raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
 
     def ensure_volume(self, call: HostCall, step: str, guest_uuid: UUID, volume: VolumeSpec, fence: int) -> Disk:
-        """Create a volume unless it exists, over its template's copy if it has one, and return it as a disk.
+        """Create a volume unless it exists, based on its template's copy if it has one, and return it as a disk.
 
-        The guest has claimed the volume and does not run with it, so nobody else may have it open: clients of Ceph
-        that do are blocked.
+        The guest has claimed the volume and does not run with it, so no other client may have it open. Ceph clients
+        that have it open are blocked.
         """
         pool = self.pool(call, volume.pool_uuid)
         disk = pool.ensure(volume, self._backing(call, pool, volume))
@@ -151,9 +151,9 @@ class GuestCalls:
         return copy
 
     def find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
-        """Return a pool's copy of a template as its checksum is now, or None if the pool does not have it yet.
+        """Return a pool's copy of a template with its current checksum, or None if the pool has none yet.
 
-        A copy that was found once stays, and is not looked for again.
+        A copy that was found once is cached.
         """
         image = self.records.directory.template(template_uuid)
         if image is None:
@@ -205,7 +205,7 @@ def suppress_gone() -> Iterator[None]:
 
 
 def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
-    """Return a guest as this host's daemon has it; None: it does not."""
+    """Return a guest's domain from this host's daemon, or None if the daemon does not have it."""
     try:
         return call.connection.lookupByUUID(guest_uuid.bytes)
     except libvirt.libvirtError as error:
@@ -215,7 +215,7 @@ def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
 
 
 def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:
-    """Return a guest that runs here, and what it has."""
+    """Return the domain of a guest that runs on this host, and its parsed definition."""
     domain = find_domain(call, guest_uuid)
     seen = read_domain(domain.XMLDesc()) if domain is not None and domain.isActive() else None
     if seen is None:
@@ -224,13 +224,13 @@ def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, See
 
 
 def undefine(domain: Any) -> None:
-    """Undefine a guest. The variables of its firmware stay, as its volumes do."""
+    """Undefine a guest. Its firmware variables and its volumes are kept."""
     with suppress_gone():
         if domain.isPersistent():
             domain.undefineFlags(UNDEFINE)
 
 
 def affected(domain: Any) -> int:
-    """Return the flags of a change of a running guest: the guest itself, and its definition."""
+    """Return the flags for a change of a running guest and of its persistent definition, if it has one."""
     live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
     return int(live | config if domain.isPersistent() else live)

@@ -94,7 +94,7 @@ class CephPool:
         return True
 
     def info(self, name: str) -> dict[str, Any] | None:
-        """Return what ``rbd info`` reports of an image, or None if there is no such image."""
+        """Return the output of ``rbd info`` for an image, or None if there is no such image."""
         try:
             found: dict[str, Any] = self.query("info", self.image(name))
         except CephError as error:
@@ -104,7 +104,10 @@ class CephPool:
         return found
 
     def clients_of(self, name: str) -> list[str]:
-        """Return the addresses of clients that have an image open for writing; none if there is no such image."""
+        """Return the addresses of the clients that have an image open for writing.
+
+        Returns an empty list if there is no such image.
+        """
         try:
             status = self.query("status", self.image(name))
         except CephError as error:
@@ -197,7 +200,7 @@ class PoolSizes:
 
 
 def _host_and_port(monitor: str) -> tuple[str, int]:
-    """Return host and port of a monitor; an IPv6 address keeps its brackets."""
+    """Return the host and port of a monitor. An IPv6 address keeps its brackets."""
     host, colon, port = monitor.rpartition(":")
     if colon and port.isdecimal() and (not host.startswith("[") or host.endswith("]")):
         return host, int(port)

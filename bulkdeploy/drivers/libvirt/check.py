@@ -37,7 +37,7 @@ class _Trial:
 
 
 def check_host(url: str, options: LibvirtOptions, folder: str | None) -> Iterator[Need]:
-    """Try everything that a host needs, in order, until something fails.
+    """Check everything that a host needs, in order, until a check fails.
 
     Args:
         url: the host's, as addHost is given it.
@@ -125,7 +125,7 @@ def _emulator(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
-    """Return a guest of a boot sector, in a pool that goes again, says its line."""
+    """Boot a guest from a boot sector in a temporary pool, and check its output."""
     name, image = uuid4(), boot_image()
     pool = Pool(name, "check", "SharedMountPoint", None, path, None)
     made = next((one for one in call.connection.listAllStoragePools() if pool_path(one) == path), None)
@@ -157,7 +157,7 @@ def _forget_pool(call: HostCall, uuid: UUID) -> None:
 
 
 def _boot(call: HostCall, options: LibvirtOptions, path: str, uuid: UUID) -> None:
-    """Boot it; it ends with the connection, or here."""
+    """Boot a test guest and wait for its output. The guest ends at the latest with the connection."""
     xml = (
         f"<domain type='{options.virtualization}'><name>bulkdeploy-check-{uuid}</name><uuid>{uuid}</uuid>"
         f"<memory unit='MiB'>32</memory><vcpu>1</vcpu>"

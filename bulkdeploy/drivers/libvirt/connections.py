@@ -45,7 +45,7 @@ def _run_event_loop() -> None:
 
 
 def _start_event_loop() -> None:
-    """Start the event loop of the process before its first connection: keepalive and events need it."""
+    """Start the process's event loop, which keepalive and events need, before its first connection."""
     with _starting:
         if not _running:
             libvirt.registerErrorHandler(
@@ -57,7 +57,7 @@ def _start_event_loop() -> None:
 
 
 class Deadline:
-    """The time at which a call must have ended; the thread that waits for it may give up earlier."""
+    """The time at which a call must have ended. The thread that waits for the call may give up earlier."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
@@ -69,7 +69,7 @@ class Deadline:
 
 @dataclass(slots=True)
 class _Connection:
-    """An open connection, and the pools that are known to be active through it."""
+    """An open connection, with the pools that are known to be active on it."""
 
     libvirt: Any
     pools: dict[UUID, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A driver call at one host, with a connection to it."""
+    """A driver call at one host, with a connection to the host."""
 
     host: HostAddress
     connection: Any
@@ -110,7 +110,7 @@ class Link:
 
     @contextmanager
     def borrow(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """Yield a connection with room for one more call.
+        """Yield a connection that has a free slot for one more call.
 
         Raises:
             DriverError: none can be opened, or too many calls of this host are under way for too long.
@@ -129,7 +129,7 @@ class Link:
 
     @contextmanager
     def open_alone(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """Yield a connection of one's own, for what lasts longer than a call; closed here only where that fails.
+        """Yield a new connection for a long use. It is closed here only after an error; else the caller closes it.
 
         Raises:
             DriverError: it can not be opened.
@@ -170,7 +170,7 @@ class Link:
         _close(idle[-1].libvirt)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open connections of this link."""
         with self._lock:
             closing, self._open = self._open, []
         for one in closing:
@@ -183,7 +183,7 @@ def _close(connection: Any) -> None:
 
 
 class Links:
-    """The links to all hosts, by url; one url is one host. Safe to share between threads."""
+    """The links to all hosts by url. Each url is one host. It is thread-safe."""
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
@@ -228,7 +228,7 @@ class Links:
         return in_time(step, host.name, deadline, lambda: self.call(step, host, deadline, work))
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all links."""
         with self._lock:
             closing, self._links = self._links, {}
         for link in closing.values():

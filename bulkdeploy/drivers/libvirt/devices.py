@@ -26,13 +26,13 @@ CLOSED_AGAIN = "Tray of the device is not open"
 
 
 class Devices:
-    """Plugs devices into guests, and takes them out."""
+    """The attachment and detachment of devices of running guests."""
 
     def __init__(self, calls: GuestCalls, networks: Networks) -> None:
         self._calls, self._networks = calls, networks
 
     def ensure(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
+        """Attach and detach volumes and NICs. If the guest does not release a device, the call fails."""
         self._calls.of_guest(
             "devices", host, guest.uuid, timeout_s, lambda call: self._change_devices(call, guest, fence)
         )
@@ -63,7 +63,7 @@ class Devices:
         self._calls.claim(call, "devices", guest, wanted, fence)
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. An ISO goes when the guest lets it go; else the call fails."""
+        """Insert or eject an ISO. If the guest does not release the old ISO, the call fails."""
         self._calls.of_guest(
             "devices", host, guest.uuid, timeout_s, lambda call: self._change_iso(call, guest, fence)
         )
@@ -95,7 +95,7 @@ def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
 
 
 def _detach(call: HostCall, domain: Any, uuid: UUID, device: str, flags: int) -> None:
-    """Take a device from a guest; wait until it has let it go."""
+    """Detach a device from a guest, and wait until the guest has released it."""
     call.go_on("devices")
     try:
         domain.detachDeviceFlags(device, flags)

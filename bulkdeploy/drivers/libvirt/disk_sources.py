@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Tree
 
 
 class DiskSource(Protocol):
-    """The place of a disk's data, as QEMU opens it."""
+    """The location of a disk's data, in the form in which QEMU opens it."""
 
     @property
     def disk_type(self) -> str:

@@ -35,7 +35,7 @@ Tree.register_namespace("bulkdeploy", NAMESPACE)
 
 @dataclass(frozen=True, slots=True)
 class BackingFile:
-    """The file that a volume is an overlay of, and its format as QEMU names it."""
+    """The backing file of an overlay volume, and the file's format in QEMU's terms."""
 
     path: str
     image_format: str
@@ -80,7 +80,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A guest's screen: the address at which its host serves it by VNC, and the password."""
+    """The address at which a host serves a guest's screen by VNC, and the password."""
 
     address: str
     password: str = field(repr=False)
@@ -125,23 +125,23 @@ class Domain:
 
     @property
     def most_cpus(self) -> int:
-        """The number of CPUs to which the guest may grow.
+        """The largest number of vCPUs to which the running guest can grow.
 
-        A guest beyond the bound has the number with which it was made.
+        A guest above MOST_CPUS keeps the number with which it was created.
         """
         return max(self.cpu_number, min(self.cpu_number * self.growth, MOST_CPUS))
 
     @property
     def most_memory_mib(self) -> int:
-        """See ``most_cpus``."""
+        """The largest memory in MiB to which the running guest can grow."""
         return max(self.memory_mib, min(self.memory_mib * self.growth, MOST_MEMORY_MIB))
 
 
 @dataclass(frozen=True, slots=True)
 class SeenDomain:
-    """A guest of ours as a daemon has it.
+    """A guest of this service as a libvirt daemon reports it.
 
-    Of a nic that was plugged into it since it was started, only what the device itself tells is known.
+    For a NIC that was attached after the guest's start, only the attributes of the device itself are known.
     """
 
     uuid: UUID
@@ -170,7 +170,7 @@ class SeenDomain:
 
 
 def write_domain(domain: Domain) -> str:
-    """Return a domain's XML."""
+    """Return the XML of a domain."""
     root = Tree.Element("domain", type=domain.kind)
     _child(root, "name", domain.name)
     _child(root, "uuid", str(domain.uuid))
@@ -223,7 +223,7 @@ def write_volumes_only(uuid: UUID, name: str, disks: Sequence[Disk], *, kind: st
 
 
 def write_metadata(fence: int, cpu_mhz: int, template_uuid: UUID | None, nics: Iterable[GuestNic]) -> str:
-    """Return the service's metadata of a domain for ``setMetadata``, which puts it into the service's namespace."""
+    """Return the service's metadata of a domain as XML for ``setMetadata``, which adds the namespace."""
     return Tree.tostring(_of_guest(fence, cpu_mhz, template_uuid, nics, ""), encoding="unicode")
 
 
@@ -250,12 +250,15 @@ def write_memory(size_mib: int) -> str:
 
 
 def write_disk(disk: Disk, target: str) -> str:
-    """Return a disk's XML, to attach it."""
+    """Return the XML with which a disk is attached."""
     return Tree.tostring(_disk(disk, target), encoding="unicode")
 
 
 def write_drive(drive: str, iso: DiskSource | None) -> str:
-    """Return a running guest's drive with another ISO, or none, to update it; ``drive``: its XML."""
+    """Return the XML that updates a running guest's drive to another ISO or to no ISO.
+
+    ``drive`` is the current XML of the drive.
+    """
     element = Tree.fromstring(drive)  # noqa: S314 - of the daemon that we drive
     for name in ("source", "backingStore"):
         for child in element.findall(name):
@@ -268,7 +271,7 @@ def write_drive(drive: str, iso: DiskSource | None) -> str:
 
 
 def write_interface(interface: Interface) -> str:
-    """Return a nic's XML, to attach it."""
+    """Return the XML with which a NIC is attached."""
     return Tree.tostring(_interface(interface), encoding="unicode")
 
 
@@ -283,7 +286,7 @@ def target_name(number: int) -> str:
 
 
 def cpu_shares(cpu_number: int, cpu_mhz: int) -> int:
-    """Return a guest's weight: as much as it was promised of its host's CPU, in units of 10 MHz."""
+    """Return a guest's CPU weight, which is its promised share of the host's CPU in units of 10 MHz."""
     return max(2, min(MOST_SHARES, cpu_number * cpu_mhz // 10))
 
 
@@ -388,7 +391,7 @@ def _disk(disk: Disk, target: str) -> Tree.Element:
 
 
 def _write_chain(parent: Tree.Element, files: Sequence[BackingFile]) -> None:
-    """Write the files that a disk is made of, one in the other; the last one has nothing below it."""
+    """Write the chain of backing files of a disk as nested elements. The last file has no backing file."""
     for file in files:
         parent = Tree.SubElement(parent, "backingStore", type="file")
         Tree.SubElement(parent, "format", type=file.image_format)

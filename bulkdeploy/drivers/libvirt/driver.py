@@ -119,7 +119,7 @@ CONSOLE_LOGS = "console_logs"
 
 
 class LibvirtDriver(HypervisorDriver):
-    """The driver. What must be remembered stands in the service's records; here are connections only."""
+    """The driver for libvirt hosts. It keeps only connections; all state is in the service's records."""
 
     options_model = LibvirtOptions
     device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
@@ -180,7 +180,7 @@ class LibvirtDriver(HypervisorDriver):
     # Hosts
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """See HypervisorDriver. The url is libvirt's; what stands behind a ``#`` names the host."""
+        """Connect to a host and return its hardware. The text after ``#`` in the libvirt url is the host's name."""
         address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
         deadline = Deadline(timeout_s)
         work = partial(
@@ -257,7 +257,7 @@ class LibvirtDriver(HypervisorDriver):
                 raise
 
     def _keep_made(self, call: HostCall, step: str, guest: GuestSpec, fenced: FencedGuest, fence: int) -> None:
-        """Remember, before they are made, the files of a guest that no list of volumes has."""
+        """Record, before their creation, those files of a guest that are not in the list of its volumes."""
         kept = dict(fenced.details)
         if guest.uefi is not None:
             kept[NVRAM] = True
@@ -284,7 +284,7 @@ class LibvirtDriver(HypervisorDriver):
         self._calls.of_guest("stop", host, guest_uuid, timeout_s, stop)
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. Where the guest belongs, and what it holds, stays as it is."""
+        """Remove a copy of a guest from this host. The guest's own host and its claims are not changed."""
 
         def end(call: HostCall) -> None:
             if call.host.uuid in self._calls.raise_fence("stop", call.host.name, guest_uuid, fence).host_uuids:
@@ -294,7 +294,7 @@ class LibvirtDriver(HypervisorDriver):
         self._calls.of_guest("stop", host, guest_uuid, timeout_s, end)
 
     def _end(self, call: HostCall, guest_uuid: UUID, fence: int, *, patience_s: float) -> None:
-        """Let the guest neither run nor be defined here."""
+        """Stop the guest on this host and undefine it."""
         domain = find_domain(call, guest_uuid)
         if domain is None:
             self._networks.remove_filter(call, guest_uuid)
@@ -378,7 +378,7 @@ class LibvirtDriver(HypervisorDriver):
                 fences.keep(guest_uuid, {}, fence)
 
     def _remove_console_logs(self, fenced: FencedGuest, deadline: Deadline) -> None:
-        """Remove what a guest wrote to its serial console, except from hosts that do not answer."""
+        """Delete the logs of a guest's serial console, except on hosts that do not answer."""
         logs = fenced.details.get(CONSOLE_LOGS, {})
         for host in self._records.directory.hosts() if logs else ():
             if (path := logs.get(str(host.uuid))) is not None:
@@ -469,11 +469,11 @@ class LibvirtDriver(HypervisorDriver):
     # Snapshots
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
+        """Attach and detach volumes and NICs. If the guest does not release a device, the call fails."""
         self._devices.ensure(host, guest, fence=fence, timeout_s=timeout_s)
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. An ISO goes when the guest lets it go; else the call fails."""
+        """Insert or eject an ISO. If the guest does not release the old ISO, the call fails."""
         self._devices.ensure_drive(host, guest, fence=fence, timeout_s=timeout_s)
 
     def ensure_filters(
@@ -497,7 +497,7 @@ class LibvirtDriver(HypervisorDriver):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """Return the times of the last writes to the volumes' files, as ``other`` sees them."""
+        """Return the times of the last writes to the volumes' files, which ``other`` reads."""
         del host
         return self._volumes.last_writes(other, volumes, timeout_s=timeout_s) if volumes else None
 
@@ -508,7 +508,7 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. With memory, a guest that runs stands still until that is written."""
+        """Take a snapshot. If it includes memory, a running guest is paused until the memory is written."""
         self._snapshots.ensure(host, guest, snapshot, fence=fence, timeout_s=timeout_s)
 
     def ensure_reverted(
@@ -709,7 +709,10 @@ class LibvirtDriver(HypervisorDriver):
 
 
 def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
-    """Remove what a move that was cut left of a guest that runs elsewhere: its definition, or it, paused."""
+    """Remove the remains of an interrupted migration of a guest that runs on another host.
+
+    The remains are a definition, or a paused copy of the guest.
+    """
     domain = find_domain(call, guest_uuid)
     if domain is not None:
         undefine(domain)
@@ -718,7 +721,7 @@ def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
 
 
 def _set_shares(domain: Any, shares: int) -> None:
-    """Give a guest that runs its share of the CPU; a host without the control group ``cpu`` has no shares."""
+    """Set the CPU weight of a running guest. Nothing is done on a host without the control group ``cpu``."""
     try:
         domain.setSchedulerParametersFlags({"cpu_shares": shares}, libvirt.VIR_DOMAIN_AFFECT_LIVE)
     except libvirt.libvirtError as error:
@@ -727,7 +730,7 @@ def _set_shares(domain: Any, shares: int) -> None:
 
 
 def _press_power_button(domain: Any, patience_s: float) -> None:
-    """Ask the guest to switch itself off, and wait until it has, or patience ends."""
+    """Request a shutdown from the guest, and wait until it is off, at most ``patience_s`` seconds."""
     ends = time.monotonic() + patience_s
     with suppress(libvirt.libvirtError):  # one that is hung, paused or gone is switched off next
         domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)

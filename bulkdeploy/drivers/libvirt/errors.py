@@ -39,7 +39,7 @@ def is_code(error: "libvirt.libvirtError", *codes: int) -> bool:
 
 
 def is_lost(error: "libvirt.libvirtError") -> bool:
-    """Return whether the connection broke."""
+    """Return whether the error means that the connection broke."""
     return error.get_error_domain() == libvirt.VIR_FROM_RPC and is_code(error, *LOST)
 
 

@@ -31,20 +31,20 @@ What is kept is the definition that the guest ran with, by the snapshot's uuid; 
 
 
 class StoppedVolumes:
-    """The volumes of a guest that does not run: a domain with those in files, if there are any, and images."""
+    """The volumes of a stopped guest: a domain with the volumes in files, if there are any, and images in pools."""
 
     def __init__(self, domain: Any | None, images: Sequence[tuple[RbdPool, UUID]]) -> None:
         self._domain, self._images = domain, images
 
     def take(self, snapshot_uuid: UUID) -> None:
-        """Take a snapshot of all volumes, in place of the remains of an earlier call."""
+        """Take a snapshot of all volumes, replacing the remains of an earlier call."""
         if self._domain is not None:
             snapshots.take(self._domain, snapshot_uuid)
         for pool, volume_uuid in self._images:
             pool.take_snapshot(volume_uuid, snapshot_uuid)
 
     def revert(self, snapshot_uuid: UUID) -> None:
-        """Make all volumes what they were in a snapshot."""
+        """Revert all volumes to a snapshot."""
         if self._domain is not None:
             snapshots.revert(self._domain, snapshot_uuid)
         for pool, volume_uuid in self._images:
@@ -67,7 +67,7 @@ class GuestSnapshots:
     def ensure(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Take a snapshot. A running guest stands still until its memory is written, if that is asked for.
+        """Take a snapshot. If it includes memory, a running guest is paused until the memory is written.
 
         Raises:
             DriverError: the memory is asked for, and a volume is in a pool of Ceph; or as HypervisorDriver.
@@ -113,7 +113,7 @@ class GuestSnapshots:
     def ensure_absent(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
+        """Delete a snapshot of a guest."""
         name = str(snapshot.uuid)
 
         def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
@@ -230,7 +230,7 @@ class GuestSnapshots:
 
 @contextmanager
 def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
-    """Prevent further hosts from being asked in the same call: two hosts would write into one file."""
+    """Prevent the same call from trying further hosts, because two hosts would write into one file."""
     try:
         yield
     except DriverError as error:

@@ -13,7 +13,7 @@ from bulkdeploy.drivers.libvirt.networks.filters import filter_name
 
 
 def define_filter(call: HostCall, xml: str) -> None:
-    """Let the host have a filter, in place of the one with the same name."""
+    """Define a network filter on the host, replacing any filter with the same name."""
     call.go_on("filter")
     call.connection.nwfilterDefineXML(xml)
 
