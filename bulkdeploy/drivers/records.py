@@ -25,6 +25,8 @@ class Pool:
     """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks.
 
     ``size_bytes``: as its row has it; 0: not known. ``user``, ``secret``: the credentials of a pool of Ceph.
+    ``read_secret`` decrypts the secret when a driver needs it, so that one secret which cannot be decrypted affects
+    no other pool.
     """
 
     uuid: UUID
@@ -35,7 +37,16 @@ class Pool:
     host_uuid: UUID | None
     size_bytes: int = 0
     user: str | None = None
-    secret: str | None = field(default=None, repr=False)
+    read_secret: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def secret(self) -> str | None:
+        """The decrypted secret, or None if the pool has no secret.
+
+        Raises:
+            DriverError: the secret cannot be decrypted.
+        """
+        return None if self.read_secret is None else self.read_secret()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from bulkdeploy.domain.accounts.accounts import ACCOUNT_TYPE_NAMES, AccountType
 from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.domain.networks.security_group_rules import Rule
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
     CopyState,
@@ -38,6 +40,7 @@ from bulkdeploy.store.hypervisors import (
     security_rules,
     template_copies,
 )
+from bulkdeploy.wiring.cipher import SecretKeyWrong
 
 
 def records_in(
@@ -113,9 +116,9 @@ class _Directory:
         return [self._pool(row) for row in rows if row.hypervisor is not None and self._serves(row.hypervisor)]
 
     def _pool(self, row: Row[Any]) -> Pool:
-        secret = None
+        read_secret = None
         if row.secret_encrypted is not None and self._decrypt is not None:
-            secret = self._decrypt(row.secret_encrypted)
+            read_secret = partial(_decrypt_secret, self._decrypt, row.name, row.secret_encrypted)
         return Pool(
             row.uuid,
             row.name,
@@ -125,7 +128,7 @@ class _Directory:
             row.host_uuid,
             row.capacity_bytes,
             row.user_name,
-            secret,
+            read_secret,
         )
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
@@ -141,6 +144,22 @@ class _Directory:
         return TemplateImage(
             row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes, is_of_root_admin=is_of_root_admin
         )
+
+
+def _decrypt_secret(decrypt: Callable[[bytes], str], pool_name: str, encrypted: bytes) -> str:
+    """Decrypt the secret of a pool.
+
+    Raises:
+        DriverError: another key encrypted the secret.
+    """
+    try:
+        return decrypt(encrypted)
+    except SecretKeyWrong as error:
+        reason = (
+            f"the secret of pool {pool_name} cannot be decrypted:"
+            " the setting secret_key is not the key that encrypted the secret"
+        )
+        raise DriverError("volume", ANY_HOST, reason, transient=False) from error
 
 
 class _Fences:

@@ -1,7 +1,7 @@
 """The step from settings to drivers: their options, and the database of the simulated ones."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import Engine
@@ -28,9 +28,8 @@ def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
         SettingMissing: no database is configured beside which the simulator's would be.
     """
     fetcher = Fetcher(settings.fetch, settings.server_hosts)
-    make_records = partial(
-        records_in, engine, fetcher=fetcher, decrypt=lambda token: build_cipher(settings).decrypt(token)
-    )
+    cipher = cache(partial(build_cipher, settings))  # the key is read with the first secret
+    make_records = partial(records_in, engine, fetcher=fetcher, decrypt=lambda token: cipher().decrypt(token))
     return configure_drivers(settings.drivers, _driver_options(settings), make_records)
 
 

@@ -76,7 +76,9 @@ class TestCephContract(with_files.TestLibvirtContract):
         tmp_path: Path,
     ) -> Iterator[HypervisorDriver]:
         """The driver on all three, with the pool of Ceph, which lacks two abilities of pools of files."""
-        pool = Pool(POOL_UUID, "ceph", "RBD", ceph.monitor, f"/{POOL}", None, user=USER, secret=ceph.secret)
+        pool = Pool(
+            POOL_UUID, "ceph", "RBD", ceph.monitor, f"/{POOL}", None, user=USER, read_secret=lambda: ceph.secret
+        )
         with (
             driver_on(kvm_hosts, engine, tmp_path, FixedRules(), pool=pool) as driver,
             pytest.MonkeyPatch.context() as patched,

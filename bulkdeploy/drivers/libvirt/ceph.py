@@ -7,8 +7,11 @@ their arguments, which every user of the machine can read.
 
 import errno
 import json
+import math
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -16,8 +19,9 @@ from uuid import UUID
 import structlog
 
 from bulkdeploy.domain.virtual_machines.usage import PoolUsage
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.records import Pool
-from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
+from bulkdeploy.processes.run_program import ProgramEnd, ProgramKilled, ProgramNotRun, run_program
 
 log = structlog.get_logger(__name__)
 
@@ -28,17 +32,26 @@ BLOCKED_S = 7 * 24 * 3600
 """Seconds for which a client stays blocked. A host that was cut off must be stopped or taken back before that."""
 
 SIZES_KEPT_S = 30.0
+FAILURES_KEPT_S = 5.0 * CONNECT_S
+"""Seconds for which a cluster that did not answer is not measured again."""
+
 LONGEST_COMPLAINT = 500
 DEFAULT_PORT = 6789
 FEATURES = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 """Features of images, whatever the cluster's defaults are. With exclusive locks one client at a time writes."""
 
 PERMANENT = frozenset({errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP})
-"""Exit codes of ``rbd`` after which a retry does not help. They are numbers of system errors."""
+"""Numbers of system errors after which a retry does not help."""
+
+NAMED_ERROR = re.compile(r"\[errno (\d+)\]|\bError (E[A-Z0-9]+)")
+"""A system error in the output of ``ceph``, by number or by name."""
 
 
 class CephError(Exception):
-    """Raised when a program of Ceph fails. ``code`` is a number of system errors, or None if it did not run."""
+    """Raised when a program of Ceph fails.
+
+    ``code`` is the number of a system error. It is None if the program did not run or named no system error.
+    """
 
     def __init__(self, reason: str, code: int | None = None, *, transient: bool | None = None) -> None:
         super().__init__(reason)
@@ -153,7 +166,9 @@ class CephPool:
         except ProgramKilled as error:
             raise CephError(f"{program} {arguments[0]}: {error}") from error
         if end.code:
-            raise CephError(self._complaint(program, arguments[0], end.complained or end.how), end.code)
+            raise CephError(
+                self._complaint(program, arguments[0], end.complained or end.how), _error_number(program, end)
+            )
         return end.printed
 
     @property
@@ -174,29 +189,62 @@ class CephPool:
         return complaint[:LONGEST_COMPLAINT]
 
 
+@dataclass(slots=True)
+class _KnownSize:
+    """The last measurement of a pool. ``size`` is None if the cluster did not answer."""
+
+    measuring: Lock = field(default_factory=Lock)
+    size: PoolUsage | None = None
+    expires_at: float = -math.inf
+
+
 class PoolSizes:
     """Sizes of pools of Ceph, measured once for all hosts that reach them. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[UUID, tuple[float, PoolUsage | None]] = {}
+        self._known: dict[UUID, _KnownSize] = {}
 
     def of(self, pool: Pool) -> PoolUsage | None:
-        """Return the size of a pool, or None if the cluster does not answer."""
+        """Return the size of a pool, or None if the cluster does not answer.
+
+        While a thread measures the pool, other threads get the size that was measured before. If there is none,
+        they wait.
+        """
         with self._lock:
-            found = self._found.get(pool.uuid)
-            if found is None or found[0] < time.monotonic():
-                found = (time.monotonic() + SIZES_KEPT_S, self._measure(pool))
-                self._found[pool.uuid] = found
-            return found[1]
+            known = self._known.setdefault(pool.uuid, _KnownSize())
+        if known.measuring.acquire(blocking=known.expires_at == -math.inf):
+            try:
+                if known.expires_at <= time.monotonic():
+                    known.size = self._measure(pool)
+                    # A measurement may take longer than its result is kept, so the time begins after it.
+                    kept_s = FAILURES_KEPT_S if known.size is None else SIZES_KEPT_S
+                    known.expires_at = time.monotonic() + kept_s
+            finally:
+                known.measuring.release()
+        return known.size
 
     @staticmethod
     def _measure(pool: Pool) -> PoolUsage | None:
         try:
             return CephPool(pool, lambda: CONNECT_S).size()
-        except CephError as error:
+        except (CephError, DriverError) as error:
             log.warning("ceph_not_measured", pool=pool.name, reason=str(error))
             return None
+
+
+def _error_number(program: str, end: ProgramEnd) -> int | None:
+    """Return the number of the system error that ended a program, or None if the program named none.
+
+    The exit code of ``rbd`` is that number. ``ceph`` exits with 1 if no monitor answers, so its output counts.
+    """
+    if program == "rbd":
+        return end.code
+    found = NAMED_ERROR.search(end.complained)
+    if found is None:
+        return None
+    number, name = found.groups()
+    return int(number) if number else getattr(errno, name, None)
 
 
 def _host_and_port(monitor: str) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from bulkdeploy.domain.infrastructure.storage_urls import RBD, read_storage_url
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
-from bulkdeploy.domain.virtual_machines.usage import HostUsage
+from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -84,6 +84,7 @@ from bulkdeploy.drivers.libvirt.storage.pools import is_ceph, is_usable
 from bulkdeploy.drivers.libvirt.storage.storage import (
     nvram_name,
     seed_name,
+    target_path,
     template_of_copy,
 )
 from bulkdeploy.drivers.libvirt.storage.storage_units import units_of
@@ -193,13 +194,23 @@ class LibvirtDriver(HypervisorDriver):
         return self._links.run("look", host, Deadline(timeout_s), _list_guests)
 
     @override
-    def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
-        pools = self._usable_pools()
-        known = [pool.uuid for pool in pools if not is_ceph(pool)]
-        usage = self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=known))
-        ceph = {pool.uuid: self._ceph_sizes.of(pool) for pool in pools if is_ceph(pool)}
-        measured = {uuid: size for uuid, size in ceph.items() if size is not None}
-        return replace(usage, pools={**usage.pools, **measured})
+    def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
+        ceph_pools = [pool for pool in self._usable_pools() if is_ceph(pool)]
+        sizes = dict(
+            zip([pool.uuid for pool in ceph_pools], call_each(ceph_pools, self._ceph_sizes.of), strict=True)
+        )
+        measured = {uuid: size for uuid, size in sizes.items() if isinstance(size, PoolUsage)}
+        return call_each(hosts, lambda host: self._usage_of_host(host, measured, timeout_s))
+
+    def _usage_of_host(self, host: HostAddress, ceph: Mapping[UUID, PoolUsage], timeout_s: float) -> HostUsage:
+        pools = [
+            pool for pool in self._records.directory.pools_of_host(host.uuid) if is_usable(pool, self._options)
+        ]
+        # Hosts of other clusters have other pools at the same path, so only pools that this host reaches are read.
+        paths = {pool.uuid: target_path(pool, self._options, host.name) for pool in pools if not is_ceph(pool)}
+        usage = self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=paths))
+        reached = {pool.uuid: ceph[pool.uuid] for pool in pools if pool.uuid in ceph}
+        return replace(usage, pools={**usage.pools, **reached})
 
     @override
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
@@ -551,8 +562,17 @@ class LibvirtDriver(HypervisorDriver):
         """
         found = read_storage_url(url)
         if found.pool_type == RBD:
+            secret = found.secret
+            read_secret = None if secret is None else lambda: secret
             pool = Pool(
-                UUID(int=0), found.path, RBD, found.server, found.path, None, user=found.user, secret=found.secret
+                UUID(int=0),
+                found.path,
+                RBD,
+                found.server,
+                found.path,
+                None,
+                user=found.user,
+                read_secret=read_secret,
             )
             with failing_at("connect", ANY_HOST):
                 return CephPool(pool, lambda: timeout_s).size().total_bytes

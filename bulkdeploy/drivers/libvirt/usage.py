@@ -1,12 +1,14 @@
 """Usage of a libvirt host: node statistics, and the statistics of all running domains in one call."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage, PoolUsage
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.storage.storage import pool_path
 
 STATISTICS = (
     libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
@@ -16,8 +18,10 @@ STATISTICS = (
 )
 
 
-def read_usage(call: HostCall, pools: Iterable[UUID]) -> HostUsage:
+def read_usage(call: HostCall, pools: Mapping[UUID, str]) -> HostUsage:
     """Return the usage of the host, of its running guests, and of those of the pools that are active there.
+
+    ``pools`` has the folder of each pool on the host.
 
     Raises:
         libvirt.libvirtError: the host does not answer.
@@ -36,7 +40,7 @@ def read_usage(call: HostCall, pools: Iterable[UUID]) -> HostUsage:
         total,
         max(memory.get("total", 0) - free, 0),
         [_guest_usage(UUID(domain.UUIDString()), statistics) for domain, statistics in records],
-        {pool: usage for pool in pools if (usage := _pool_usage(connection, pool)) is not None},
+        read_pools(connection, pools),
     )
 
 
@@ -61,10 +65,32 @@ def _sum(statistics: Mapping[str, Any], group: str, name: str) -> int:
     return sum(int(statistics.get(f"{group}.{device}.{name}", 0)) for device in range(count))
 
 
-def _pool_usage(connection: Any, pool: UUID) -> PoolUsage | None:
-    """Return the usage of a pool, or None if the pool is not active on the host."""
+def read_pools(connection: Any, pools: Mapping[UUID, str]) -> dict[UUID, PoolUsage]:
+    """Return the usage of the pools that are active on a host.
+
+    An older pool of the host with the same folder may serve a pool; that one has another uuid (``FilePool``).
+    """
+    found = {uuid: pool for uuid in pools if (pool := _find_pool(connection, uuid)) is not None}
+    if len(found) < len(pools):
+        by_path: dict[str, Any] = {}
+        with suppress(libvirt.libvirtError):  # the rest of the usage counts even if the storage daemon is down
+            by_path = {pool_path(known): known for known in connection.listAllStoragePools()}
+        found |= {uuid: by_path[path] for uuid, path in pools.items() if uuid not in found and path in by_path}
+    usage = {uuid: _pool_usage(pool) for uuid, pool in found.items()}
+    return {uuid: one for uuid, one in usage.items() if one is not None}
+
+
+def _find_pool(connection: Any, uuid: UUID) -> Any | None:
     try:
-        state, capacity, allocation, _ = connection.storagePoolLookupByUUID(pool.bytes).info()
+        return connection.storagePoolLookupByUUID(uuid.bytes)
+    except libvirt.libvirtError:
+        return None
+
+
+def _pool_usage(pool: Any) -> PoolUsage | None:
+    """Return the usage of a pool of libvirt, or None if the pool is not active."""
+    try:
+        state, capacity, allocation, _ = pool.info()
     except libvirt.libvirtError:
         return None
     return PoolUsage(int(allocation), int(capacity)) if state == libvirt.VIR_STORAGE_POOL_RUNNING else None

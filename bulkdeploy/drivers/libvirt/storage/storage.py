@@ -97,7 +97,7 @@ class FilePool:
 
     def _define(self, xml: str) -> Any:
         """Return a pool of libvirt's for this folder; one that has it already, under whatever name, serves."""
-        wanted = Tree.fromstring(xml).findtext("target/path")  # noqa: S314 - written a moment ago
+        wanted = _target_of(xml)
         for known in self._call.connection.listAllStoragePools():
             if pool_path(known) == wanted:
                 return known
@@ -283,6 +283,19 @@ class FilePool:
 def pool_path(pool: Any) -> str:
     """Return the folder on the host that a pool of libvirt's is; empty where it is none."""
     return Tree.fromstring(pool.XMLDesc()).findtext("target/path", "")  # noqa: S314 - of the daemon that we drive
+
+
+def target_path(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
+    """Return the folder of a pool on a host.
+
+    Raises:
+        DriverError: hosts cannot have pools of this type.
+    """
+    return _target_of(pool_xml(pool, options, host_name))
+
+
+def _target_of(xml: str) -> str:
+    return Tree.fromstring(xml).findtext("target/path", "")  # noqa: S314 - pool_xml wrote it
 
 
 def _volume_uuid(name: str) -> UUID | None:

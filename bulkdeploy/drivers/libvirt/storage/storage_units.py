@@ -7,7 +7,7 @@ from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage.files import PASSING
-from bulkdeploy.drivers.libvirt.storage.storage import pool_xml
+from bulkdeploy.drivers.libvirt.storage.storage import target_path
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.storage_units import StorageUnit
 
@@ -21,10 +21,7 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
     A pool of ours that the daemon has not met yet is made with its first volume, and not told of before. Pools of
     Ceph are not the daemon's and are left out.
     """
-    ours = {
-        Tree.fromstring(pool_xml(pool, options, call.host.name)).findtext("target/path"): pool.uuid  # noqa: S314 - ours
-        for pool in pools
-    }
+    ours = {target_path(pool, options, call.host.name): pool.uuid for pool in pools}
     units = []
     for known in call.connection.listAllStoragePools():
         if known.name().startswith(PASSING):
@@ -40,7 +37,7 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
                 int(size) - int(free),
                 int(free),
                 is_healthy=state == libvirt.VIR_STORAGE_POOL_RUNNING,
-                pool_uuid=ours.get(path),
+                pool_uuid=ours.get(path or ""),
             )
         )
     return units

@@ -1,8 +1,11 @@
 """Storage pools: made, changed, put into maintenance and deleted by calls."""
 
 import pytest
+from cryptography.fernet import Fernet
 from sqlalchemy import text
 
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.zones.infrastructure_calls import Cloud
 
@@ -124,6 +127,11 @@ def test_the_secret_of_ceph_is_shown_nowhere(cloud: Cloud, place: dict[str, str]
     (known,) = (one for one in directory.pools() if one.name == "ceph")
     assert (known.user, known.secret) == ("bulk", secret)
     assert secret not in repr(known)
+    rotated = FernetCipher(Fernet.generate_key().decode())
+    pools = records_in(cloud.engine, "Simulator".__eq__, decrypt=rotated.decrypt).directory.pools()
+    assert len(pools) > 1  # the other pools stay readable
+    with pytest.raises(DriverError, match="pool ceph cannot be decrypted"):
+        [pool.secret for pool in pools]
     refused = cloud.refused("createStoragePool", name="again", url=url, capacitybytes=GIB, **place)
     assert "it is the storage of pool ceph" in refused.errortext
     assert "AQ" not in refused.errortext
