@@ -19,6 +19,9 @@ HIDDEN = "********"
 CONCEALED_ARGUMENTS = "BULKMONKEY_CONCEALED_ARGUMENTS"
 MOST_BYTES = 60_000  # what a pipe takes without a reader, with room to spare
 
+LOGIN_IN_URL = re.compile(r"(?i)\brbd://(?P<login>[^@\s]+)@")
+"""The login of a Ceph user in the URL of a storage pool."""
+
 _SECRET_NAME = r"(?:apikey|secretkey|sessionkey|userapikey|usersecretkey|\w*password)"  # noqa: S105 - a pattern
 SECRET_TEXT = re.compile(
     rf"(?ix) (?: \b{_SECRET_NAME}= | \bset\s+{_SECRET_NAME}\s+ "
@@ -38,8 +41,14 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
 
     References such as ``@file`` are no secrets.
     """
-    spans = (match.span("secret") for match in SECRET_TEXT.finditer(text))
-    return [(start, end) for start, end in spans if not _refers(text[start:end])]
+    spans = [match.span("secret") for match in SECRET_TEXT.finditer(text)]
+    spans += [match.span("login") for match in LOGIN_IN_URL.finditer(text)]
+    return sorted((start, end) for start, end in spans if not _refers(text[start:end]))
+
+
+def without_login(value: str) -> str:
+    """Return a value with the login of a Ceph user replaced, if it is the URL of such a storage pool."""
+    return LOGIN_IN_URL.sub(lambda found: found[0].replace(found["login"], HIDDEN), value)
 
 
 def prompt_secret(name: str) -> str:
@@ -89,7 +98,7 @@ def _hide(arguments: Sequence[str], position: int) -> str:
         return argument if _refers(argument[2:]) else name[:2] + HIDDEN
     if equals and is_secret(name.lstrip("-")):
         return argument if _refers(value) else f"{name}={HIDDEN}"
-    return argument
+    return without_login(argument)
 
 
 def _refers(value: str) -> bool:

@@ -99,6 +99,14 @@ def _is_url(written: str) -> bool:
     return bool(parts.scheme) and names_something and is_written_well and parts.password is None
 
 
+def _without_login(written: str) -> str:
+    """Return a rejected URL for an error: only its scheme if the text can contain a password."""
+    if "@" not in written:
+        return written
+    scheme, separator, _ = written.partition("://")
+    return f"{scheme}://..." if separator and scheme.isalnum() else "..."
+
+
 def _time_zone(written: str) -> str | None:
     try:
         return str(ZoneInfo(written))
@@ -164,7 +172,7 @@ API_PATTERN = ValueRule(
 URL = ValueRule(
     "must be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary, a password in a parameter of its own",
     _if(_is_url),
-    lambda written: f"{written.partition('://')[0]}://..." if "@" in written else written,
+    _without_login,
 )
 
 STORAGE_URL = ValueRule(

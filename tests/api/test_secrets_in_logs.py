@@ -57,7 +57,14 @@ def test_no_secret_is_logged(server: ApiClient, engine: Engine, log: Path) -> No
     shown.add(server.call("createSSHKeyPair", name="pair")["keypair"]["privatekey"].splitlines()[1])
     for name, value in (("password", SECRET * 100), ("password", f"{SECRET}\x00"), ("password", " ")):
         assert server.post("updateUser", id=user["id"], **{name: value}).status == 431
-    assert server.post("createStoragePool", name="ceph", url=f"rbd://u:{SECRET}A=@ceph/pool").status == 431
+    for place in (
+        "rbd://u:{}A=@ceph/pool",
+        "rbd://u:{}@a\u2100b/pool",
+        "rbd://u:{}]=@mon/pool",
+        "rbd:/u:{}@mon/p",
+        "nfs://{}@[::1/p",
+    ):
+        assert server.post("createStoragePool", name="ceph", url=place.format(SECRET)).status == 431
     for command in ("registerSSHKeyPair", "registerUserData", "addHost", "addCluster", "deployVirtualMachine"):
         requested = {"name": "x", "publickey": SECRET, "userdata": f"{SECRET}!", "password": SECRET, "keypair": "x"}
         assert server.post(command, **requested).status == 431

@@ -201,7 +201,7 @@ def test_every_shell_completes_while_one_types(typed: Terminal, recorded: Record
     typed.send(TAB)
     typed.expect("nstance")
     typed.send(f"zoneid={ZONE} templateid={ZONE} --no-wait\r")
-    typed.expect("The job goes on")
+    typed.expect("The job continues")
     assert recorded.requested("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
 
 

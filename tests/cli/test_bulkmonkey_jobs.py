@@ -221,7 +221,7 @@ def test_explaining_what_is_not_known_is_an_api_error(monkey: Monkey) -> None:
     assert "HTTP 431" in done.err
     assert "No deployment, job or VM that this user may see has this id" in done.err
     named = monkey("explain", "no-such-vm")
-    assert (named.status, "nothing is called 'no-such-vm'" in named.err) == (2, True)
+    assert (named.status, "there is no object called 'no-such-vm'" in named.err) == (2, True)
 
 
 def test_a_pipe_that_closes_early_is_no_error(monkey: Monkey) -> None:

@@ -85,6 +85,7 @@ def test_pipes_in_quotes_are_text() -> None:
         "update user usersecretkey=TOP",
         "add host clusterpassword=TOP url=x",
         'login password="TOP and more"',
+        "create storagepool name=ceph url=rbd://svc:TOP@10.1.1.1/vms",
     ],
 )
 def test_secrets_are_found_in_lines(line: str) -> None:

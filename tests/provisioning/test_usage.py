@@ -1,10 +1,12 @@
 """What hypervisors measure is what lists answer: measured twice, since the first time shows totals only."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.virtual_machines.usage_history import SAMPLE
@@ -13,7 +15,7 @@ from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
 from bulkdeploy.store.database.bootstrap import admin_row
-from bulkdeploy.store.hypervisors.usage import FULL_SHARE, write_usage
+from bulkdeploy.store.hypervisors.usage import FULL_SHARE, mark_full_pools, write_usage
 from tests.api.test_metrics import figures_of
 from tests.support.api.api_client import ApiClient
 from tests.support.api.api_server import serving
@@ -265,3 +267,21 @@ def test_a_pool_that_fills_up_takes_no_more_volumes(fleet: Fleet, watch: UsageWa
     client.call("updateConfiguration", name=FULL_SHARE, value="0.95", storageid=pools[0]["id"])
     measured(0.5)
     fleet.deploy(1)
+    measured(0.96)
+    with fleet.engine.begin() as connection:
+        connection.execute(text("DELETE FROM pool_usage"))
+    measure(fleet, watch)
+    fleet.deploy(1)
+
+
+def test_of_two_sweepers_one_alerts_about_a_full_pool(fleet: Fleet) -> None:
+    """Both have seen the pool before either marked it."""
+    uuid = fleet.zone.scalar("SELECT uuid FROM storage_pools ORDER BY id LIMIT 1")
+    with fleet.engine.begin() as connection:
+        write_usage(connection, [HostUsage(UUID(int=1), 0, 0, 0, (), {uuid: PoolUsage(99, 100)})])
+    with fleet.engine.begin() as first, ThreadPoolExecutor() as pool:
+        assert len(mark_full_pools(first)) == 1
+        second = pool.submit(lambda: fleet.change(mark_full_pools))
+        wait_for(lambda: fleet.zone.scalar("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1)
+        first.commit()
+        assert second.result() == []

@@ -51,7 +51,7 @@ def test_environment_wins_over_the_file_and_options_over_both(
         ('database_url = "postgresql://one/name?no_such=1"', "no_such"),
         ('admin_password_file = "/no/such/file"', "admin_password_file: the file can not be read"),
         ('database_password = "word"', "database_url is not"),
-        ('database_password = "word"\ndatabase_url = "postgresql://me:other@one/name"', "one of the two must go"),
+        ('database_password = "word"\ndatabase_url = "postgresql://me:other@one/name"', "remove one of them"),
         ('secret_key = "a"\nsecret_key_file = "b"', "secret_key and secret_key_file are both set"),
         ('listen = "8080"', "listen"),
         ('listen = "127.0.0.1:99999"', "at most 65535"),

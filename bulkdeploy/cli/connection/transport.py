@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import requests
 
-from bulkdeploy.cli.concealment import HIDDEN, is_secret
+from bulkdeploy.cli.concealment import HIDDEN, is_secret, without_login
 from bulkdeploy.cli.connection.authentication import EXPIRES_AFTER, Credentials
 from bulkdeploy.cli.connection.clock import Clock
 from bulkdeploy.cli.connection.profiles import Connection
@@ -94,7 +94,7 @@ class Transport:
         signed = self.credentials.applied_to({"response": "json", **parameters, "command": command})
         query = urlencode(signed, quote_via=quote, safe="*")
         method, url, body = addressed(self.connection.url, query, reads=reads)
-        shown = {name: HIDDEN if is_secret(name) else value for name, value in parameters.items()}
+        shown = {name: HIDDEN if is_secret(name) else without_login(value) for name, value in parameters.items()}
         self.note(f"{method} {self.connection.url} command={command} {shown}")
         return self._request(method, url, body, timeout)
 

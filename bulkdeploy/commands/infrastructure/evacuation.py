@@ -52,8 +52,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.HOST, "the host", required=True),
             boolean(
                 "force",
-                "evacuate the host even if it answers; if the host cannot be fenced, this confirms that the "
-                "host is powered off",
+                "fence the host (its guests end) and evacuate it even if it answers; if the host cannot be fenced, "
+                "this confirms that the host is powered off",
             ),
             string(
                 "mode",

@@ -65,12 +65,15 @@ def read_storage_url(url: str) -> StorageUrl:
     Raises:
         StorageUrlError: no pool can have this URL.
     """
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
+    scheme = url.partition(":")[0].lower()
     if scheme not in POOL_TYPES:
         raise StorageUrlError(f"its scheme must be one of {', '.join(POOL_TYPES)}")
     if POOL_TYPES[scheme] == RBD:
         return _read_rbd_url(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise StorageUrlError("it must be a valid url, such as nfs://10.1.1.9/export/primary") from None
     path = unquote(parts.path) or "/"
     if POOL_TYPES[scheme] == LOGICAL and not VOLUME_GROUP.fullmatch(path.strip("/")):
         raise StorageUrlError("it must name a volume group, such as clvm://localhost/vg-guests")

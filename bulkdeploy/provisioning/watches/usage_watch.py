@@ -27,6 +27,10 @@ MOST_HOSTS = 500
 """Hosts whose figures are written in one transaction."""
 
 
+IDLE_S = 60.0
+"""The pause between two rounds while the measurement is disabled."""
+
+
 class UsageWatch:
     """The measurement of hosts that are Up, every ``vm.stats.interval`` milliseconds; 0 disables it.
 
@@ -49,13 +53,13 @@ class UsageWatch:
             settings = read_configuration(connection)
             interval_s, self._samples_minutes = settings.number(INTERVAL) / 1000, settings.number(RETENTION)
             hypervisors = hypervisors_in_use(connection) if interval_s else []
-        self._due = began + interval_s
+        self._due = began + (interval_s or IDLE_S)
         for hypervisor in hypervisors:
             self._measure(hypervisor)
-        if hypervisors:
-            run_transaction(self._engine, _mark_full_pools, Failpoint.SWEEP_USAGE)
-            delete = partial(store.delete_old_usage, samples_minutes=self._samples_minutes)
-            run_transaction(self._engine, delete, Failpoint.SWEEP_USAGE)
+        # Also if nothing is measured any more: otherwise full pools would stay marked as full.
+        run_transaction(self._engine, _mark_full_pools, Failpoint.SWEEP_USAGE)
+        delete = partial(store.delete_old_usage, samples_minutes=self._samples_minutes)
+        run_transaction(self._engine, delete, Failpoint.SWEEP_USAGE)
 
     def _measure(self, hypervisor: str) -> None:
         try:

@@ -56,10 +56,12 @@ _MEASURED = text(
     " WHERE h.removed IS NULL ORDER BY h.id"
 )
 _MEASURED_POOLS = text(
-    "SELECT p.id, p.name, p.is_full, u.used_bytes, coalesce(u.total_bytes, p.capacity_bytes) AS total_bytes"
-    " FROM storage_pools p JOIN pool_usage u ON u.pool_id = p.id WHERE p.removed IS NULL ORDER BY p.id"
+    "SELECT p.id, p.name, p.is_full, coalesce(u.used_bytes, 0) AS used_bytes,"
+    " coalesce(u.total_bytes, p.capacity_bytes) AS total_bytes"
+    " FROM storage_pools p LEFT JOIN pool_usage u ON u.pool_id = p.id"
+    " WHERE p.removed IS NULL AND (u.pool_id IS NOT NULL OR p.is_full) ORDER BY p.id"
 )
-_LOCK_POOLS = text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
+_LOCK_POOLS = text("SELECT id, is_full FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 _MARK_POOLS = text("UPDATE storage_pools SET is_full = :full WHERE id = ANY(:ids)")
 _POOLS = text("SELECT uuid, id FROM storage_pools WHERE uuid = ANY(:uuids) AND removed IS NULL")
 
@@ -93,12 +95,13 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
 def mark_full_pools(connection: Connection) -> list[Alert]:
     """Mark storage pools whose measured use is above their threshold, so that they get no new volumes.
 
-    The mark is removed from pools whose use has fallen to the threshold. Returns an alert for each newly full pool.
+    The mark is removed from pools whose use has fallen to the threshold, and from pools that nobody measures any
+    more. Returns an alert for each newly full pool; of several sweepers, one returns it.
     """
     rows = connection.execute(_MEASURED_POOLS).all()
     configuration = read_configuration(connection)
     changed: dict[int, bool] = {}
-    noticed = []
+    noticed: dict[int, Alert] = {}
     for row in rows:
         threshold = configuration.decimal(FULL_SHARE, Scope.STORAGE_POOL, row.id)
         is_full = row.used_bytes > threshold * row.total_bytes
@@ -107,13 +110,15 @@ def mark_full_pools(connection: Connection) -> list[Alert]:
         if is_full and not row.is_full:
             share = f"{row.used_bytes / max(1, row.total_bytes):.0%} of its {row.total_bytes} bytes are used"
             what = f"Storage pool {row.name} takes no new volumes: {share} ({FULL_SHARE} is {threshold:g})"
-            noticed.append(Alert(AlertType.STORAGE, what))
-    if changed:
-        connection.execute(_LOCK_POOLS, {"ids": list(changed)})
-        for is_full in (False, True):
-            ids = [pool for pool, marked in changed.items() if marked is is_full]
-            connection.execute(_MARK_POOLS, {"ids": ids, "full": is_full})
-    return noticed
+            noticed[row.id] = Alert(AlertType.STORAGE, what)
+    if not changed:
+        return []
+    locked = connection.execute(_LOCK_POOLS, {"ids": list(changed)})
+    marked_now = {row.id: row.is_full for row in locked}
+    for is_full in (False, True):
+        ids = [pool for pool, full in changed.items() if full is is_full and marked_now.get(pool) is not is_full]
+        connection.execute(_MARK_POOLS, {"ids": ids, "full": is_full})
+    return [alert for pool, alert in noticed.items() if marked_now.get(pool) is False]
 
 
 def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:

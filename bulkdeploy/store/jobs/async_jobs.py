@@ -38,18 +38,22 @@ from bulkdeploy.store.tables.virtual_machines import deployments
 
 EXPIRY = "job.expire.minutes"
 
+MOVING_KINDS = ("prepare_host_for_maintenance", "migrate_host", "evacuate_host")
+"""The kinds of jobs on a host that move VMs by child jobs."""
+
 
 def _since(moment: datetime) -> Condition:
     return async_jobs.c.created >= moment
 
 
 def _off_host(host: EntityRef) -> Condition:
-    """Return the condition for child jobs of the host's newest job that is unfinished or has child jobs."""
+    """Return the condition for the moves of the host's newest job that is unfinished or has made moves."""
     parent, made = async_jobs.alias("parent"), async_jobs.alias("made")
     has_made = exists().where(made.c.parent_id == parent.c.id)
     newest = (
         select(func.max(parent.c.id))
         .where(parent.c.instance_id == host.id, parent.c.instance_type == InstanceType.HOST)
+        .where(parent.c.kind.in_(MOVING_KINDS))
         .where(or_(parent.c.status == JobStatus.IN_PROGRESS, has_made))
     )
     return async_jobs.c.parent_id == newest.scalar_subquery()

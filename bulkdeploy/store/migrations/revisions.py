@@ -42,9 +42,10 @@ class SchemaNotReleased(SchemaMismatch):
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
+        joined = next(known for known in known_revisions() if known > revision)
         super().__init__(
             f"The database has revision {revision}, which no release has: upgrade it with the build that made it "
-            f"or a later one, up to {needed_revision()}. This release upgrades from {', '.join(known_revisions())}"
+            f"or a later one, to {joined}. Then use this release"
         )
 
 

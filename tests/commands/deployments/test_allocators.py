@@ -120,8 +120,8 @@ def test_the_next_one_is_asked_where_one_refuses(
 
 WRONG = {
     "not JSON": ('print("hello")', "its output is not an answer: hello"),
-    "nothing": ("", "what it printed is no answer"),
-    "a list": ("print([])", "what it printed is no answer"),
+    "nothing": ("", "its output is not an answer"),
+    "a list": ("print([])", "its output is not an answer"),
     "exit code": ('import sys; sys.stderr.write("broken"); sys.exit(3)', "exit code 3: broken"),
     "killed": ("import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
     "too few": (f"{FIRST_USABLE}placed.pop(){SAY}", "names 3 instances, not just the 4"),
@@ -131,7 +131,7 @@ WRONG = {
     "two nodes": (f"{FIRST_USABLE}placed[0][1] *= 2{SAY}", "must name one node"),
     "in part": (f"{FIRST_USABLE}answer['result'][1] = [names[0]]{SAY}", "it places 4 of 4"),
     "another form": (f"{FIRST_USABLE}answer['result'] = placed{SAY}", "another form than a bulk request's"),
-    "deep": ('print("[" * 100000)', "what it printed is no answer"),
+    "deep": ('print("[" * 100000)', "its output is not an answer"),
     "too long": ("import time; time.sleep(600)", "it took too long, and was killed"),
 }
 

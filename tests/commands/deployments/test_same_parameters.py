@@ -265,7 +265,7 @@ def test_an_iso_has_one_root_disk(bulk: Bulk, zone: Zone) -> None:
     """Of the one offering or the other, with data disks beside it."""
     iso = {"templateid": zone.id_of("templates", "Debian 12 installer"), "hypervisor": "KVM"}
     disk, custom = zone.id_of("disk_offerings", "20 GiB"), zone.id_of("disk_offerings", "Custom")
-    refused(bulk, 431, "root disk of an ISO", **iso, diskofferingid=disk, overridediskofferingid=disk)
+    refused(bulk, 431, "one offering for the root disk", **iso, diskofferingid=disk, overridediskofferingid=disk)
     refused(bulk, 431, "requires a custom size", **iso, overridediskofferingid=custom)
     bulk(
         count=2,

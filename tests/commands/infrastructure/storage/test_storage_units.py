@@ -216,7 +216,7 @@ def test_own_disks_are_not_repaired_under_a_volume(fleet: Fleet, client: ApiClie
     break_storage(fleet, local_host, f"{local_host}-local")
     assert run(fleet, "storage", "modify", *unit, "--allocatable", "no").exit_code == 0
     tried = run(fleet, "storage", "repair", *unit)
-    assert (tried.exit_code, "is nowhere else" in tried.output) == (1, True), tried.output
+    assert (tried.exit_code, "exists nowhere else" in tried.output) == (1, True), tried.output
     client.call("detachVolume", id=volume["id"])
     fleet.run()
     client.call("destroyVirtualMachine", id=vm, expunge=True)
