@@ -118,15 +118,34 @@ class GuestCalls:
             raise failed
         raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
 
-    def ensure_volume(self, call: HostCall, step: str, guest_uuid: UUID, volume: VolumeSpec, fence: int) -> Disk:
+    def ensure_volume(
+        self,
+        call: HostCall,
+        step: str,
+        guest_uuid: UUID,
+        volume: VolumeSpec,
+        fence: int,
+        is_open_here: Callable[[], bool],
+    ) -> Disk:
         """Create a volume unless it exists, based on its template's copy if it has one, and return it as a disk.
 
-        The guest has claimed the volume and does not run with it, so no other client may have it open. Ceph clients
-        that have it open are blocked.
+        The guest has claimed the volume and did not run with it, so no other client may have it open. Ceph clients
+        that have it open are blocked. ``is_open_here`` returns whether the guest itself has opened the volume since
+        then, because an earlier call reached the host late. In that case no client is blocked.
+
+        Raises:
+            DriverError: the guest has opened the volume since then. A retry finds the guest running with it.
         """
+
+        def require_eviction() -> None:
+            self.require_highest(call, step, guest_uuid, fence)
+            if is_open_here():
+                reason = f"an earlier call reached the host late: the guest has volume {volume.uuid} open"
+                raise DriverError(step, call.host.name, reason, transient=True)
+
         pool = self.pool(call, volume.pool_uuid)
         disk = pool.ensure(volume, self._backing(call, pool, volume))
-        pool.evict_clients(volume.uuid, lambda: self.require_highest(call, step, guest_uuid, fence))
+        pool.evict_clients(volume.uuid, require_eviction)
         return disk
 
     def require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
@@ -212,6 +231,12 @@ def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
         if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN):
             raise
         return None
+
+
+def is_running(call: HostCall, guest_uuid: UUID) -> bool:
+    """Return whether a guest runs at this host."""
+    domain = find_domain(call, guest_uuid)
+    return domain is not None and bool(domain.isActive())
 
 
 def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:

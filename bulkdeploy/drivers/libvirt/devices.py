@@ -1,6 +1,7 @@
 """Devices of guests that run: volumes, nics, and what is in the drive."""
 
 import time
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.networks.filters import filter_name
 from bulkdeploy.drivers.libvirt.networks.host_filters import find_filter
 from bulkdeploy.drivers.libvirt.networks.networks import Networks
+from bulkdeploy.drivers.libvirt.qemu_monitor import has_open
 
 LOOKS_S = 0.1
 CLOSED_AGAIN = "Tray of the device is not open"
@@ -52,7 +54,8 @@ class Devices:
                 target = next(name for name in map(target_name, range(1000)) if name not in taken)
                 taken.add(target)
                 with call.failing("devices"):
-                    disk = self._calls.ensure_volume(call, "devices", guest.uuid, volume, fence)
+                    is_open = partial(has_open, domain, volume.uuid)
+                    disk = self._calls.ensure_volume(call, "devices", guest.uuid, volume, fence, is_open)
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._networks.can_filter and find_filter(call, guest.uuid) is not None
         self._networks.ensure_leases(call, guest)

@@ -45,6 +45,7 @@ from bulkdeploy.drivers.libvirt.calls import (
     affected,
     elsewhere,
     find_domain,
+    is_running,
     overtaken_at,
     running_guest,
     suppress_gone,
@@ -239,15 +240,17 @@ class LibvirtDriver(HypervisorDriver):
 
     def _start(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
         fenced = self._calls.claim(call, "boot", guest, [volume.uuid for volume in guest.volumes], fence)
-        domain = find_domain(call, guest.uuid)
-        if domain is not None and domain.isActive():
+        if is_running(call, guest.uuid):
             return
         if guest.uefi is not None:
             with call.failing("boot"):
                 require_uefi(call, self._options)
         self._keep_made(call, "boot", guest, fenced, fence)
         with call.failing("volume"):
-            disks = [self._calls.ensure_volume(call, "boot", guest.uuid, volume, fence) for volume in guest.volumes]
+            runs = partial(is_running, call, guest.uuid)
+            disks = [
+                self._calls.ensure_volume(call, "boot", guest.uuid, volume, fence, runs) for volume in guest.volumes
+            ]
             seed, iso = self._write_seed(call, guest), self._calls.iso(call, guest)
         with call.failing("filter"):
             is_filtered = self._networks.ensure_filter(call, guest)

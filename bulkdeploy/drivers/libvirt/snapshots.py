@@ -12,7 +12,6 @@ Of a guest that does not run no daemon knows anything. For its snapshots a domai
 and that nobody starts.
 """
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,8 +20,9 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.domain import VOLUME_ALIAS, Disk, write_volumes_only
-from bulkdeploy.drivers.libvirt.errors import is_code, libvirt, libvirt_qemu
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.qemu_monitor import request_qemu
 
 SUFFIX = "snapshots"
 UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -56,7 +56,7 @@ def take_of_running(domain: Any, snapshot_uuid: UUID, volume_uuids: Collection[U
         if uuid in volume_uuids and name not in names
     ]
     if actions:
-        _request_qemu(domain, "transaction", actions=actions)
+        request_qemu(domain, "transaction", actions=actions)
 
 
 def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
@@ -64,7 +64,7 @@ def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
     name = str(snapshot_uuid)
     for _, node, names in _nodes(domain):
         if name in names:
-            _request_qemu(domain, "blockdev-snapshot-delete-internal-sync", device=node, name=name)
+            request_qemu(domain, "blockdev-snapshot-delete-internal-sync", device=node, name=name)
 
 
 def forget(domain: Any) -> None:
@@ -103,21 +103,12 @@ def revert(domain: Any, snapshot_uuid: UUID) -> None:
 
 def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
     """Yield a running guest's volumes as QEMU has them: uuid, node, and the names of the snapshots inside."""
-    for device in _request_qemu(domain, "query-block"):
+    for device in request_qemu(domain, "query-block"):
         _, found, rest = device.get("qdev", "").partition(VOLUME_ALIAS)
         if found:
             inserted = device["inserted"]
             names = frozenset(one["name"] for one in inserted["image"].get("snapshots", ()))
             yield UUID(rest.partition("/")[0]), inserted["node-name"], names
-
-
-def _request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
-    """Return a command of QEMU's own protocol; what it returns."""
-    request = json.dumps({"execute": command, "arguments": arguments} if arguments else {"execute": command})
-    answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, request, 0))
-    if "error" in answer:
-        raise libvirt.libvirtError(f"{command}: {answer['error'].get('desc')}")
-    return answer["return"]
 
 
 def _noted(domain: Any, snapshot_uuid: UUID) -> Any | None:

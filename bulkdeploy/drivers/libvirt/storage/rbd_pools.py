@@ -6,32 +6,23 @@ A volume is the image ``<uuid>``, a copy-on-write clone of its template's copy i
 
 import base64
 import errno
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.domain.units import MIB
 from bulkdeploy.drivers.driver import DriverError, VolumeSpec, lost_volume
 from bulkdeploy.drivers.libvirt.ceph import FEATURES, CephError, CephPool
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import RbdSource
 from bulkdeploy.drivers.libvirt.domain import Disk
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.storage.storage import COPY, Backing
+from bulkdeploy.drivers.libvirt.storage.template_files import convert_to_raw, require_free_bytes, temporary_folder
 from bulkdeploy.drivers.records import Pool
-from bulkdeploy.processes.run_program import ProgramKilled, ProgramNotRun, run_program
 
 BASE = "base"
 """The snapshot of a template's copy that volumes are clones of."""
-
-QCOW2_SIZE_AT = 24
-"""Offset of the size of the disk in a qcow2 image, 8 bytes."""
-
-SPARE_BYTES = 64 * MIB
-"""Bytes that images leave free in the directory for temporary files."""
 
 WRITES_NOTED_S = 10
 """Seconds after which a further write to an image is noted as the time of its last write."""
@@ -49,9 +40,21 @@ class RbdPool:
         self._call, self.pool = call, pool
         self._ceph = CephPool(pool, call.deadline.left_s)
         self._made: set[UUID] = set()
-        if pool.uuid not in call.pools:
+        if pool.uuid not in call.pools or not self._has_secret():
             self._define_secret()
             call.pools[pool.uuid] = self._ceph.name
+
+    def _has_secret(self) -> bool:
+        """Return whether the daemon still has the key. A daemon that restarts loses the key."""
+        if self.pool.read_secret is None:
+            return True
+        try:
+            self._call.connection.secretLookupByUUID(self.pool.uuid.bytes)
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_NO_SECRET):
+                raise
+            return False
+        return True
 
     def _define_secret(self) -> None:
         """Give the daemon the key. The daemon keeps it in memory only, and returns it to nobody."""
@@ -103,7 +106,8 @@ class RbdPool:
         """Block every client that has a volume open, because no guest may have it open now.
 
         Such clients are left by a host that died or was cut off. Clients are read before ``check``, which raises an
-        error if a later call took over the volume: clients of that later call are not among them.
+        error if a later call took over the volume or if the guest itself has opened it: clients of that later call,
+        and of a guest that opens the volume after ``check``, are not among them.
         """
         if volume_uuid in self._made:
             return
@@ -179,40 +183,20 @@ class RbdPool:
         """
         self.remove(name)
         image = self._ceph.image(name)
-        with tempfile.TemporaryDirectory(prefix="bulkdeploy-template-") as folder:
-            file = Path(folder) / "image"
-            _require_free_bytes(file, size_bytes)
+        with temporary_folder() as folder:
+            file = folder / "image"
+            require_free_bytes(file, size_bytes)
             with file.open("wb") as written:
                 for chunk in chunks:
                     self._call.go_on("template")
                     written.write(chunk)
             if image_format != "raw":
-                file = self._convert(file, image_format)
+                file = convert_to_raw(file, image_format, self._call.deadline.left_s)
             self._ceph.rbd("import", "--image-feature", FEATURES, str(file), image)
         # A host whose guests write must not seem dead: the default of Ceph is a minute.
         self._ceph.rbd("config", "pool", "set", self._ceph.name, "rbd_mtime_update_interval", str(WRITES_NOTED_S))
         self._ceph.rbd("snap", "create", f"{image}@{BASE}")
         self._ceph.rbd("snap", "protect", f"{image}@{BASE}")
-
-    def _convert(self, file: Path, image_format: str) -> Path:
-        """Return a raw copy of an image, beside it."""
-        with file.open("rb") as head:
-            head.seek(QCOW2_SIZE_AT)
-            _require_free_bytes(file, int.from_bytes(head.read(8), "big"))
-        raw = file.with_suffix(".raw")
-        command = ["qemu-img", "convert", "-f", image_format, "-O", "raw", str(file), str(raw)]
-        try:
-            end = run_program(command, timeout_s=self._call.deadline.left_s())
-        except ProgramNotRun as error:
-            raise CephError(
-                f"{error}: install qemu-utils on every machine with workers", transient=False
-            ) from error
-        except ProgramKilled as error:
-            raise CephError(f"qemu-img convert: {error}") from error
-        if end.code:
-            raise CephError(f"qemu-img convert: {end.complained.strip() or end.how}")
-        file.unlink()
-        return raw
 
     def volumes(self) -> Iterator[tuple[UUID, int]]:
         """Yield the uuid and the size in bytes of every volume of the service."""
@@ -238,16 +222,3 @@ class RbdPool:
 
     def _snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> str:
         return f"{self._ceph.image(self.volume_name(volume_uuid))}@{snapshot_uuid}"
-
-
-def _require_free_bytes(file: Path, needed_bytes: int) -> None:
-    """Check that the file system of a temporary file has this space: an image must not fill the disk of a worker.
-
-    Raises:
-        CephError: it has not.
-    """
-    free = shutil.disk_usage(file.parent).free
-    if free < needed_bytes + SPARE_BYTES:
-        raise CephError(
-            f"{file.parent.parent} of this worker has {free} bytes free, of {needed_bytes} that are needed"
-        )
