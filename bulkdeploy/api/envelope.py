@@ -113,7 +113,7 @@ class Renderer:
 
 
 def _with(text: str, more: Content) -> str:
-    """Return a JSON object with fields that it does not have yet."""
+    """Return the JSON object ``text`` with additional fields, which it must not contain yet."""
     return text[:-1] + "," * (len(text) > len("{}")) + orjson.dumps(more)[1:].decode()
 
 

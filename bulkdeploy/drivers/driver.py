@@ -483,8 +483,8 @@ class HypervisorDriver(ABC):
         have got to any point. Requires Ability.LIVE_MIGRATION.
 
         Raises:
-            DriverError: it runs on one of the two, on whichever it was; or on neither, then it is not moved
-                (transient False).
+            DriverError: the migration failed. The guest still runs on one of the hosts, or on neither; then nothing
+                is moved, and the error is not transient.
         """
         del source, guest, fence, timeout_s
         raise _unable("migrate", destination.name, Ability.LIVE_MIGRATION)

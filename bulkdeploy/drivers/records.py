@@ -336,7 +336,7 @@ class Counterparts(Protocol):
         """
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
-        """Return the VM that was noted with this root volume."""
+        """Return the VM that is recorded with this root volume, or None if no VM is recorded with it."""
 
     def all(self) -> Mapping[UUID, Counterpart]:
         """Return all of them, by our uuids."""

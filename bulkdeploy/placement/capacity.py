@@ -34,7 +34,10 @@ class LocalStorage:
     packing: Packing | OneDiskPacking
 
     def pools_for(self, vms: Ints) -> Ints:
-        """Return positions of pools for so many VMs per host: a line per VM, host after host, a column per disk."""
+        """Return the position of the pool of each disk if each host gets the number of VMs in ``vms``.
+
+        The result has one row per VM, ordered by host, and one column per disk.
+        """
         row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
         return self.table.pool[row[:, np.newaxis], self.packing.columns(vms)]
 

@@ -29,7 +29,7 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
     """
     api = context.catalogue.get(API)
     if api is None:
-        raise UsageError("this API does not balance zones")
+        raise UsageError("the server has no command balanceZone: only bulkdeploy servers have it")
     given = [word for word in words if word.lower() not in (YES, "zone")]
     arguments = read_arguments(api, given, send_unknown=context.options.send_unknown)
     parameters = arguments.parameters

@@ -10,7 +10,7 @@ from bulkdeploy.services.accounts.users import prepare_users
 
 NEW_USER = (
     string("username", "the name to log in by; no other user of the domain has it", required=True, rule=NAME),
-    string("password", "the password, as it is", required=True, rule=PASSWORD),
+    string("password", "the password in plain text", required=True, rule=PASSWORD),
     string("firstname", "the first name", required=True),
     string("lastname", "the last name", required=True),
     string("email", "the e-mail address", required=True),

@@ -140,7 +140,7 @@ COMMANDS = (
         ),
         parameters=(
             string("username", "the user's name", required=True),
-            string("password", "the password, as it is", required=True),
+            string("password", "the password in plain text", required=True),
             string("domain", "path of the user's domain, such as /ROOT/a/b or a/b; without it ROOT", length=4096),
             uuid("domainid", Entity.DOMAIN, "the user's domain; overrides the path"),
         ),

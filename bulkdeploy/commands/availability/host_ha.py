@@ -86,7 +86,7 @@ COMMANDS: tuple[Command, ...] = (
         response=Response("haprovider", (text("haprovider", "the provider"),)),
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,
-        parameters=(string("hypervisor", "the hypervisor", required=True),),
+        parameters=(string("hypervisor", "only providers for hosts of this hypervisor", required=True),),
     ),
     Command(
         name="configureSimulatorHAProviderState",

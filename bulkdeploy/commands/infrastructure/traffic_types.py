@@ -27,7 +27,10 @@ TRAFFIC_TYPE = Response(
         text("physicalnetworkid", "the physical network that carries it"),
         text("vlan", "the VLAN that was given, which has no effect: networks have VLANs"),
         text("isolationmethods", "the isolation methods of the physical network"),
-        *(text(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS),
+        *(
+            text(label, "the bridge or switch for this traffic on hosts of the hypervisor in the name")
+            for label in LABELS
+        ),
     ),
 )
 
@@ -54,7 +57,10 @@ def delete_traffic_type(call: Call) -> JobTicket:
     return type_service.deleted(call.connection, call.caller, traffic_type)
 
 
-LABEL_PARAMETERS = tuple(string(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS)
+LABEL_PARAMETERS = tuple(
+    string(label, "the bridge or switch for this traffic on hosts of the hypervisor in the name")
+    for label in LABELS
+)
 
 COMMANDS = (
     Command(

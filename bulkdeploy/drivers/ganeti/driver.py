@@ -408,7 +408,10 @@ class GanetiDriver(BatchDriver):
                 yield Guest(one.uuid, hosts[one.node], power, *sizes, frozenset(one.volumes))
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """See HypervisorDriver: of instances on a node that does not answer Ganeti knows no state."""
+        """Yield the guests whose state is known, and add the others to ``unseen`` with the reason.
+
+        Ganeti does not know the state of instances on a node that does not answer.
+        """
         silent = {one.uuid: one for one in self._silent_instances(unseen)}
         unseen.update((uuid, _silence_of(one)) for uuid, one in silent.items())
         yield from (guest for guest in super().list_seen_guests(unseen) if guest.uuid not in silent)

@@ -362,7 +362,9 @@ class IncusDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
             with self._records.fences.volumes_in_use(volume_uuids) as used:
                 if used:  # by another guest, or by this one, which was started since
-                    raise DriverError("delete", call.host_name, "a guest uses a volume of it", transient=True)
+                    raise DriverError(
+                        "delete", call.host_name, "another guest uses one of its volumes", transient=True
+                    )
                 for pool in {self._incus_pool(pool) for pool in self._pools_of(volume_uuids)}:
                     for volume in call.volumes("delete", pool):
                         if volume.uuid in volume_uuids:

@@ -382,7 +382,7 @@ class LibvirtDriver(HypervisorDriver):
             names.append(nvram_name(guest_uuid))
         with fences.volumes_in_use(volume_uuids) as used:
             if used:  # by another guest, or by this one, which was started since
-                raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
+                raise DriverError("delete", named, "another guest uses one of its volumes", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._volumes.remove_files(pool, host, names, volume_uuids, deadline)
         if volume_uuids:
@@ -823,7 +823,10 @@ K = TypeVar("K")
 
 
 def _each(subjects: Sequence[K], listed: Callable[[K], list[T]]) -> Iterator[T]:
-    """Yield the lists of all subjects, many at a time. A subject that cannot be read ends the iteration."""
+    """Yield the items of the lists of all subjects. Several subjects are read at the same time.
+
+    If a subject cannot be read, its error is raised, and no further item is yielded.
+    """
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         for found in threads.map(listed, subjects):
             yield from found

@@ -178,7 +178,7 @@ class GuestSnapshots:
                 self._calls.records.fences.volumes_in_use(uuids) as used,
             ):
                 if used:
-                    raise DriverError(step, ANY_HOST, "a guest uses a volume of it", transient=True)
+                    raise DriverError(step, ANY_HOST, "another guest uses one of its volumes", transient=True)
                 first, *others = pools
                 self._calls.at_any_host(step, first, deadline, work, *others)
 

@@ -98,7 +98,7 @@ def _projects(row: Row, _: Rows) -> Iterator[Texts]:
 
 def _zones(row: Row, _: Rows) -> Iterator[Texts]:
     if row.get("type") == "Edge":
-        raise NotRepresented("edge zones have no place here")
+        raise NotRepresented("edge zones are not supported")
     entry = taken(
         row,
         *("name", "networktype", "dns1", "dns2", "internaldns1", "internaldns2", "domain", "domainid"),

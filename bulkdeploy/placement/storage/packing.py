@@ -114,7 +114,11 @@ def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> P
 
 
 def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tuple[Ints, Ints, Flags]:
-    """Return for each row the columns of one VM's disks, the space left then, and whether all disks fit."""
+    """Try to place the disks of one more VM in each row.
+
+    Returns, per row, the column of the pool of each disk, the free space afterwards, and whether all disks fit.
+    ``spills`` marks disks that may go to the zone's pools.
+    """
     rows, width = free.shape
     column = np.full((rows, len(sizes)), -1, dtype=np.int64)
     stored = np.ones(rows, dtype=bool)

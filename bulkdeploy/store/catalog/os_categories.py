@@ -27,7 +27,10 @@ def list_os_categories(connection: Connection, arguments: Arguments, paging: Pag
 
 
 def _has_image(arguments: Arguments) -> Condition:
-    """Return the condition that a category has a template, or an ISO if ``isiso`` is given, for the filters."""
+    """Return the SQL condition of the filter ``isiso``.
+
+    Categories match if they have an ISO (``isiso`` is true) or a template (otherwise).
+    """
     if arguments.get("isvnf"):
         return false()
     of_category = exists(select(1).select_from(os_types)).where(

@@ -11,7 +11,10 @@ from bulkdeploy.store.tables.offerings import template_permissions, templates
 
 
 def read_sharing(connection: Connection, template: EntityRef) -> Mapping[str, Any]:
-    """Return the template by wire names, with the names of accounts and the ids of projects that may use it."""
+    """Return who may use a template, as response fields.
+
+    The fields are those of the template, the names of the accounts and the ids of the projects.
+    """
     owned = (
         select(templates.c.is_public, domains.c.uuid)
         .join(accounts, accounts.c.id == templates.c.account_id)

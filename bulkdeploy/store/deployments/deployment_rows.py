@@ -131,7 +131,10 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
 def _vms(
     part: CallPart, call: DeployCall, deployment_id: int, group_id: int | None, lease: Mapping[str, object]
 ) -> tuple[int, dict[str, object]]:
-    """Return VM rows at their claimed places; without a place if the VMs are not to be started."""
+    """Return the number of VMs and the columns of their rows with the claimed hosts.
+
+    Hosts are left out if the VMs must not be started.
+    """
     spec, placed = part.spec, part.plan
     return part.count, {
         "id": PerRow(part.ids),

@@ -30,7 +30,11 @@ DISABLED = "out-of-band management of the host is disabled or not configured"
 
 
 class IssuePowerAction(JobSteps[PlaceWork]):
-    """Params: ``action``, a PowerAction; ``timeout_s``, or None for the setting of the host's cluster."""
+    """The job that sends a power action to the management controller of a host.
+
+    Parameters: ``action`` is a PowerAction; ``timeout_s`` is the timeout, or None for the setting of the host's
+    cluster.
+    """
 
     @override
     def run(self, work: PlaceWork) -> Outcome:
