@@ -44,7 +44,7 @@ def test_a_guest_gets_the_password_that_its_owner_is_told_or_is_not_made(engine:
     """4.18 generates passwords, which only its jobs' results have: no guest with an unknown password is made."""
     guest = replace(small_guest(), password="secret")
     with driven(engine, release="4.18") as (upstream, driver):
-        with pytest.raises(DriverError, match=r"CloudStack 4\.18\.1\.0 takes no passwords") as refused:
+        with pytest.raises(DriverError, match=r"CloudStack 4\.18\.1\.0 does not accept passwords") as refused:
             Caller(driver).run(LEFT, guest)
         assert not refused.value.transient
         assert (upstream.vms, upstream.passwords) == ({}, {})

@@ -118,7 +118,7 @@ def test_what_is_offered_is_changed(engine: Engine, cipher: FernetCipher, tmp_pa
         ("maxmemory: 16 GiB", "maxmemory: 16 MiB", "10: serviceofferings[1].maxmemory: it must not be below"),
         ("UserDispersingPlanner", "BestPlanner", "13: serviceofferings[1].deploymentplanner: it must be one of"),
         ("domainid: [customers]", "domainid: [nobody]", "15: serviceofferings[1].domainid: must be the name of"),
-        ("customized: true, ", "", "22: diskofferings[1]: either disksize gives the size"),
+        ("customized: true, ", "", "22: diskofferings[1]: give disksize for a fixed size"),
     ],
 )
 def test_what_cannot_be_offered_is_refused(

@@ -102,7 +102,7 @@ def test_a_file_that_a_pool_has_no_room_for_is_refused(
     pool = pool_of(fresh_world)
     fresh_world.change("UPDATE storage_pools SET capacity_bytes = 1024 WHERE uuid = :pool", pool=pool)
     begin(records, template, pool)
-    assert "no room" in (records.copies.admit(template, pool, GIB, GIB) or "")
+    assert "no space" in (records.copies.admit(template, pool, GIB, GIB) or "")
     assert_intact(fresh_world.engine)
 
 

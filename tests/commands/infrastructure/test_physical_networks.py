@@ -167,7 +167,7 @@ RANGE = {"startip": "192.0.2.10", "gateway": "192.0.2.1", "netmask": "255.255.25
              "serviceproviderlist[0].provider": "Netscaler"},
             "Dhcp is offered by",
         ),
-        ("createNetworkOffering", {**OFFERING, "guestiptype": "Shared", "specifyipranges": "false"}, "addresses"),
+        ("createNetworkOffering", {**OFFERING, "guestiptype": "Shared", "specifyipranges": "false"}, "need spec"),
         ("createNetworkOffering", {**OFFERING, "forvpc": "true"}, "parameter forvpc: it is not supported"),
         ("createNetworkOffering", {**OFFERING, "name": "DefaultL2NetworkOffering"}, "another network offering"),
     ],

@@ -120,7 +120,7 @@ def test_a_network_has_dns_servers_and_packet_sizes_of_its_own(owned_world: Worl
         (USER, ISOLATED, {"dns2": "192.0.2.53"}, 431, "dns1"),
         (USER, ISOLATED, {"publicmtu": "67"}, 431, "68"),
         (USER, ISOLATED, {"privatemtu": "9217"}, 431, "9216"),
-        (ADMIN, SHARED, RANGE, 431, "wants vlan"),
+        (ADMIN, SHARED, RANGE, 431, "requires the parameter vlan"),
         (ADMIN, SHARED, {**RANGE, "vlan": "5000"}, 431, "4094"),
         (ADMIN, SHARED, {"vlan": "701"}, 431, "gateway is missing"),
         (ADMIN, SHARED, {**RANGE, "vlan": "701", "endip": "10.60.4.1"}, 431, "10.60.0.0/22"),

@@ -108,7 +108,9 @@ def test_what_a_call_refuses_changes_no_size(fleet: Fleet, client: ApiClient, we
     assert refused(client, UPDATE, id=web, virtualmachinecount=50_000).errorcode == 535
     assert refused(client, UPDATE, id=web, virtualmachinecount=-1).errorcode == 431
     other = fleet.deploy(1).uuid
-    assert "it is not managed" in refused(client, UPDATE, id=str(other), virtualmachinecount=2).errortext
+    assert (
+        "the deployment is not managed" in refused(client, UPDATE, id=str(other), virtualmachinecount=2).errortext
+    )
     error = refused(client, "bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1, scaleinpolicy="Balanced"))
     assert "must be given with managed=true" in error.errortext
     error = refused(client, "bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1, autoheal=True))
