@@ -51,8 +51,6 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
 def _flags(context: CommandContext, api: Api) -> list[str]:
     """Return the API parameters of options such as ``--dry-run`` as ``name=true``.
 
-    Raises UsageError if the API does not have the parameter.
-
     Raises:
         UsageError: the API has no such parameter.
     """

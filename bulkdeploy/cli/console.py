@@ -35,7 +35,7 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
 
     Raises:
         UsageError: no VM is named, or this API has no consoles.
-        CommandFailed: the call was refused, or the console can not be reached.
+        CommandFailed: the call was refused, or the console cannot be reached.
     """
     api = context.catalogue.get(API)
     if api is None:

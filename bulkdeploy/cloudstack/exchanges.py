@@ -1,4 +1,4 @@
-"""One call over HTTP as all clients of a CloudStack's API send and read it.
+"""Sending a call to CloudStack's API over HTTP and reading the answer, for all clients in this project.
 
 Source: cloudstack-protocol.md 1.1-1.8.
 """

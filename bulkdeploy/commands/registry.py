@@ -1,4 +1,4 @@
-"""All commands of the service: each module of this package with ``COMMANDS`` or ``DERIVED`` adds its commands.
+"""The commands of the service: each module of this package with ``COMMANDS`` or ``DERIVED`` adds its commands.
 
 Adding a command is adding its declaration to a module here; nothing else names it.
 """

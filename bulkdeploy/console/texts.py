@@ -1,4 +1,4 @@
-"""All texts of the console, read from ``texts.toml``. A translation is another such file."""
+"""The texts of the console, read from ``texts.toml``. A translation is another such file."""
 
 import tomllib
 from collections.abc import Mapping

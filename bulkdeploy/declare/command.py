@@ -54,7 +54,7 @@ class Command:
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
         instead: another object that it may answer, as an ``Instead``.
-        unsupported: parameters that CloudStack has and this service can not honour, with why: a call that has one
+        unsupported: parameters that CloudStack has and this service cannot honour, with why: a call that has one
             (``false`` and nothing count as not given) is refused by its name, and nothing is done.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.
@@ -69,7 +69,7 @@ class Command:
         sharing: how its calls share a transaction; then ``handler`` is its ``handle``.
         find_with_caller: for what is wanted thousands of times a second: takes a connection, an API key and the
             parameters, not checked yet, by name in any case, and looks up together the key's holder and, by
-            parameters, what the handler will look for (``Call.found``). None: it can not tell from these.
+            parameters, what the handler will look for (``Call.found``). None: it cannot tell from these.
         repeat: of deploy calls that managed deployments record. It takes a ``Call`` of the command, the recorded
             parameters, the number of VMs that there are and of those that are missing, and returns the
             ``DeployCall`` that adds them.

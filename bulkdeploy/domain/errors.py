@@ -281,7 +281,7 @@ class InsufficientCapacity(BulkDeployError):
 
 
 class PlanStale(BulkDeployError):
-    """A plan that is to be applied as it was shown, and can not be any more (409)."""
+    """A plan that is to be applied as it was shown, and cannot be any more (409)."""
 
     def __init__(self, index: int, why: Sequence[str]) -> None:
         self.index, self.why = index, tuple(why)

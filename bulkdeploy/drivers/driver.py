@@ -438,7 +438,7 @@ class HypervisorDriver(ABC):
             DriverError: it may still run here.
         """
         del guest_uuid, fence, timeout_s
-        raise DriverError("stop", host.name, "its driver can not end copies of guests", transient=False)
+        raise DriverError("stop", host.name, "its driver cannot end copies of guests", transient=False)
 
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
@@ -447,7 +447,7 @@ class HypervisorDriver(ABC):
         After None, no call with a lower fence can start the guest here. The guest may start on another host.
 
         Raises:
-            DriverError: it can not be seen now; or it is on another host.
+            DriverError: it cannot be seen now; or it is on another host.
         """
 
     @abstractmethod
@@ -570,7 +570,7 @@ class HypervisorDriver(ABC):
         Afterwards, no ``ensure_resized`` with a lower fence can change the size. Requires Ability.RESIZE_VOLUMES.
 
         Raises:
-            DriverError: it can not be seen now.
+            DriverError: it cannot be seen now.
         """
         del guest_uuid, volume, fence, timeout_s
         raise _unable("look", ANY_HOST, Ability.RESIZE_VOLUMES)
@@ -712,7 +712,7 @@ class HypervisorDriver(ABC):
         """Return the size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
 
         Raises:
-            DriverError: it can not be seen.
+            DriverError: it cannot be seen.
         """
         del url, timeout_s
         raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
@@ -745,7 +745,7 @@ class HypervisorDriver(ABC):
         Ability.VNC_CONSOLE or Ability.SERIAL_CONSOLE.
 
         Raises:
-            DriverError: the guest does not run there, has no such console, or it can not be reached.
+            DriverError: the guest does not run there, has no such console, or it cannot be reached.
         """
         del guest_uuid, timeout_s
         raise _unable("console", host.name, CONSOLES[kind])
@@ -775,7 +775,7 @@ class HypervisorDriver(ABC):
             DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
         """
         del allocatable, timeout_s
-        reason = f"its hypervisor can not stop allocation on units of type {unit.unit_type}"
+        reason = f"its hypervisor cannot stop allocation on units of type {unit.unit_type}"
         raise DriverError("storage", host.name, reason, transient=False)
 
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
@@ -798,7 +798,7 @@ class HypervisorDriver(ABC):
         Requires Ability.HOST_FILES.
 
         Raises:
-            DriverError: the host does not answer, or one can not be read.
+            DriverError: the host does not answer, or one cannot be read.
         """
         del paths, timeout_s
         raise _unable("files", host.name, Ability.HOST_FILES)

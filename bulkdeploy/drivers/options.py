@@ -65,7 +65,7 @@ def read_options(driver: str, model: type[Options], given: Mapping[str, Any], ta
         table: the table of the settings that has them, for errors.
 
     Raises:
-        WrongDriverOptions: an option is missing, unknown or malformed, given twice, or its file can not be read.
+        WrongDriverOptions: an option is missing, unknown or malformed, given twice, or its file cannot be read.
     """
     problems: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def read_options(driver: str, model: type[Options], given: Mapping[str, Any], ta
             try:
                 values[option] = Path(str(value)).read_text(encoding="utf-8").rstrip("\r\n")
             except (OSError, ValueError) as error:
-                problems[key] = f"the file can not be read: {error}"
+                problems[key] = f"the file cannot be read: {error}"
     try:
         options = model.model_validate(values)
     except ValidationError as error:

@@ -72,7 +72,7 @@ class Drivers:
 
     Args:
         by_hypervisor: the driver by hypervisor type, or DEFAULT; types may share one.
-        make_records: makes what a driver is given to remember; None: drivers that need it can not be used.
+        make_records: makes what a driver is given to remember; None: drivers that need it cannot be used.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Drivers:
         return iter([self._driver(one) for one in {one.name: one for one in self._by_hypervisor.values()}.values()])
 
     def make_all(self) -> list[HypervisorDriver]:
-        """Make every driver now; where one can not be made, those made before are closed."""
+        """Make every driver now; where one cannot be made, those made before are closed."""
         with ExitStack() as stack:
             stack.callback(self.close)
             made = list(self)
@@ -144,7 +144,7 @@ def configure_drivers(
 
     Raises:
         UnknownDriver: a name, of a driver or of options, that is not installed.
-        UnusableDriver: what is installed under the name is no driver, or can not be imported.
+        UnusableDriver: what is installed under the name is no driver, or cannot be imported.
         WrongDriverOptions: a driver's options are not as it declares them.
     """
     settings = {f"{TABLE}.{name}": name for name in options} | {

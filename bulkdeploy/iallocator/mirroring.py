@@ -75,7 +75,7 @@ class Mirroring:
         scope = Scope(frozenset({int(self._cluster.group_of[at])}), frozenset({at}))
         runs = self._placing.primary(instance, scope, leaving=frozenset())
         if isinstance(runs, Refusal):
-            return replace(runs, reason=f"{primary} can not be its primary: {runs.reason}")
+            return replace(runs, reason=f"{primary} cannot be its primary: {runs.reason}")
         found = self._placing.secondary(instance, Scope(), at, leaving=self._closed)
         if isinstance(found, Refusal):
             return replace(found, reason=f"no secondary beside {primary}: {found.reason}")

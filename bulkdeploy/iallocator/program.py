@@ -1,4 +1,4 @@
-"""``bulkdeploy-iallocator``: the planner as an allocator program of Ganeti (docs/how-to/ganeti.md).
+"""``bulkdeploy-iallocator``: the planner as an allocator program of Ganeti (docs/how-to/ganeti-allocator.md).
 
 One argument, a file with the request (``-``: standard input); the answer goes to standard output. Exit status 0
 also for refusals, then ``success`` is false; 1 for what is no request. It is started for every allocation:

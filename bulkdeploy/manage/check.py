@@ -40,7 +40,7 @@ def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
         from bulkdeploy.drivers.libvirt.check import check_host
         from bulkdeploy.drivers.libvirt.options import LibvirtOptions
     except ImportError as error:
-        raise DriverSettingError(f"driver {LIBVIRT!r} can not be used: {error}") from error
+        raise DriverSettingError(f"driver {LIBVIRT!r} cannot be used: {error}") from error
     options = read_options(LIBVIRT, LibvirtOptions, settings.driver.get(LIBVIRT, {}))
     _report(check_host(url, options, pool_path))
 

@@ -80,7 +80,7 @@ def run_program(
                 pass_fds=(lifeline,),
             )
         except OSError as error:
-            raise ProgramNotRun(f"{command[0]} can not be run: {error.strerror}") from error
+            raise ProgramNotRun(f"{command[0]} cannot be run: {error.strerror}") from error
         _tie(lifeline, process.pid)
         code = _wait(process, (output, errors), end, most_bytes)
         return ProgramEnd(code, _text(output, most_bytes), _text(errors, most_bytes))

@@ -2,7 +2,7 @@
 
 A device that a VM gets is in its rows before its guest has it, and one that it loses stays there until its guest
 has lost it: no other VM gets it meanwhile. A change that fails is undone by asking for the opposite; while that
-gets no answer the job waits. Where it can not be undone in time the device stays the VM's by its rows: the audit
+gets no answer the job waits. Where it cannot be undone in time the device stays the VM's by its rows: the audit
 names the guest that is otherwise, and the next change of the VM's devices, or its next start, makes it so.
 
 A VM that was stopped before its job began has rows only.

@@ -30,7 +30,7 @@ def find_spoiled_snapshots(connection: Connection, vm_ids: Collection[int]) -> d
     found = [snapshot for snapshot in snapshots_of_vms(connection, vm_ids) if snapshot.volume_id is None]
     return {
         vm_id: f"it has snapshots ({_names(snapshots)}): while it has, its volumes, nics, drive, sizes and owner"
-        " can not change"
+        " cannot change"
         for vm_id, snapshots in _by_vm(found).items()
     }
 

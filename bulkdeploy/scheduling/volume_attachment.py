@@ -32,7 +32,7 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
     Attaching while the VM runs: until the guest is known to have it.
 
     Raises:
-        InvalidParameter: a VM has the volume, it is of another owner or zone, the VM can not reach its pool, or
+        InvalidParameter: a VM has the volume, it is of another owner or zone, the VM cannot reach its pool, or
             the device number is taken.
         ResourceUnavailable: no pool that the VM's host reaches has room.
         TransactionConflict: repeat the whole transaction.

@@ -28,8 +28,7 @@ def hold(
 ) -> Mapping[str, Any]:
     """Lock the row of an entity and return the row.
 
-    The lock is exclusive, for changes, or shared, for adding objects that refer to the entity. Raises
-    InvalidParameter if the entity was deleted.
+    The lock is exclusive, for changes, or shared, for adding objects that refer to the entity.
 
     Raises:
         InvalidParameter: it was deleted.

@@ -79,7 +79,7 @@ def check_basic(given: Arguments, offering: OfferingFacts) -> None:
         )
     for name in ("gateway", "netmask", "startip", "endip", "vlan"):
         if name in given:
-            rule = f"{name} can not be given in a Basic zone: its pods have ranges of addresses"
+            rule = f"{name} cannot be given in a Basic zone: its pods have ranges of addresses"
             raise InvalidCombination((name, "zoneid"), rule)
 
 

@@ -66,7 +66,7 @@ def visibility(connection: Connection, caller: Caller, requested: OwnerParameter
     lineage = None if requested.domain is None else require_domain(connection, caller, requested.domain)
     if requested.account is not None:
         if requested.project is not None:
-            raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
+            raise InvalidCombination(("account", "projectid"), "account and projectid cannot be given together")
         return _of_owner(named_account(connection, caller, requested.account, requested.domain))
     if requested.project is not None:
         return _of_projects(connection, caller, requested, requested.project, lineage)
@@ -191,8 +191,6 @@ def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
 
 def require_access(connection: Connection, caller: Caller, account_id: int, what: str) -> Owner:
     """Return the owner with this internal account id.
-
-    Raises PermissionDenied if the caller may not use its objects.
 
     Raises:
         PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.

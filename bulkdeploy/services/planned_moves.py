@@ -56,8 +56,7 @@ def plan_moves(
     """Store and return the plan of a dry run, or check and return the stored plan that ``wanted.index`` names.
 
     ``moves`` are the moves to plan if there is no stored plan. If ``of_host`` is given, the plan is for all VMs
-    that run on this host, and these must be the same VMs when the plan is applied. Raises PlanStale if the stored
-    plan cannot be applied any more.
+    that run on this host, and these must be the same VMs when the plan is applied.
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.

@@ -14,7 +14,7 @@ def read_host_files(settings: Settings) -> Sequence[HostFile]:
     """Read each, in the order of their paths on hosts.
 
     Raises:
-        DriverSettingError: a path is not absolute, or a file can not be read, is empty or too large.
+        DriverSettingError: a path is not absolute, or a file cannot be read, is empty or too large.
     """
     return [_read(path, source) for path, source in sorted(settings.host_files.items())]
 
@@ -26,7 +26,7 @@ def _read(path: str, source: Path) -> HostFile:
     try:
         content, mode = source.read_bytes(), source.stat().st_mode & PERMISSIONS
     except OSError as error:
-        raise DriverSettingError(f"host_files: {path} can not be read from {source}: {error.strerror}") from error
+        raise DriverSettingError(f"host_files: {path} cannot be read from {source}: {error.strerror}") from error
     if not 0 < len(content) <= LARGEST:
         raise DriverSettingError(f"host_files: {source} has {len(content)} bytes, and must have 1 to {LARGEST}")
     return HostFile(path, content, mode)

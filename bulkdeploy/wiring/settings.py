@@ -381,7 +381,7 @@ def _read_secret(name: str, file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name}{FILE_SUFFIX}: the file can not be read: {error}") from error
+        raise ValueError(f"{name}{FILE_SUFFIX}: the file cannot be read: {error}") from error
 
 
 def _url(listen: str) -> str:

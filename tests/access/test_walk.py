@@ -196,7 +196,7 @@ UNABLE = {
 def is_done(probe: Probe, answer: WireAnswer) -> bool:
     """Whether a probe was done, and shows something where there can be anything.
 
-    What simulated hypervisors can not do is refused once everything else was found right.
+    What simulated hypervisors cannot do is refused once everything else was found right.
     """
     if probe.command.name in UNABLE:
         return answer.status == 431 and UNABLE[probe.command.name] in answer.body

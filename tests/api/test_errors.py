@@ -64,7 +64,7 @@ INSIDE = [
     errors.InsufficientCapacity(requested=3, fits=1, scope="zone z", why="hosts ruled out: 2 by cpu"),
     errors.ResourceUnavailable("host h7 does not answer"),
     errors.ConflictRetriesExhausted("lost 20 races"),
-    errors.OperationFailed("can not stop"),
+    errors.OperationFailed("cannot stop"),
 ]
 
 
@@ -74,7 +74,7 @@ def test_only_root_admins_see_internal_details(error: BulkDeployError) -> None:
     assert text_of(error, caller(RoleType.ADMIN)) == str(error)
     (text,) = {text_of(error, caller(role)) for role in set(RoleType) - {RoleType.ADMIN}}
     assert text == NEUTRAL_TEXTS.get(numbers_of(error).status, NEUTRAL_TEXT)
-    assert not re.search(r"zone z|cpu|h7|20|can not stop", text)
+    assert not re.search(r"zone z|cpu|h7|20|cannot stop", text)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_root_admins_are_exempt(client: ApiClient, throttle: Throttle) -> None:
 
 
 def test_forged_calls_do_not_count(ann: ApiClient, throttle: Throttle) -> None:
-    """Who knows only an API key can not use up its owner's calls."""
+    """Who knows only an API key cannot use up its owner's calls."""
     throttle(1)
     assert statuses(ApiClient(ann.url, ann.api_key, "wrong"), 3) == [401] * 3
     assert statuses(ann, 1) == [200]

@@ -98,7 +98,7 @@ def test_programs_are_given_the_time_they_need_to_end(programs: dict[str, dict[s
 
 
 def test_the_image_says_by_number_who_runs_in_it() -> None:
-    """Kubernetes can not see that a name is not root's; the data directory is that account's."""
+    """Kubernetes cannot see that a name is not root's; the data directory is that account's."""
     user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert user is not None
     mounts = (ROOT / "docker-compose.yml").read_text()

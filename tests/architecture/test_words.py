@@ -57,7 +57,7 @@ BANNED_IN_TEXTS = (
 """In comments, docstrings, messages and documents, whatever their case. CloudStack's tests match its own text."""
 
 BANNED_IN_GUIDES = ("nobody", "whoever", "is told", "was told")
-"""In documents beside those: say who does what, or what can not be done."""
+"""In documents beside those: say who does what, or what cannot be done."""
 
 MOST_TERMS = 60
 

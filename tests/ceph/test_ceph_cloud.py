@@ -76,7 +76,7 @@ def wait_for_numbers(ceph: CephCluster, volumes: dict[str, str], before: dict[st
 def test_ten_guests_boot_move_go_back_and_grow(
     cloud: Cloud, writing: dict[str, str], made_ceph: CephCluster
 ) -> None:
-    """All write to clones of one image, on all hosts; nothing of them is left in the pool."""
+    """Ten guests on all hosts write to clones of one image. After their removal the pool is empty."""
     vms = cloud.deploy(VMS, **writing)
     volumes = volumes_of(cloud, vms)
     assert set(cloud.hosts.running().values()) == {host.name for host in cloud.hosts.hosts}

@@ -162,7 +162,7 @@ def test_forms_offer_only_things_that_go_with_the_vm(admin: Visitor, zone_ids: Z
 
 
 def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zone_ids: Zone) -> None:
-    """It says who chose the host and how, and leaves out the host that the VM is on."""
+    """The form states who chose the host and how, and leaves out the host that the VM is on."""
     vm = vm_of_acme(admin, zone_ids, "moving", "Running")
     page = admin.page(f"act?of=virtual-machines&command=migrateVirtualMachine&id={vm.uuid}")
     (chosen,) = [one["value"] for one in page.all("option") if "selected" in one]

@@ -182,7 +182,7 @@ def test_a_secret_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
 def test_a_secret_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     """A file that is not there, and an option given twice, are named."""
     gone = {"password_file": str(tmp_path / "gone")}
-    with pytest.raises(WrongDriverOptions, match=r"driver\.outsider\.password_file .*: the file can not be read"):
+    with pytest.raises(WrongDriverOptions, match=r"driver\.outsider\.password_file .*: the file cannot be read"):
         configure_drivers({"KVM": "outsider"}, {"outsider": gone})
     with pytest.raises(WrongDriverOptions, match="password is given as well"):
         configure_drivers({"KVM": "outsider"}, {"outsider": {**gone, "password": "s3cret"}})

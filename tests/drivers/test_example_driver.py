@@ -116,7 +116,7 @@ def finished(caller: ApiClient, command: str, **parameters: object) -> dict[str,
 
 
 def test_a_service_that_names_it_runs_vms_with_it(caller: ApiClient, named: Settings) -> None:
-    """A VM is deployed, audited and destroyed on it; what it can not do is refused before a job is made."""
+    """A VM is deployed, audited and destroyed on it; what it cannot do is refused before a job is made."""
     ids = {
         parameter: caller.call(command, **found)[key][0]["id"]
         for parameter, command, key, found in (

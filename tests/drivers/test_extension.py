@@ -307,7 +307,7 @@ def test_hosts_that_do_not_answer_are_told_from_a_program_that_is_gone(rig: Rig,
     silent = rig.driver.look_at_hosts(rig.hosts[:1], timeout_s=30)
     assert [isinstance(one, DriverError) for one in silent] == [True]
     (tmp_path / "extension").unlink()
-    with pytest.raises(DriverError, match="can not be run"):
+    with pytest.raises(DriverError, match="cannot be run"):
         rig.driver.look_at_hosts(rig.hosts, timeout_s=30)
 
 

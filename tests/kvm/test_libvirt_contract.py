@@ -146,7 +146,7 @@ def failing_calls() -> dict[str, tuple[type, str]]:
     }
 
 
-class TestLibvirtContract(
+class LibvirtContract(
     DriverContract,
     VolumeContract,
     UsageContract,
@@ -337,6 +337,48 @@ class TestLibvirtContract(
             Caller(driver).run(address_of(kvm_hosts.hosts[0]), guest)
             assert guests_of(driver)[guest.uuid].host_uuid == kvm_hosts.hosts[0].uuid
 
+    def test_a_volume_smaller_than_its_template_is_refused(self, rig: Rig, caller: Caller) -> None:
+        """For good, before it is made; one that is large enough is made after as before."""
+        guest = rig.new_guest()
+        root, *others = guest.volumes
+        small = dataclasses.replace(guest, volumes=(dataclasses.replace(root, size_bytes=512), *others))
+        for _ in range(2):
+            with pytest.raises(DriverError, match="give a larger rootdisksize") as refused:
+                caller.run(rig.hosts[0], small)
+            assert (refused.value.step, refused.value.transient, rig.volumes()) == ("volume", False, set())
+        caller.run(rig.hosts[0], guest)
+
+    def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
+        """By calls that meet; all of them are there, with their content."""
+        files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]
+        with ThreadPoolExecutor(len(files)) as threads:
+            list(threads.map(lambda file: rig.driver.put_file(rig.hosts[0], file, timeout_s=60), files))
+        states = rig.driver.states_of_files(rig.hosts[0], [file.path for file in files], timeout_s=60)
+        assert states == {file.path: state_of(file.content, file.mode) for file in files}
+
+    def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
+        """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = dataclasses.replace(guest, cpu_number=4, memory_mib=4 * guest.memory_mib, cpu_mhz=900)
+        for wrong in (
+            dataclasses.replace(guest, cpu_number=5),
+            dataclasses.replace(guest, memory_mib=4 * guest.memory_mib + 2),
+            dataclasses.replace(guest, memory_mib=guest.memory_mib - 2),
+        ):
+            with pytest.raises(DriverError) as refused:
+                caller.scale(rig.hosts[0], wrong)
+            assert (refused.value.step, refused.value.transient) == ("scale", False)
+        caller.scale(rig.hosts[0], larger)
+        caller.migrate(rig.hosts[0], rig.hosts[1], larger)
+        there = guests_of(rig.driver)[guest.uuid]
+        sizes = there.cpu_number, there.cpu_mhz, there.memory_mib
+        assert (there.host_uuid, *sizes) == (rig.hosts[1].uuid, 4, 900, larger.memory_mib)
+
+
+class TestLibvirtContract(LibvirtContract):
+    """The contract on a pool of files, where firmware has a place for its variables."""
+
     @pytest.mark.parametrize("mode", BootMode)
     def test_a_guest_boots_with_uefi(
         self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts, mode: BootMode
@@ -388,41 +430,3 @@ class TestLibvirtContract(
             caller.remove(None, guest)
         caller.remove(None, guest)
         assert not variables.exists()
-
-    def test_a_volume_smaller_than_its_template_is_refused(self, rig: Rig, caller: Caller) -> None:
-        """For good, before it is made; one that is large enough is made after as before."""
-        guest = rig.new_guest()
-        root, *others = guest.volumes
-        small = dataclasses.replace(guest, volumes=(dataclasses.replace(root, size_bytes=512), *others))
-        for _ in range(2):
-            with pytest.raises(DriverError, match="give a larger rootdisksize") as refused:
-                caller.run(rig.hosts[0], small)
-            assert (refused.value.step, refused.value.transient, rig.volumes()) == ("volume", False, set())
-        caller.run(rig.hosts[0], guest)
-
-    def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
-        """By calls that meet; all of them are there, with their content."""
-        files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]
-        with ThreadPoolExecutor(len(files)) as threads:
-            list(threads.map(lambda file: rig.driver.put_file(rig.hosts[0], file, timeout_s=60), files))
-        states = rig.driver.states_of_files(rig.hosts[0], [file.path for file in files], timeout_s=60)
-        assert states == {file.path: state_of(file.content, file.mode) for file in files}
-
-    def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
-        """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""
-        guest = rig.new_guest()
-        caller.run(rig.hosts[0], guest)
-        larger = dataclasses.replace(guest, cpu_number=4, memory_mib=4 * guest.memory_mib, cpu_mhz=900)
-        for wrong in (
-            dataclasses.replace(guest, cpu_number=5),
-            dataclasses.replace(guest, memory_mib=4 * guest.memory_mib + 2),
-            dataclasses.replace(guest, memory_mib=guest.memory_mib - 2),
-        ):
-            with pytest.raises(DriverError) as refused:
-                caller.scale(rig.hosts[0], wrong)
-            assert (refused.value.step, refused.value.transient) == ("scale", False)
-        caller.scale(rig.hosts[0], larger)
-        caller.migrate(rig.hosts[0], rig.hosts[1], larger)
-        there = guests_of(rig.driver)[guest.uuid]
-        sizes = there.cpu_number, there.cpu_mhz, there.memory_mib
-        assert (there.host_uuid, *sizes) == (rig.hosts[1].uuid, 4, 900, larger.memory_mib)

@@ -8,7 +8,7 @@ from bulkdeploy.wiring.settings import Settings
 
 
 def test_an_unreadable_data_directory_is_left_alone(tmp_path: Path) -> None:
-    """Where data_dir can not be looked into, a command works with the settings it was given."""
+    """Where data_dir cannot be looked into, a command works with the settings it was given."""
     settings = Settings(data_dir=tmp_path / "data", database_url="postgresql://there/name")
     settings.data_dir.mkdir(mode=0o000)
     somebody = 65534

@@ -208,7 +208,7 @@ class OffGuest:
         return getattr(self._driver, name)
 
 
-UNSEEN = DriverError("look", "a host", "it can not be seen now", transient=True)
+UNSEEN = DriverError("look", "a host", "it cannot be seen now", transient=True)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_environment_wins_over_the_file_and_options_over_both(
         ('redis_url = "redis://one:no/0"', "redis_url"),
         ('database_url = "postgresql://one:5432,two:no/name"', "ports from 1 to 65535"),
         ('database_url = "postgresql://one/name?no_such=1"', "no_such"),
-        ('admin_password_file = "/no/such/file"', "admin_password_file: the file can not be read"),
+        ('admin_password_file = "/no/such/file"', "admin_password_file: the file cannot be read"),
         ('database_password = "word"', "database_url is not"),
         ('database_password = "word"\ndatabase_url = "postgresql://me:other@one/name"', "remove one of them"),
         ('secret_key = "a"\nsecret_key_file = "b"', "secret_key and secret_key_file are both set"),

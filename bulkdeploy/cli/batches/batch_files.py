@@ -52,7 +52,7 @@ def read_batch(path: str) -> BatchFile:
     """Return a file's list; ``-``: that of standard input.
 
     Raises:
-        UsageError: it can not be read, or an entry's field is wrong: both are named.
+        UsageError: it cannot be read, or an entry's field is wrong: both are named.
     """
     try:
         content = (

@@ -66,7 +66,7 @@ class ConfigFile:
         return self.shared.get("profile", "").strip() or DEFAULT_PROFILE
 
     def profile(self, name: str) -> dict[str, str]:
-        """Return the settings of a profile. Raises UsageError if there is no such profile.
+        """Return the settings of a profile.
 
         Raises:
             UsageError: there is no such profile. (The default one need not be in the file.)

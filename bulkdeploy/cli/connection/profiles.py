@@ -94,7 +94,7 @@ class Preferences:
 
 
 def checked(name: str, value: str) -> str:
-    """Check the value of a setting and return it in its stored form. Raises UsageError for a wrong name or value.
+    """Check the value of a setting and return it in its stored form.
 
     Raises:
         UsageError: there is no such setting, or it cannot have this value.

@@ -28,7 +28,7 @@ class ClusterSpread:
 
     @property
     def after(self) -> int:
-        """All of the owner's VMs in the cluster."""
+        """The number of the owner's VMs in the cluster."""
         return self.before + self.added
 
     @property

@@ -15,7 +15,6 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import project_roles as service
-from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.services.ownership import project_owner
 from bulkdeploy.store.accounts import project_roles, roles
 from bulkdeploy.store.rows.listing import Page, Paging
@@ -90,9 +89,9 @@ def delete_project_role(call: Call) -> None:
 
 def create_project_role_permission(call: Call) -> Mapping[str, Any]:
     """Add a rule to a role of a project."""
-    requested = NewRule(call.arguments["rule"], call.arguments["permission"], call.text("description"))
+    rule = {name: call.arguments.get(name) for name in ("rule", "permission", "description")}
     project, role = call.arguments["projectid"], call.arguments["projectroleid"]
-    return _rule_of(call, service.create_project_rule(call.connection, call.caller, project, role, requested))
+    return _rule_of(call, service.create_project_rule(call.connection, call.caller, project, role, rule))
 
 
 def update_project_role_permission(call: Call) -> None:

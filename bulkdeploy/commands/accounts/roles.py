@@ -23,7 +23,6 @@ from bulkdeploy.domain.accounts.accounts import ADMINS, ROOT_ADMIN_ONLY, Caller,
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import roles as service
-from bulkdeploy.services.accounts.role_rules import NewRule
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.rows.listing import Page
 
@@ -74,8 +73,8 @@ def delete_role(call: Call) -> None:
 
 def create_role_permission(call: Call) -> Mapping[str, Any]:
     """Add a rule to a role."""
-    requested = NewRule(call.arguments["rule"], call.arguments["permission"], call.text("description"))
-    return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], requested)
+    rule = {name: call.arguments.get(name) for name in ("rule", "permission", "description")}
+    return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], rule)
 
 
 def update_role_permission(call: Call) -> None:
@@ -270,8 +269,6 @@ RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 def with_rules(given: Values) -> Values:
     """Return the values of a zone file's role with parsed rules, as createRolePermission parses them.
-
-    Raises InvalidParameter if a rule is not valid.
 
     Raises:
         InvalidParameter: one of them breaks a rule.

@@ -40,7 +40,7 @@ def wanted(call: Call) -> Wanted:
         return Wanted(own_of=(EVERY_ID, ""))
     lineage = None if domain is None else require_domain(connection, caller, domain)
     if account is not None and project is not None:
-        raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
+        raise InvalidCombination(("account", "projectid"), "account and projectid cannot be given together")
     users: list[str] = []
     if account is not None:
         users.append(named_account(connection, caller, account, domain).lineage)

@@ -28,7 +28,7 @@ UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def chosen_id(call: Call, parameter: str, *kinds: Entity) -> str | None:
     """Return the id that a call chooses for the new entity, or None if the service generates the id.
 
-    Only root admins may choose an id. Raises InvalidParameter if an entity of these kinds already has the id.
+    Only root admins may choose an id.
 
     Raises:
         PermissionDenied: the caller is no root admin.

@@ -64,7 +64,7 @@ def _device_id_of(name: str, entry: Mapping[str, Any]) -> int | None:
 
 
 def _number(parameter: str, field: str, text: str, least: int, most: int) -> int:
-    """Return the whole number of a field in a map parameter. Raises InvalidParameter if it is not in the range.
+    """Return the whole number of a field in a map parameter.
 
     Raises:
         InvalidParameter: the text is no whole number from ``least`` to ``most``.

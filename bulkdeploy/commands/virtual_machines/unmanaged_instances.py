@@ -106,7 +106,7 @@ def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTic
     """Import an unmanaged guest as a VM on its present host. The job's result is the VM.
 
     Raises:
-        InvalidParameter: it can not be adopted, with the reason.
+        InvalidParameter: it cannot be adopted, with the reason.
     """
     offering, template = call.ref_id("serviceofferingid"), call.ref_id("templateid")
     wanted = Adoption(named_owner_of(call.arguments), offering, template, call.text("displayname"))

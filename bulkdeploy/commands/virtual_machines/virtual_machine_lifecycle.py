@@ -167,7 +167,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            boolean("forced", "stop and start a guest that can not be set right while it runs"),
+            boolean("forced", "stop and start a guest that cannot be set right while it runs"),
         ),
     ),
     Command(

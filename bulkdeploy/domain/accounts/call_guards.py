@@ -15,7 +15,7 @@ UNKNOWN_REFUSED = "api.unknown.parameters.refused"
 NAMES = (THROTTLING, POST_WITH_TIMESTAMP, CHECK_SOURCES, SOURCES)
 
 LONGEST_EXPIRY_MINUTES = 15
-"""How far ahead ``expires`` may lie where timestamps are enforced: a recorded call can not be used for longer."""
+"""How far ahead ``expires`` may lie where timestamps are enforced: a recorded call cannot be used for longer."""
 
 MOST_NAMES, LONGEST_NAME = 20, 80
 """Unknown parameters that an answer names, and characters of each."""

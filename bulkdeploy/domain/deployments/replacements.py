@@ -102,7 +102,7 @@ class ReplacementStep:
 def next_step(rules: ReplacementRules, members: Sequence[Member]) -> ReplacementStep:
     """Return the next step of a replacement that is in progress.
 
-    At least ``desired - max_unavailable`` VMs are available at any moment, unless somebody else makes VMs
+    At least ``desired - max_unavailable`` VMs are available at any moment, unless users or failures make VMs
     unavailable. There are at most ``desired + max_surge`` VMs. VMs whose restore failed may be unavailable beyond
     ``max_unavailable``; ``max_failures`` limits their number.
     """

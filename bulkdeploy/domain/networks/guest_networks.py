@@ -156,7 +156,7 @@ def _address(parameter: str, text: str) -> IPv4Address:
 
 def _refuse(given: dict[str, str], why: str) -> None:
     for name in given:
-        raise InvalidCombination((name, "networkofferingid"), f"{name} can not be given here: {why}")
+        raise InvalidCombination((name, "networkofferingid"), f"{name} cannot be given here: {why}")
 
 
 def _need(given: dict[str, str], names: tuple[str, ...], why: str) -> None:

@@ -125,7 +125,7 @@ class Calls:
         """Return the current state of a VM, or None if there is no such VM.
 
         Raises:
-            CallRefused, NotAnswered: it can not be seen.
+            CallRefused, NotAnswered: it cannot be seen.
         """
         wanted = {"id": vm_id, "listall": "true", "details": ",".join(details or SEEN)}
         try:
@@ -140,7 +140,7 @@ class Calls:
         """Return the volumes that match ``restricted``, or an empty list if CloudStack does not know the ids.
 
         Raises:
-            CallRefused, NotAnswered: they can not be seen.
+            CallRefused, NotAnswered: they cannot be seen.
         """
         try:
             return rows_in(self.call("listVolumes", {"listall": "true", **restricted}, timeout_s=timeout_s))
@@ -180,7 +180,7 @@ class Calls:
         Raises:
             JobFailed: it did not come to that.
             NotAnswered: nor did it become clear in time.
-            CallRefused: the VM can not be seen.
+            CallRefused: the VM cannot be seen.
         """
         looks = 0
         while time.monotonic() < end:
@@ -215,7 +215,7 @@ class Calls:
 
         Raises:
             JobFailed: it failed.
-            NotAnswered, CallRefused: it can not be seen.
+            NotAnswered, CallRefused: it cannot be seen.
         """
         try:
             return self._has_ended(command, job_id)

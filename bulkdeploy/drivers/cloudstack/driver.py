@@ -505,7 +505,7 @@ class _Call(FencedCall):
 
     @property
     def was_sent(self) -> bool:
-        """Whether CloudStack may have a VM with the current id."""
+        """True if CloudStack may have a VM with the current id."""
         return self.noted is not None and self.noted.root_uuid is not None
 
     def destroy(self) -> None:

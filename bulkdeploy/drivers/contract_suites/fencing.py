@@ -44,7 +44,7 @@ class FencingContract:
     def test_a_stopped_guest_is_not_reverted_by_who_comes_late(self, rig: Rig) -> None:
         """Nor is a snapshot of it taken or removed."""
         if Ability.SNAPSHOTS not in rig.driver.abilities:
-            pytest.skip("it has no snapshots")
+            pytest.skip("the driver declares no snapshots, so there is none to protect by fences")
         guest, late, snapshot = (
             rig.new_guest(),
             Caller(rig.driver, fence=4, timeout_s=rig.patience_s),

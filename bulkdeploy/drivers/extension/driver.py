@@ -269,7 +269,7 @@ class ExtensionDriver(HypervisorDriver):
     ) -> list[Sequence[Guest] | DriverError]:
         """Return the guests of each host, or an error, with one run of ``statuses`` per host."""
         if not self._program.is_there:
-            raise DriverError("look", ANY_HOST, f"{self._program.path} can not be run", transient=True)
+            raise DriverError("look", ANY_HOST, f"{self._program.path} cannot be run", transient=True)
         kept = self._kept_by_host()
         return call_each(hosts, lambda host: [one for one, _ in self._guests(host, kept[host.uuid], timeout_s)])
 
@@ -623,7 +623,7 @@ class _Call(FencedCall):
         """Return the state of a created guest, or GONE if ``statuses`` lists no guest with its name.
 
         Raises:
-            DriverError: it can not be seen.
+            DriverError: it cannot be seen.
         """
         state = self._state_or_failure()
         if self._has_other_name():

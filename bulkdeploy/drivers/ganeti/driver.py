@@ -582,7 +582,7 @@ class _Call(FencedCall):
         The answer may have been lost, or the job may go on.
 
         Raises:
-            DriverError: ``error``, where it is not; or it can not be started.
+            DriverError: ``error``, where it is not; or it cannot be started.
         """
         found = self.look("volume")
         if found is None or self.host is None or found.node != node_of(self.host):

@@ -47,7 +47,7 @@ class Mirrors:
         instances are yielded unchanged.
 
         Raises:
-            DriverError: the cluster can not be looked at.
+            DriverError: the cluster cannot be looked at.
         """
         if self._options.disk_template != DRBD:
             yield definitions
@@ -68,7 +68,7 @@ class Mirrors:
         ``step`` is the step that errors name.
 
         Raises:
-            DriverError: the cluster can not be looked at, or others choose for too long.
+            DriverError: the cluster cannot be looked at, or others choose for too long.
         """
         end = time.monotonic() + timeout_s
         closed = [node_of(host) for host in self._records().directory.closed_hosts()]

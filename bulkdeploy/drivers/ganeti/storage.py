@@ -47,7 +47,7 @@ class NodeStorage:
         """Return all units of a node, of the types that the cluster's enabled disk templates use.
 
         Raises:
-            DriverError: they can not be listed.
+            DriverError: they cannot be listed.
         """
         try:
             cluster = self._rapi.send("GET", path_of("info"), timeout_s=timeout_s)

@@ -132,7 +132,7 @@ class Link:
         """Yield a new connection for a long use. It is closed here only after an error; else the caller closes it.
 
         Raises:
-            DriverError: it can not be opened.
+            DriverError: it cannot be opened.
         """
         opened = self._connect(host)
         try:

@@ -160,7 +160,7 @@ def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
     usable = usable_cpu_models(capabilities_of(call, options))
     if model not in usable:
         reason = (
-            f"guests can not have CPU model {model} (driver.libvirt.cpu_model) there; they can have "
+            f"guests cannot have CPU model {model} (driver.libvirt.cpu_model) there; they can have "
             f"{', '.join(sorted(usable)) or 'none by name'}"
         )
         raise DriverError("connect", call.host.name, reason, transient=False)

@@ -153,7 +153,7 @@ class SimulatorDriver(BatchDriver):
         except DriverError as error:
             if error.unanswered or len(calls) == 1:
                 return [partial(end.fail, error) for end in ends]
-            return alone  # one of them can not even be read
+            return alone  # one of them cannot even be read
         return [
             again if row[1] == BUSY else partial(self._wait, end, row[1:])
             for end, again, row in zip(ends, alone, rows, strict=True)

@@ -103,7 +103,7 @@ def check(settings: Settings) -> "list[Finding]":
     """Check every invariant on the configured database and its hypervisors. getHealth shows the findings.
 
     Raises:
-        DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run can not be seen.
+        DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run cannot be seen.
     """
     from bulkdeploy.drivers.hosts import address_of
     from bulkdeploy.services.auditing.audit import audit as check_all

@@ -119,7 +119,7 @@ def find(installed: Installation) -> "Unmanaged":
     """Return the guests and volumes that have no row.
 
     Raises:
-        DriverError: a hypervisor can not be asked.
+        DriverError: a hypervisor cannot be asked.
     """
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import find_unmanaged
     from bulkdeploy.store.database.engine import read_only

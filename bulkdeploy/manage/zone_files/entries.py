@@ -142,7 +142,7 @@ class EntryReader:
         self.entries[section.noun.section].extend(self._each(entry, repeated))
         for one, child, at in inner:
             if repeated:
-                self._problems.add(Where(child.line, at), "can not stand in an entry with a pattern")
+                self._problems.add(Where(child.line, at), "cannot stand in an entry with a pattern")
             else:
                 self._read_section(one, child, at, entry)
 

@@ -115,7 +115,7 @@ class Loader:
         self._last: dict[str, list[Bound]] = {}
 
     def load(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
-        """Create and change objects so that they match the entries. Raises InvalidInventory if an entry is wrong.
+        """Create and change objects so that they match the entries.
 
         Raises:
             InvalidInventory: some entries are refused.

@@ -69,7 +69,7 @@ class Finished:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job succeeded or failed, so that it has its result."""
+        """True if the job has succeeded or failed and therefore has a result."""
         return isinstance(self.outcome, Succeeded | Failed)
 
 

@@ -111,7 +111,7 @@ class Seen:
 
     @property
     def answers(self) -> bool:
-        """Whether the host answered the check."""
+        """True if the host answered the check."""
         return self.silence is None
 
 

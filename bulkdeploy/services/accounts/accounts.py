@@ -249,7 +249,7 @@ def _new_role(
 ) -> dict[str, Any]:
     if row.id in (caller.owner.account_id, *accounts.DEFAULT_ACCOUNT_IDS):
         raise InvalidParameter(
-            "roleid", str(ref.uuid), "an account can not change its own role, nor that of the default admin"
+            "roleid", str(ref.uuid), "an account cannot change its own role, nor that of the default admin"
         )
     _check_role(caller, apis, role, rights, owner.domain_id)
     return _of_role(role)
@@ -287,6 +287,6 @@ def _require_changeable(caller: Caller, row: Row[Any], state: AccountState) -> N
 
 def _require_other(caller: Caller, row: Row[Any], action: str) -> None:
     if row.id in accounts.DEFAULT_ACCOUNT_IDS:
-        raise InvalidParameter("id", str(row.uuid), f"can not {action} the account that came with the installation")
+        raise InvalidParameter("id", str(row.uuid), f"cannot {action} the account that came with the installation")
     if row.id == caller.owner.account_id:
-        raise InvalidParameter("id", str(row.uuid), f"can not {action} the caller's own account")
+        raise InvalidParameter("id", str(row.uuid), f"cannot {action} the caller's own account")

@@ -91,7 +91,7 @@ def delete_domains(
         if domain.id == ROOT_DOMAIN_ID:
             raise InvalidParameter("id", str(ref.uuid), "ROOT cannot be deleted")
         if caller.owner.lineage.startswith(domain.lineage):
-            raise PermissionDenied("The domain of the caller's own account can not be deleted")
+            raise PermissionDenied("The domain of the caller's own account cannot be deleted")
         if uses[ref.id] and not cleanup:
             what = ", ".join(f"{count} {kind}" for kind, count in uses[ref.id].items())
             raise ResourceInUse(f"Domain {domain.path} is not empty ({what}); cleanup=true deletes that, too")

@@ -19,7 +19,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import check_name
 from bulkdeploy.services.accounts.project_invitations import timeout_s
 from bulkdeploy.services.accounts.projects import lock_managed
-from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
+from bulkdeploy.services.accounts.role_rules import add_rule, change_order, change_permission
 from bulkdeploy.store.accounts import project_roles, roles
 from bulkdeploy.store.accounts.project_invitations import has_pending_invitation
 from bulkdeploy.store.jobs.events import record_event
@@ -91,7 +91,7 @@ def delete_project_role(connection: Connection, caller: Caller, project: EntityR
 
 
 def create_project_rule(
-    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, requested: NewRule
+    connection: Connection, caller: Caller, project: EntityRef, ref: EntityRef, rule: roles.Rule
 ) -> Mapping[str, Any]:
     """Append a rule to the rules of a project role, and return the fields of the rule.
 
@@ -100,8 +100,8 @@ def create_project_rule(
         PermissionDenied: the project is not the caller's to manage.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
-    rule_id = add_rule(connection, role, requested, change_command="updateProjectRolePermission", most=MOST_RULES)
-    text = f"role {role.name} of project {row.name}: {requested.permission} {requested.pattern}"
+    rule_id = add_rule(connection, role, rule, change_command="updateProjectRolePermission", most=MOST_RULES)
+    text = f"role {role.name} of project {row.name}: {rule['permission']} {rule['rule']}"
     record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_CREATE, text)
     return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id, project_id=project.id).rows[0]
 

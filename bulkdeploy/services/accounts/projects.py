@@ -248,8 +248,6 @@ def delete_projects(
 ) -> RemovedAccounts:
     """Delete projects. If ``cleanup`` is true, everything that the projects own is deleted, too.
 
-    Raises ResourceInUse if a project owns anything and ``cleanup`` is false.
-
     Raises:
         InvalidParameter: one was deleted already.
         PermissionDenied: one is not the caller's to manage.

@@ -4,7 +4,6 @@ The callers check who may change the role, and record the events.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -14,27 +13,15 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.store.accounts import roles
 
 
-@dataclass(frozen=True, slots=True)
-class NewRule:
-    """A rule to append to the rules of a role. ``permission`` is allow or deny."""
-
-    pattern: str
-    permission: str
-    description: str | None
-
-
 def add_rule(
-    connection: Connection, role: Row[Any], requested: NewRule, *, change_command: str, most: int | None = None
+    connection: Connection, role: Row[Any], rule: roles.Rule, *, change_command: str, most: int | None = None
 ) -> int:
     """Append a rule to the rules of a role, and return the internal id of the rule.
-
-    Raises InvalidParameter if the role already has a rule with this pattern or has ``most`` rules.
-    ``change_command`` is the API command that the first error recommends.
 
     Args:
         connection: in a transaction that has locked the role.
         role: the row of the role.
-        requested: the rule.
+        rule: the rule: ``rule`` (its pattern), ``permission`` (allow or deny) and ``description``.
         change_command: the command that changes a rule; errors name it.
         most: the rules that the role may have; None: any number.
 
@@ -42,18 +29,13 @@ def add_rule(
         InvalidParameter: the role has a rule for this pattern, or ``most`` rules.
     """
     rules = roles.rules_of(connection, [role.id])[role.id]
-    if any(rule["rule"] == requested.pattern for rule in rules):
+    if any(existing["rule"] == rule["rule"] for existing in rules):
         problem = f"role {role.name} has a rule for it already; change that rule with {change_command}"
-        raise InvalidParameter("rule", requested.pattern, problem)
+        raise InvalidParameter("rule", rule["rule"], problem)
     if most is not None and len(rules) >= most:
         problem = f"role {role.name} has {most} rules, and may not have more"
-        raise InvalidParameter("rule", requested.pattern, problem)
-    columns = {
-        "rule": requested.pattern,
-        "permission": requested.permission,
-        "description": requested.description,
-    }
-    return roles.insert_rule(connection, role.id, columns)
+        raise InvalidParameter("rule", rule["rule"], problem)
+    return roles.insert_rule(connection, role.id, rule)
 
 
 def change_permission(

@@ -16,7 +16,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import require_rights
-from bulkdeploy.services.accounts.role_rules import NewRule, add_rule, change_order, change_permission
+from bulkdeploy.services.accounts.role_rules import add_rule, change_order, change_permission
 from bulkdeploy.services.live_entities import given_refs, hold_all
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
@@ -95,7 +95,7 @@ def delete_roles(connection: Connection, caller: Caller, apis: Apis, refs: Seque
 
 
 def create_rule(
-    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, requested: NewRule
+    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, rule: roles.Rule
 ) -> Mapping[str, Any]:
     """Append a rule to the rules of a role, and return the fields of the rule.
 
@@ -104,8 +104,8 @@ def create_rule(
         PermissionDenied: the role came with the installation, or could do more than the caller.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
-        rule_id = add_rule(connection, role, requested, change_command="updateRolePermission")
-        text = f"role {role.name}: {requested.permission} {requested.pattern}"
+        rule_id = add_rule(connection, role, rule, change_command="updateRolePermission")
+        text = f"role {role.name}: {rule['permission']} {rule['rule']}"
         record_event(connection, caller, EventType.ROLE_PERMISSION_CREATE, text)
         return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id).rows[0]
 
@@ -189,7 +189,7 @@ def _require_rights(connection: Connection, caller: Caller, apis: Apis, names: M
 
 
 def _take(taken: set[str], name: str) -> None:
-    """Reserve a name for a role. Raises InvalidParameter if another role has the name.
+    """Reserve a name for a role.
 
     Raises:
         InvalidParameter: another one has it, in any case and with any spaces around it.

@@ -352,9 +352,9 @@ def require_other(caller: Caller, user: Row[Any], action: str) -> None:
         InvalidParameter: the user is one of these.
     """
     if user.is_default:
-        raise InvalidParameter("id", str(user.uuid), f"can not {action} a user that came with the installation")
+        raise InvalidParameter("id", str(user.uuid), f"cannot {action} a user that came with the installation")
     if user.id == caller.user_id:
-        raise InvalidParameter("id", str(user.uuid), f"can not {action} the user who makes the call")
+        raise InvalidParameter("id", str(user.uuid), f"cannot {action} the user who makes the call")
 
 
 def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments]]) -> None:

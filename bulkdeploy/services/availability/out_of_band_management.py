@@ -109,8 +109,7 @@ def change_password(
 ) -> JobTicket:
     """Create a job that changes the password of the controller's user, and return the job.
 
-    If no password is given, a random one is generated. Raises InvalidParameter if the power driver cannot change
-    passwords.
+    If no password is given, a random one is generated.
 
     Raises:
         InvalidParameter: the host was deleted, its out-of-band management is disabled or not configured, or its

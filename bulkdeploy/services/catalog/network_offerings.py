@@ -85,7 +85,7 @@ def delete_offerings(connection: Connection, caller: Caller, offerings: Sequence
             rule = f"network offering {offering.name} came with the installation; it can be disabled"
             raise InvalidParameter("id", str(offering.uuid), rule)
         if offering.id in used:
-            raise ResourceInUse(f"Network offering {offering.name} can not be deleted: networks have it")
+            raise ResourceInUse(f"Network offering {offering.name} cannot be deleted: networks have it")
     remove_rows(connection, offerings)
     record_events(connection, caller, deleted_events(EventType.NETWORK_OFFERING_DELETE, KIND, offerings))
 

@@ -225,7 +225,7 @@ def delete_templates(
     for ref in refs:
         if ref.id in users:
             raise ResourceInUse(
-                f"{kind.noun} {ref.name} can not be deleted: {users[ref.id]}; forced=true deletes it"
+                f"{kind.noun} {ref.name} cannot be deleted: {users[ref.id]}; forced=true deletes it"
             )
     elsewhere: set[int] = set()
     if zone is not None:
@@ -308,8 +308,6 @@ def first_row(
     connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, parameter: str
 ) -> Mapping[str, Any]:
     """Return the list row of a template or ISO in one of its zones.
-
-    Raises InvalidParameter, which names ``parameter``, if no zone has the template.
 
     Raises:
         InvalidParameter: no zone has it any more.

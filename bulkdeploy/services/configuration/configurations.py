@@ -197,7 +197,7 @@ def _settable(
     if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
         raise PermissionDenied(f"Only root admins may set {name} for more than one account or domain")
     if not _can_be_set_for(configuration, setting, place.scope):
-        raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
+        raise InvalidParameter("name", name, f"it cannot be set per {place.scope.value}, {_where(setting)}")
     if entity is not None and entity.removed:
         raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
     return setting

@@ -1,4 +1,4 @@
-"""All rules of a deploy call that do not depend on capacity (one file: they are checked in one order).
+"""The rules of a deploy call that do not depend on capacity (one file: they are checked in one order).
 
 Checked in the order of cloudstack-protocol.md 0.4 and 5.3; the first rule broken answers. Reads only
 (two exceptions: an owner's missing ``default`` security group and missing first network are made, in the same

@@ -231,7 +231,7 @@ def disk_gib(configuration: Configuration, requested_gib: int | None, offering: 
     if not offering.customized:
         if requested_gib is not None:
             raise InvalidCombination(
-                ("size", "diskofferingid"), f"disk offering {offering.name} has a fixed size: size can not be given"
+                ("size", "diskofferingid"), f"disk offering {offering.name} has a fixed size: size cannot be given"
             )
         return offering.disk_gib
     least = configuration.number("custom.diskoffering.size.min")

@@ -120,8 +120,6 @@ def delete_user_data(
 ) -> None:
     """Delete registered user data. VMs that were deployed with it keep their copy.
 
-    Raises ResourceInUse if the user data is linked to a template.
-
     Raises:
         InvalidParameter, InvalidCombination: one was deleted; or as ``services.ownership.require_same_owner``.
         PermissionDenied: one is not the caller's to touch, or not of the owner that is named.

@@ -60,8 +60,6 @@ def shown_plan(
 ) -> list[Planned]:
     """Return the plan that an earlier dry run of the call stored, checked against the present state.
 
-    Raises PlanStale if the plan cannot be claimed now for this number of VMs of each kind.
-
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.
         PlanStale: a host, cluster or pool takes less than the plan needs; root admins are told which.

@@ -79,7 +79,7 @@ def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Ch
 
 
 def delete_clusters(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Delete empty clusters. Raises InvalidParameter if a cluster is not empty.
+    """Delete empty clusters.
 
     Raises:
         InvalidParameter: hosts or pools are still in one.

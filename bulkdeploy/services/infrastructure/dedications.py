@@ -49,7 +49,7 @@ def dedicate_places(
     foreign = dedications.count_foreign_vms(connection, kind, owned)
     for place in places:
         if vms := foreign.get(place.id):
-            raise ResourceInUse(f"{_shown(place)} can not be dedicated: {vms} VM(s) of others are on its hosts")
+            raise ResourceInUse(f"{_shown(place)} cannot be dedicated: {vms} VM(s) of others are on its hosts")
     groups = _groups(connection, holders)
     written = [
         {
@@ -146,9 +146,6 @@ class _Dedications:
 
     def add(self, parameter: str, place: EntityRef, path: Path, holder: _Holder) -> None:
         """Add the dedication of one more place.
-
-        Raises InvalidParameter if the place is dedicated already, or if a place that contains it or is in it is
-        dedicated to others.
 
         Raises:
             InvalidParameter: it is dedicated, or of two places, one in the other, the inner one's holder would not

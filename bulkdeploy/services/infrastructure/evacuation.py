@@ -66,7 +66,7 @@ def evacuate_host(
     has_bmc = read_used_bmc(connection, host.id) is not None
     by_driver = has_bmc or Ability.HOST_FENCING in driver.abilities
     if answers and not (force and by_driver):
-        way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} can not fence it"
+        way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} cannot fence it"
         raise InvalidParameter(
             "id", uuid, f"host {row.name} answers: migrateHost moves its VMs; to evacuate it {way}"
         )

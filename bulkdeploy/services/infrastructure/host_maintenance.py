@@ -55,7 +55,7 @@ def prepare_host_for_maintenance(
     returned.
 
     Raises:
-        InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor can not
+        InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor cannot
             move the VMs that are on it; or as ``plan_moves``.
         PlanStale: as ``plan_moves``.
         ResourceUnavailable: as ``moves_off``.
@@ -87,7 +87,7 @@ def migrate_host(
     plan shows; if it requests a dry run, only the planned moves are returned.
 
     Raises:
-        InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it; or as
+        InvalidParameter: the host was removed, or its hypervisor cannot move the VMs that are on it; or as
             ``plan_moves``.
         PlanStale: as ``plan_moves``.
         ResourceUnavailable: as ``moves_off``.

@@ -196,7 +196,7 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
         if host.id in claims:
             vms, volumes = claims[host.id]
             rule = f"{vms} VM(s) and {volumes} volume(s) are on it"
-            raise ResourceInUse(f"Host {host.name} can not be deleted: {rule}")
+            raise ResourceInUse(f"Host {host.name} cannot be deleted: {rule}")
     host_rows.remove_with_pools(connection, [host.id for host in refs])
     record_events(connection, caller, deleted_events(EventType.HOST_DELETE, KIND, refs))
 

@@ -83,7 +83,7 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
 
 
 def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Delete empty pods. Raises InvalidParameter if a pod is not empty.
+    """Delete empty pods.
 
     Raises:
         InvalidParameter: something is still in one.

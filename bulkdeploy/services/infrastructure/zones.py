@@ -85,7 +85,7 @@ def _changed_columns(row: Mapping[str, Any], given: Arguments) -> dict[str, Any]
 
 
 def delete_zones(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Delete empty zones. Raises InvalidParameter if a zone is not empty.
+    """Delete empty zones.
 
     Raises:
         InvalidParameter: something is still in one.

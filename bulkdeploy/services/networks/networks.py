@@ -124,7 +124,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
     users = store.users_of(connection, ids)
     for row, _ in locked:
         if row.id in users:
-            raise ResourceInUse(f"Network {row.name} can not be deleted: {users[row.id]}")
+            raise ResourceInUse(f"Network {row.name} cannot be deleted: {users[row.id]}")
     remove_rows(connection, refs)
     remove_permissions(connection, ids)
     happened = (

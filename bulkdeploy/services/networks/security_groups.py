@@ -82,8 +82,6 @@ def delete_security_groups(
 ) -> None:
     """Delete security groups with their rules.
 
-    Raises ResourceInUse if VMs or rules of other groups use a group, except rules of groups that this call deletes.
-
     Raises:
         InvalidParameter: one was deleted, or is a default group.
         PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
@@ -97,7 +95,7 @@ def delete_security_groups(
     for group in groups:
         _check_not_default("id", str(group.uuid), group.name)
         if group.id in users:
-            raise ResourceInUse(f"Security group {group.name} can not be deleted: {users[group.id]}")
+            raise ResourceInUse(f"Security group {group.name} cannot be deleted: {users[group.id]}")
     security_groups.delete_rules(connection, ids)
     remove_rows(connection, groups)
     events = deleted_events(EventType.SECURITY_GROUP_DELETE, KIND, groups, owners)

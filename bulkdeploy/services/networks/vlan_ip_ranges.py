@@ -70,7 +70,7 @@ def delete_ranges(connection: Connection, caller: Caller, ranges: Sequence[Entit
     for one in ranges:
         if one.id in used:
             raise ResourceInUse(
-                f"The address range can not be deleted: {used[one.id]} of its address(es) are in use"
+                f"The address range cannot be deleted: {used[one.id]} of its address(es) are in use"
             )
     remove_rows(connection, ranges)
     happened = (

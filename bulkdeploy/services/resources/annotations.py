@@ -47,7 +47,7 @@ def add_annotation(
 
 
 def read_annotation(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """Return the list row of an annotation. Raises PermissionDenied if the caller may not see the annotation.
+    """Return the list row of an annotation.
 
     Raises:
         InvalidParameter: the annotation was deleted.

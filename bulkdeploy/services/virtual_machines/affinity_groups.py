@@ -98,7 +98,7 @@ def delete_affinity_groups(
     users = affinity_groups.users_of(connection, [group.id for group in groups])
     for group in groups:
         if group.id in users:
-            raise ResourceInUse(f"Affinity group {group.name} can not be deleted: {users[group.id]}")
+            raise ResourceInUse(f"Affinity group {group.name} cannot be deleted: {users[group.id]}")
     affinity_groups.remove_members(connection, [group.id for group in groups])
     remove_rows(connection, groups)
     holders = [owners.get(f"{NOUN} {group.uuid}") for group in groups]

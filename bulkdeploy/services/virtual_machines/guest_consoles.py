@@ -92,7 +92,7 @@ def connect(system: System, console: Console) -> socket.socket:
     """Connect to a console for the user of its token, and return the socket, which the caller must close.
 
     Raises:
-        DriverError: it can not be reached.
+        DriverError: it cannot be reached.
     """
     driver = system.drivers.driver_for(console.host.hypervisor)
     with working_for(current_request(), console.user_id):

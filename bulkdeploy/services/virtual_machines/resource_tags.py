@@ -67,8 +67,6 @@ def delete_tags(
 ) -> JobTicket:
     """Delete tags of resources: the tags with the given keys (and values, if given), or all tags.
 
-    Raises InvalidParameter if no tag matches.
-
     Raises:
         InvalidParameter: an id names nothing of this type, or nothing was found to take off.
         PermissionDenied: a thing is not the caller's to touch; zones are root admins'.

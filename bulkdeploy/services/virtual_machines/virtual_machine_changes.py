@@ -57,8 +57,6 @@ def changing(
 ) -> Iterator[tuple[Row[Any], Owner]]:
     """Yield the locked row of a VM and its owner, so that the caller can change the VM, and then record the event.
 
-    Raises InvalidParameter if the state of the VM does not allow the change.
-
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
         InvalidParameter: the change does not go with its state, or with snapshots that it has, a job works on it,

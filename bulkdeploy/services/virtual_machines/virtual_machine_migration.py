@@ -72,7 +72,7 @@ def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> Non
         raise InvalidParameter("hostid", str(host.uuid), "the virtual machine is on this host already")
     problem = host_problem(connection, host.id, vm.zone_id)
     if problem is not None:
-        raise InvalidParameter("hostid", str(host.uuid), f"the virtual machine can not move there: {problem}")
+        raise InvalidParameter("hostid", str(host.uuid), f"the virtual machine cannot move there: {problem}")
 
 
 def migrate_operation(onto: Places, off: Places) -> VmOperation:

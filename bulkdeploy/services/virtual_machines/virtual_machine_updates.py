@@ -72,9 +72,7 @@ class GivenUserData:
             PermissionDenied: the registered one is not the caller's to use.
         """
         if self.text is not None and self.registered is not None:
-            raise InvalidCombination(
-                ("userdata", "userdataid"), "userdata and userdataid can not be given together"
-            )
+            raise InvalidCombination(("userdata", "userdataid"), "userdata and userdataid cannot be given together")
         if self.text == "":
             return ""
         if self.text is not None:
@@ -161,7 +159,7 @@ def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str
         return None
     if given.details is not None and given.forget_details:
         raise InvalidCombination(
-            ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
+            ("details", "cleanupdetails"), "details and cleanupdetails cannot be given together"
         )
     check_no_extra_config(given.details or {}, "details")
     check_ha_priority(caller, given.details or {}, "details")

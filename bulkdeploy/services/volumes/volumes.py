@@ -60,7 +60,7 @@ def create_volume(
     ``uuid`` is the id of the new volume if it is given.
 
     Raises:
-        InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
+        InvalidParameter, InvalidCombination: zone or offering cannot be used, or the size breaks a rule.
         PermissionDenied: the caller may not make things for this owner, or the owner not use zone or offering.
         ResourceLimitExceeded: of volumes or primary storage, of the account or a domain above it.
     """
@@ -155,7 +155,7 @@ def owned_volume(
 
 
 def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
-    """Return the row of the volume in listVolumes. Raises InvalidParameter if the volume was deleted.
+    """Return the row of the volume in listVolumes.
 
     Raises:
         InvalidParameter: it was deleted, or is not the caller's to see.

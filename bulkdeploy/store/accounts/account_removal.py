@@ -65,7 +65,7 @@ def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]
 
 
 def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Mark accounts removed with all that they own but VMs and volumes: their users can not log in any more."""
+    """Mark accounts removed with all that they own but VMs and volumes: their users cannot log in any more."""
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
     deployments = connection.execute(_CANCEL_DEPLOYMENTS, {"accounts": list(account_ids)}).scalars().all()

@@ -192,10 +192,10 @@ def remove_roles(connection: Connection, role_ids: Collection[int]) -> None:
     connection.execute(update(roles).where(id_in(roles.c.id, role_ids)).values(removed=func.now()))
 
 
-def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:
+def insert_rule(connection: Connection, role_id: int, rule: Rule) -> int:
     """Insert a new last rule of a locked role, and return the rule's id."""
     last = select(func.coalesce(func.max(role_rules.c.sort_order), -1) + 1).where(role_rules.c.role_id == role_id)
-    made = insert(role_rules).values(role_id=role_id, sort_order=last.scalar_subquery(), **columns)
+    made = insert(role_rules).values(role_id=role_id, sort_order=last.scalar_subquery(), **rule)
     return int(connection.execute(made.returning(role_rules.c.id)).scalar_one())
 
 

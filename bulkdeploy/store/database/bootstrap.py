@@ -78,7 +78,7 @@ def admin_row(connection: Connection) -> AdminRow | None:
 def _write_roles(connection: Connection, rights: Apis) -> None:
     """Write the default roles, and replace their rules by the rules of this release.
 
-    Nobody can change a default role, so different rules can only be those of another release. Programs of that
+    No call can change a default role, so different rules can only be those of another release. Programs of that
     release can read the new rules as well, because all releases evaluate rules in the same way.
     """
     existing = set(connection.execute(select(roles.c.id)).scalars())

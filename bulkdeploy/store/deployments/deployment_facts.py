@@ -197,7 +197,7 @@ def read_security_groups(
 ) -> dict[str, tuple[int, int]]:
     """Live security groups by id, or by name among the owner's: name -> (id, account id).
 
-    They can not be deleted until the transaction ends.
+    They cannot be deleted until the transaction ends.
     """
     rows = connection.execute(
         text(

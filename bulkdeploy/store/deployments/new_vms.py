@@ -63,7 +63,7 @@ class CallPart:
 
 @dataclass(slots=True, eq=False)
 class NewVms:
-    """All VMs that a call creates. Columns have one entry per VM, in the call's order."""
+    """The VMs that a call creates. Columns have one entry per VM, in the call's order."""
 
     call: DeployCall
     parts: list[CallPart]

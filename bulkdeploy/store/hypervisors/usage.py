@@ -95,7 +95,7 @@ def write_usage(connection: Connection, measured: Iterable[HostUsage], *, keep_s
 def mark_full_pools(connection: Connection) -> list[Alert]:
     """Mark storage pools whose measured use is above their threshold, so that they get no new volumes.
 
-    The mark is removed from pools whose use has fallen to the threshold, and from pools that nobody measures any
+    The mark is removed from pools whose use has fallen to the threshold, and from pools that are not measured any
     more. Returns an alert for each newly full pool; of several sweepers, one returns it.
     """
     rows = connection.execute(_MEASURED_POOLS).all()

@@ -84,7 +84,7 @@ def test_an_invitation_expires(world: World, project: str) -> None:
 
 
 def test_who_manages_the_project_deletes_its_invitations(world: World, project: str) -> None:
-    """The invited account may not; a deleted invitation can not be accepted, and goes with its project."""
+    """The invited account may not; a deleted invitation cannot be accepted, and goes with its project."""
     (row,) = world.rows("listProjectInvitations", USER, projectid=project)
     assert refusal(world.client(NEIGHBOUR).get("deleteProjectInvitation", id=row["id"]))[0] == 531
     assert refusal(world.client(RIVAL).get("deleteProjectInvitation", id=row["id"]))[0] == 431

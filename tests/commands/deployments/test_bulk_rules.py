@@ -226,7 +226,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
 def test_unsupported_parameters_of_a_single_vm_are_refused_by_name(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str
 ) -> None:
-    """What CloudStack has for the call and this service can not honour is refused by name, not left out."""
+    """What CloudStack has for the call and this service cannot honour is refused by name, not left out."""
     requested = {**zone.bulk_parameters(1), parameter: zone.id_of("zones", "small")}
     answer = client.post("deployVirtualMachine", **requested)
     assert (answer.status, "not supported here" in answer.body["errortext"]) == (431, True)

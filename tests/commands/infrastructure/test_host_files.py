@@ -118,7 +118,7 @@ def test_what_can_not_be_a_file_of_hosts_is_refused(fleet: Fleet, source: Path, 
 
 
 def test_a_host_that_is_added_gets_them(fleet: Fleet, client: ApiClient, source: Path) -> None:
-    """Before it takes VMs; where the file can not be read the host is not added."""
+    """Before it takes VMs; where the file cannot be read the host is not added."""
     named = {name: fleet.zone.id_of(table, row) for name, table, row in (
         ("zoneid", "zones", "small"), ("podid", "pods", "pod-a"), ("clusterid", "clusters", "a-1"))}  # fmt: skip
     login = {"hypervisor": "KVM", "username": "any", "password": "any"}

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import Step
+from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.store.jobs.async_jobs import MOVING_KINDS
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
@@ -69,6 +71,16 @@ def test_a_host_is_emptied(fleet: Fleet, client: ApiClient, host: str) -> None:
     cancelled = client.call("cancelHostMaintenance", id=host)["jobid"]
     job = client.call("queryAsyncJobResult", jobid=cancelled)
     assert job["jobresult"]["host"]["resourcestate"] == _state(client, host) == "Enabled"
+    login = {"address": "10.9.0.5", "port": 623, "username": "fence", "password": "anything"}
+    client.call("configureOutOfBandManagement", hostid=host, driver="simulator", **login)
+    client.call("enableOutOfBandManagementForHost", hostid=host)
+    client.call("issueOutOfBandManagementPowerAction", hostid=host, action="STATUS")
+    assert client.call("listAsyncJobs", hostid=host, listall="true")["asyncjobs"] == moves
+
+
+def test_jobs_that_move_vms_of_a_host_are_of_declared_kinds() -> None:
+    """The store finds moves by the names of these kinds."""
+    assert set(MOVING_KINDS) <= set(job_kinds())
 
 
 def test_some_vms_move_at_a_time(fleet: Fleet, client: ApiClient, host: str) -> None:

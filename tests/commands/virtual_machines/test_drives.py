@@ -83,7 +83,7 @@ def test_what_a_guest_does_not_take_its_vm_does_not_have(owned: Owned) -> None:
 
 
 def test_volumes_are_plugged_whatever_is_in_the_drive(owned: Owned) -> None:
-    """A guest that does not have its VM's ISO, and an ISO that can not be fetched, are no matter of a volume."""
+    """A guest that does not have its VM's ISO, and an ISO that cannot be fetched, are no matter of a volume."""
     iso = insert_into_row(owned)
     drivers, volume = DeadUrl(owned.fleet.driver, iso), owned.volume()
     assert owned.done("attachVolume", drivers, id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1

@@ -254,7 +254,7 @@ def test_a_vm_grows_only_to_what_could_be_deployed_there(
     owned.zone.change(change)
     job = _scale(owned, acme)
     assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (2, 533)
-    assert f"can not take it; {reason}: " in job["jobresult"]["errortext"]
+    assert f"cannot take it; {reason}: " in job["jobresult"]["errortext"]
     assert (owned.vms()[0].cpu_number, _count(owned, 8)) == (1, 1)
 
 

@@ -154,7 +154,7 @@ def test_what_a_job_works_on_is_left_to_it(fleet: Fleet) -> None:
 
 
 def test_hypervisors_are_not_asked_where_only_rows_are_to_be_mended(fleet: Fleet) -> None:
-    """For when one of them can not be reached."""
+    """For when one of them cannot be reached."""
     fleet.deploy(1)
     fleet.run()
     break_by(fleet, GONE, fleet.vms()[0].uuid)

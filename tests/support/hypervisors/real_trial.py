@@ -156,7 +156,7 @@ class Trial(ABC):
         for vm in self.cloud.vms():
             self.cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
         if not self.cloud.wait_until(lambda: not self.cloud.vms() and not self._differences(), REST_S):
-            self.breaches.append(f"VMs can not be destroyed: {[vm['state'] for vm in self.cloud.vms()]}")
+            self.breaches.append(f"VMs cannot be destroyed: {[vm['state'] for vm in self.cloud.vms()]}")
         self.breaches += [f"left on the hosts: {one}" for one in self.remains()]
         self._audit("with everything gone")
 

@@ -57,7 +57,7 @@ class RbdPool:
         return True
 
     def _define_secret(self) -> None:
-        """Give the daemon the key. The daemon keeps it in memory only, and returns it to nobody."""
+        """Define the key as a secret of the daemon, which stores it in memory only and never returns it."""
         if self.pool.secret is None:
             return
         root = Tree.Element("secret", ephemeral="yes", private="yes")

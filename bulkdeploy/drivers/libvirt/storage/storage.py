@@ -149,7 +149,7 @@ class FilePool:
         return Disk(spec.uuid, self.source(name), "qcow2", self._chain(made), spec.parameters)
 
     def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
-        """Do nothing: QEMU locks files, and nobody can take a file from a host that was cut off."""
+        """Do nothing, because QEMU locks files. A file cannot be taken from a host that was cut off."""
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.
@@ -310,7 +310,7 @@ def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
     """Return a pool as libvirt defines it.
 
     Raises:
-        DriverError: hosts can not have pools of this type.
+        DriverError: hosts cannot have pools of this type.
     """
     kind, target = "dir", pool.path
     match pool.pool_type:

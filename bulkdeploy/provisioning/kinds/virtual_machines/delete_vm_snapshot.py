@@ -1,6 +1,6 @@
 """The job that deletes a snapshot of a VM and leaves the VM and its other snapshots unchanged.
 
-It is asked for until its hypervisor has done it; what can not be removed in time is in state Error, and can be
+It is asked for until its hypervisor has done it; what cannot be removed in time is in state Error, and can be
 removed again.
 """
 

@@ -39,7 +39,7 @@ RUNS = FinalState(VmState.RUNNING)
 
 
 class RepairVirtualMachine(VmSteps):
-    """Params: ``forced``: a guest that can not be set right while it runs is stopped and started."""
+    """Params: ``forced``: a guest that cannot be set right while it runs is stopped and started."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

@@ -122,7 +122,7 @@ class ScaleVirtualMachine(VmSteps):
             TransactionConflict: repeat the whole transaction.
         """
         if reason is not None:
-            why = f"its host can not take it; {why_not(reason)}. Another host may: automigrate=true moves it there"
+            why = f"its host cannot take it; {why_not(reason)}. Another host may: automigrate=true moves it there"
             return self.failed(work, INSUFFICIENT_CAPACITY, why, self.not_grown)
         new = work.job.params
         cpu_mhz = new["cpu_number"] * new["cpu_mhz"]

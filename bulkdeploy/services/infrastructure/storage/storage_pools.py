@@ -169,7 +169,7 @@ def delete_pools(
             raise InvalidParameter("id", str(pool.uuid), rule)
         if pool.id in volumes:
             rule = f"{volumes[pool.id]} volume(s) are in it"
-            raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {rule}")
+            raise ResourceInUse(f"Storage pool {pool.name} cannot be deleted: {rule}")
     forget_copies(connection, [pool.id for pool in pools])
     remove_rows(connection, pools)
     record_events(connection, caller, deleted_events(EventType.STORAGE_POOL_DELETE, KIND, pools))
@@ -177,8 +177,6 @@ def delete_pools(
 
 def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
     """Put a pool into maintenance, so that no volumes are placed in it; the job's result is the pool.
-
-    Raises ResourceInUse if running VMs use the pool.
 
     Raises:
         InvalidParameter: it is in maintenance, or was deleted.

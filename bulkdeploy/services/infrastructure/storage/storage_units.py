@@ -94,7 +94,7 @@ def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeo
 def find(
     reading: Reading, drivers: Drivers, host: Row[Any], unit_type: str, name: str, *, timeout_s: float
 ) -> SeenUnit:
-    """Return one storage unit of a host. Raises InvalidParameter if the host does not have the unit.
+    """Return one storage unit of a host.
 
     Raises:
         InvalidParameter: the host's driver tells of no units, the host does not answer, or has none of this type
@@ -121,7 +121,7 @@ def set_allocatable(
 
     Raises:
         InvalidParameter: it is a pool that other hosts reach, too, or one in maintenance.
-        DriverError: the hypervisor can not do it.
+        DriverError: the hypervisor cannot do it.
     """
     host, unit, pool = seen.host, seen.unit, seen.pool
     assert unit is not None  # noqa: S101 - find gives units

@@ -159,10 +159,8 @@ class _Adopting:
     def _columns(self, one: UnmanagedGuest) -> dict[str, Any]:
         """Return the row of a guest's VM, and note the ids and names that the VM uses.
 
-        Raises _LeftOut for a skipped guest.
-
         Raises:
-            _LeftOut: it can not be adopted.
+            _LeftOut: it cannot be adopted.
         """
         guest, details = one.guest, self._adoptable(one)
         host = self._hosts.get(guest.host_uuid)
@@ -201,10 +199,8 @@ class _Adopting:
     def _adoptable(self, one: UnmanagedGuest) -> GuestDetails:
         """Return the details of a guest that its hypervisor reports.
 
-        Raises _LeftOut if the guest cannot be imported.
-
         Raises:
-            _LeftOut: it can not be a VM, wherever it is.
+            _LeftOut: it cannot be a VM, wherever it is.
         """
         guest, details = one.guest, one.details
         if one.copies > 1:

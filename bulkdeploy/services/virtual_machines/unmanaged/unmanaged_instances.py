@@ -86,7 +86,7 @@ def find_unmanaged(
         drivers: of all hypervisors.
 
     Raises:
-        DriverError: a hypervisor can not be asked.
+        DriverError: a hypervisor cannot be asked.
     """
     with reading() as connection:
         began, volumes = store.read_moment(connection), store.known_volumes(connection)

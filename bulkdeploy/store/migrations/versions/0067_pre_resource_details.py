@@ -1,4 +1,4 @@
-"""All changes since release 0.1.0: 0067_pre_resource_details.sql.
+"""The schema changes after release 0.1.0: 0067_pre_resource_details.sql.
 
 The name is that of the last of the migrations that were joined here: databases that have it have all of them.
 """

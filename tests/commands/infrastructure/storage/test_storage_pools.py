@@ -111,7 +111,7 @@ def test_pools_are_checked(cloud: Cloud, place: dict[str, str], parameters: dict
 
 
 def test_the_secret_of_ceph_is_shown_nowhere(cloud: Cloud, place: dict[str, str]) -> None:
-    """It is encrypted at rest, and drivers alone read it, in Ceph's alphabet; lists and events do not have it."""
+    """The secret is encrypted at rest. Only drivers read it, in Ceph's alphabet; lists and events omit it."""
     secret, written = "AQ+/AQ==", "AQ-_AQ%3D%3D"
     url = f"rbd://bulk:{written}@10.0.0.9:3300,[2001:db8::9]/vms"
     pool = cloud.make("createStoragePool", name="ceph", url=url, capacitybytes=GIB, **place)
