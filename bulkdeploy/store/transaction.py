@@ -18,12 +18,12 @@ class Transaction:
     """The state of one attempt of a transaction of ``run_transaction``.
 
     Attributes:
-        lock_tries: how often it was begun anew because it had waited too long for a lock.
-        answers: results of calls outside that it was begun anew with, by key.
-        actions: what runs once it is committed, in this order.
-        turn_timeout: the ``lock_timeout`` from its first advisory lock on, for who holds up others of its process
-            while it waits (ADR 62); None: as the session has it. Advisory locks of ``take_lock`` are those that all
-            of these need, and are waited for as long as it takes; hosts have a time-out of their own.
+        lock_tries: the number of earlier attempts that waited too long for a lock.
+        answers: results of calls to the outside, by key, which an earlier attempt requested.
+        actions: the actions after the commit, in their order.
+        turn_timeout: the ``lock_timeout`` after the first advisory lock, for a transaction that makes other calls
+            of its process wait (ADR 62). None keeps the session's timeout. All of these calls need the locks of
+            ``take_lock``, which therefore have no timeout. Hosts have a timeout of their own.
     """
 
     lock_tries: int = 0

@@ -108,26 +108,25 @@ class CephPool:
 
     def info(self, name: str) -> dict[str, Any] | None:
         """Return the output of ``rbd info`` for an image, or None if there is no such image."""
-        try:
-            found: dict[str, Any] = self.query("info", self.image(name))
-        except CephError as error:
-            if error.code != errno.ENOENT:
-                raise
-            return None
-        return found
+        return self._find("info", name)
 
     def clients_of(self, name: str) -> list[str]:
         """Return the addresses of the clients that have an image open for writing.
 
         Returns an empty list if there is no such image.
         """
+        status = self._find("status", name)
+        return [] if status is None else [str(watcher["address"]) for watcher in status["watchers"]]
+
+    def _find(self, command: str, name: str) -> dict[str, Any] | None:
+        """Return the output of a command of ``rbd`` about an image, or None if there is no such image."""
         try:
-            status = self.query("status", self.image(name))
+            found: dict[str, Any] = self.query(command, self.image(name))
         except CephError as error:
             if error.code != errno.ENOENT:
                 raise
-            return []
-        return [str(watcher["address"]) for watcher in status["watchers"]]
+            return None
+        return found
 
     def block(self, clients: Sequence[str]) -> None:
         """Have the cluster reject all further requests of these clients."""
