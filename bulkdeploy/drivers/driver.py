@@ -686,6 +686,17 @@ class HypervisorDriver(ABC):
         del timeout_s
         raise _unable("fence", host.name, Ability.HOST_FENCING)
 
+    def declare_off(self, host: HostAddress, *, timeout_s: float) -> None:
+        """Tell the hypervisor that a host was switched off, if its guests can start elsewhere only afterwards.
+
+        This is called once the management controller of the host has reported Off, and may be repeated. Most
+        hypervisors need not know: the default implementation does nothing.
+
+        Raises:
+            DriverError: the hypervisor may still count the host as running.
+        """
+        del host, timeout_s
+
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
         """Stop every guest of this service on a host except ``kept``. The volumes of the guests are kept.
 

@@ -387,10 +387,19 @@ class DriverCalls:
 
     def fence_host(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
         """Stop all guests of a host and prevent new guests from starting there; return the error if that failed."""
+        driver = self._drivers.driver_for(host.hypervisor)
+        return self._fence(host, names, partial(driver.ensure_fenced, host, timeout_s=self._timeout_s))
+
+    def declare_off(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
+        """Tell the hypervisor that a host was switched off; return the error if that failed."""
+        driver = self._drivers.driver_for(host.hypervisor)
+        return self._fence(host, names, partial(driver.declare_off, host, timeout_s=self._timeout_s))
+
+    def _fence(self, host: HostAddress, names: Mapping[str, str], call: Callable[[], None]) -> DriverError | None:
         before(Failpoint.DRIVER_FENCE)
         try:
             with _timed("fence", host.hypervisor, host):
-                self._drivers.driver_for(host.hypervisor).ensure_fenced(host, timeout_s=self._timeout_s)
+                call()
         except DriverError as failure:
             self._count("fence", host.hypervisor, "transient")
             log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **names)

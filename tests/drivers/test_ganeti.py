@@ -314,6 +314,60 @@ def test_a_disk_grows_to_a_size(engine: Engine, tmp_path: Path) -> None:
     assert replay.bodies[-1] == {"amount": 9, "absolute": True, "wait_for_sync": True}
 
 
+def rows_of(*rows: Sequence[Any]) -> dict[str, Any]:
+    """Return the answer of Ganeti to a query: a status and a value for each field."""
+    return {"data": [[[0 if value is not None else 2, value] for value in row] for row in rows]}
+
+
+def exchange(method: str, path: str, answer: Any) -> dict[str, Any]:
+    """Return an exchange as they are recorded."""
+    return {"method": method, "path": path, "status": 200, "answer": answer}
+
+
+def test_a_silent_node_is_noticed_and_set_offline_once_it_is_off(engine: Engine, tmp_path: Path) -> None:
+    """All nodes are asked once, then silent ones alone; a lost answer sets no node offline twice."""
+    flags = rows_of(*((host.name, False, False, True) for host in ADDRESSES))
+    silent = rows_of(*((host.name, False, 4096 if index else None) for index, host in enumerate(ADDRESSES)))
+    first, query = ADDRESSES[0].name, "/2/query/node"
+    replay = Replay(
+        [
+            exchange("PUT", query, flags),
+            exchange("PUT", query, silent),
+            exchange("PUT", query, flags),
+            exchange("PUT", query, rows_of((first, False, None))),
+            exchange("PUT", query, rows_of((False,))),
+            exchange("POST", f"/2/nodes/{first}/modify", 7),
+            exchange("PUT", "/2/query/job", rows_of((7, "success", [[]]))),
+            exchange("PUT", query, rows_of((True,))),
+            exchange("PUT", query, flags),
+            exchange("PUT", query, rows_of((first, False, 4096))),
+            exchange("PUT", query, flags),
+        ]
+    )
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        seen = [driver.look_at_hosts(ADDRESSES, timeout_s=PATIENCE_S) for _ in range(2)]
+        for _ in range(2):
+            driver.declare_off(ADDRESSES[0], timeout_s=PATIENCE_S)
+        seen += [driver.look_at_hosts(ADDRESSES, timeout_s=PATIENCE_S) for _ in range(2)]
+        driver.close()
+    assert replay.unexpected == []
+    assert replay.is_over
+    assert [[isinstance(one, DriverError) for one in look] for look in seen] == [
+        [index == 0 and number < 2 for index, _ in enumerate(ADDRESSES)] for number, _ in enumerate(seen)
+    ]
+    assert [body for body in replay.bodies if body and "offline" in body] == [
+        {"offline": True, "auto_promote": True, "force": True}
+    ]
+    assert [
+        body["qfilter"] for body in replay.bodies if body and body.get("fields") == ["name", "offline", "mtotal"]
+    ] == [
+        None,
+        ["|", ["=", "name", first]],
+        ["|", ["=", "name", first]],
+    ]
+
+
 def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) -> None:
     """Ganeti is not asked for an instance whose nic would have no route."""
     replay = Replay()

@@ -25,6 +25,9 @@ drivers = { KVM = "ganeti", default = "simulator" }
 driver_timeout_seconds = 600
 api_processes = 1
 
+[power.redfish]
+https = false
+
 [driver.ganeti]
 urls = ["https://192.0.2.11:5080", "https://192.0.2.10:5080"]
 username = "bulkdeploy"

@@ -25,18 +25,12 @@ from bulkdeploy.drivers.driver import (
     DriverError,
     Guest,
     GuestSpec,
-    HostDrained,
     PowerState,
     VolumeSpec,
     refuse_lost_volumes,
 )
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
-from bulkdeploy.drivers.ganeti.cluster_state import (
-    MEMORY_FIELDS_OF_INSTANCES,
-    MEMORY_FIELDS_OF_NODES,
-    memory_for_guests,
-)
 from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.devices import (
     DEVICE_PARAMETERS,
@@ -48,6 +42,7 @@ from bulkdeploy.drivers.ganeti.devices import (
     operating_system,
 )
 from bulkdeploy.drivers.ganeti.mirrors import Mirrors, lacking
+from bulkdeploy.drivers.ganeti.nodes import Nodes
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
@@ -114,6 +109,7 @@ class GanetiDriver(BatchDriver):
         self._slots = BoundedSemaphore(options.jobs_at_once)
         self._storage = NodeStorage(rapi, self._slots, options.disk_template)
         self._mirrors = Mirrors(rapi, options, lambda: self._records)
+        self._nodes = Nodes(rapi, options.reserved_memory_mib, our_tag=f"{TAG}uuid:")
 
     @classmethod
     @override
@@ -138,7 +134,7 @@ class GanetiDriver(BatchDriver):
         if parts.scheme != "ganeti" or not name:
             raise DriverError("connect", "any host", "its url must be ganeti://NODE", transient=False)
         node = self._node(name, timeout_s)
-        memory = self._memory("connect", timeout_s)
+        memory = self._nodes.read_memory("connect", timeout_s=timeout_s)
         return HostModel(
             name=node["name"],
             ip_address=node["pip"],
@@ -152,27 +148,20 @@ class GanetiDriver(BatchDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return the state that the cluster's operators have set for each node. The nodes are not queried."""
-        fields = ("name", "offline", "drained", "vm_capable")
-        try:
-            rows = self._rapi.query("node", fields, timeout_s=timeout_s)
-        except (NotAnswered, JobFailed) as error:
-            raise failure("look", ANY_HOST, error) from error
-        nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
-        return [_state_of(host, nodes.get(node_of(host))) for host in hosts]
+        """Return the state of each node: that which operators have set, and whether the node answers the master."""
+        return self._nodes.look_at(hosts, timeout_s=timeout_s)
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
         """Return whether the node answers the master, which reads the node's memory."""
-        try:
-            named = ["=", "name", node_of(host)]
-            rows = self._rapi.query("node", ("offline", "mtotal"), named, timeout_s=timeout_s)
-        except (NotAnswered, JobFailed):
-            return False
-        return any(not offline and memory is not None for offline, memory in rows)
+        return self._nodes.answers(node_of(host), timeout_s=timeout_s)
+
+    @override
+    def declare_off(self, host: HostAddress, *, timeout_s: float) -> None:
+        self._nodes.set_offline(node_of(host), timeout_s=timeout_s)
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
         """Return each node's memory minus others' instances and the reserve for another node's failure."""
-        memory = self._memory("look", timeout_s)
+        memory = self._nodes.read_memory("look", timeout_s=timeout_s)
         return {host.uuid: memory[node_of(host)] for host in hosts if node_of(host) in memory}
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
@@ -484,17 +473,6 @@ class GanetiDriver(BatchDriver):
             raise DriverError("connect", name, "the node is offline or not vm_capable", transient=True)
         return dict(node)
 
-    def _memory(self, step: str, timeout_s: float) -> dict[str, int]:
-        """Return the memory in MiB that our instances may have of each node that answers."""
-        try:
-            instances = self._rapi.query("instance", MEMORY_FIELDS_OF_INSTANCES, timeout_s=timeout_s)
-            nodes = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, timeout_s=timeout_s)
-        except (NotAnswered, JobFailed) as error:
-            raise failure(step, ANY_HOST, error) from error
-        return memory_for_guests(
-            nodes, instances, reserved_mib=self._options.reserved_memory_mib, tag=f"{TAG}uuid:"
-        )
-
     def _rows(self, timeout_s: float) -> list[dict[str, Any]]:
         try:
             return list(self._rapi.send("GET", path_of("instances"), timeout_s=timeout_s, bulk="1"))
@@ -728,7 +706,7 @@ class _Call(FencedCall):
 
     def _is_offline(self, step: str, node: str) -> bool:
         try:
-            return self._driver._mirrors.is_offline(node, timeout_s=self.left)
+            return self._driver._nodes.is_offline(node, timeout_s=self.left)
         except (NotAnswered, JobFailed) as error:
             raise failure(step, self.host_name, error) from error
 
@@ -851,19 +829,6 @@ class _Gone(DriverError):
 
 def _fail(error: DriverError) -> NoReturn:
     raise error
-
-
-def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
-    """Return the outcome of a look at a node; guests are not listed."""
-    if flags is None:
-        return DriverError("look", host.name, "the cluster has no such node", transient=False)
-    offline, drained, capable = flags
-    if offline:
-        return DriverError("look", host.name, "the node is offline in Ganeti", transient=True)
-    if drained or not capable:
-        state = "drained" if drained else "not vm_capable"
-        return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
-    return []
 
 
 def _replacing(node: str) -> dict[str, Any]:

@@ -92,15 +92,6 @@ class Mirrors:
                 "volume", ANY_HOST, f"Ganeti's state is not read: {error}", transient=False
             ) from error
 
-    def is_offline(self, node: str, *, timeout_s: float) -> bool:
-        """Return whether the cluster's operators have said that a node is off.
-
-        Raises:
-            NotAnswered, JobFailed: as ``Rapi.query``.
-        """
-        found = self._rapi.query("node", ("offline",), ["=", "name", node], timeout_s=timeout_s)
-        return bool(found and found[0][0])
-
     @contextmanager
     def _alone(self, end: float) -> Iterator[None]:
         if not self._here.acquire(timeout=_left(end)):

@@ -151,15 +151,18 @@ class EvacuateHost(JobSteps[PlaceWork]):
             row = read_address(connection, work.job.instance_id)
             bmc = read_used_bmc(connection, work.job.instance_id)
             configuration = read_configuration(connection)
+        host = address_of(row)
         if bmc is None:
-            return self.tools.calls.fence_host(address_of(row), work.names)
+            return self.tools.calls.fence_host(host, work.names)
         timeout_s = float(configuration.number(FENCE_TIMEOUT, Scope.CLUSTER, bmc.cluster_id))
         failure = self.tools.power.ensure_off(bmc, timeout_s)
-        if failure is None and self.tools.calls.answers(address_of(row)):
+        if failure is not None:
+            return failure
+        if self.tools.calls.answers(host):
             where = f"{bmc.address}, port {bmc.port}"
             why = f"it reports Off, but the host answers: the controller at {where} may be that of another host"
             return PowerError(row.name, why)
-        return failure
+        return self.tools.calls.declare_off(host, work.names)
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job

@@ -1,0 +1,125 @@
+"""The nodes of a Ganeti cluster: their states, their memory for guests, and nodes that were switched off."""
+
+from collections.abc import Sequence
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, HostDrained
+from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
+from bulkdeploy.drivers.ganeti.cluster_state import (
+    MEMORY_FIELDS_OF_INSTANCES,
+    MEMORY_FIELDS_OF_NODES,
+    memory_for_guests,
+)
+from bulkdeploy.drivers.ganeti.devices import node_of
+from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class Nodes:
+    """The nodes of one cluster.
+
+    The master knows from its configuration which nodes are offline or drained. To find out whether a node answers,
+    the master must ask it for its memory, and the node then reads its storage, too. ``read_memory`` asks all nodes
+    and keeps the names of silent ones; ``look_at`` asks only these again.
+
+    Args:
+        rapi: the client of the cluster.
+        reserved_mib: memory that is each node's own.
+        our_tag: the beginning of a tag that each instance of the service has.
+    """
+
+    def __init__(self, rapi: Rapi, reserved_mib: int, *, our_tag: str) -> None:
+        self._rapi, self._reserved_mib, self._our_tag = rapi, reserved_mib, our_tag
+        self._silent: frozenset[str] | None = None
+        """The nodes that did not answer when they were asked last. None: no node was asked yet."""
+
+    def look_at(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[Sequence[Guest] | DriverError]:
+        """Return the state of each node as ``HypervisorDriver.look_at_hosts`` does; guests are not listed."""
+        fields = ("name", "offline", "drained", "vm_capable")
+        try:
+            rows = self._rapi.query("node", fields, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("look", ANY_HOST, error) from error
+        flags = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
+        silent = self._ask_silent(timeout_s)
+        return [_state_of(host, flags.get(node_of(host)), answers=node_of(host) not in silent) for host in hosts]
+
+    def answers(self, node: str, *, timeout_s: float) -> bool:
+        """Return whether a node answers the master."""
+        try:
+            rows = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, ["=", "name", node], timeout_s=timeout_s)
+        except (NotAnswered, JobFailed):
+            return False
+        return any(not offline and memory is not None for _, offline, memory in rows)
+
+    def read_memory(self, step: str, *, timeout_s: float) -> dict[str, int]:
+        """Return the memory in MiB that our instances may use on each node that answers, by the node's name.
+
+        Raises:
+            DriverError: Ganeti does not answer.
+        """
+        try:
+            instances = self._rapi.query("instance", MEMORY_FIELDS_OF_INSTANCES, timeout_s=timeout_s)
+            nodes = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure(step, ANY_HOST, error) from error
+        self._silent = _silent_among(nodes)
+        return memory_for_guests(nodes, instances, reserved_mib=self._reserved_mib, tag=self._our_tag)
+
+    def is_offline(self, node: str, *, timeout_s: float) -> bool:
+        """Return whether a node was set offline.
+
+        Raises:
+            NotAnswered, JobFailed: as ``Rapi.query``.
+        """
+        found = self._rapi.query("node", ("offline",), ["=", "name", node], timeout_s=timeout_s)
+        return bool(found and found[0][0])
+
+    def set_offline(self, node: str, *, timeout_s: float) -> None:
+        """Set a node offline that was switched off, so that its instances can start on other nodes.
+
+        If the node is a master candidate, Ganeti promotes another node. An offline node is left as it is.
+
+        Raises:
+            DriverError: Ganeti did not answer or refused; it refuses for the master.
+        """
+        body = {"offline": True, "auto_promote": True, "force": True}
+        try:
+            if not self.is_offline(node, timeout_s=timeout_s):
+                self._rapi.run("POST", path_of("nodes", node, "modify"), body, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("fence", node, error) from error
+
+    def _ask_silent(self, timeout_s: float) -> frozenset[str]:
+        """Return the nodes that still do not answer. If Ganeti cannot find out, return those of the last answer."""
+        if self._silent is not None and not self._silent:
+            return self._silent
+        where = None if self._silent is None else ["|", *(["=", "name", node] for node in sorted(self._silent))]
+        try:
+            self._silent = _silent_among(
+                self._rapi.query("node", MEMORY_FIELDS_OF_NODES, where, timeout_s=timeout_s)
+            )
+        except (NotAnswered, JobFailed):
+            return self._silent or frozenset()
+        return self._silent
+
+
+def _silent_among(nodes: Sequence[Sequence[object]]) -> frozenset[str]:
+    """Return the nodes without known memory. Ganeti does not ask offline nodes."""
+    return frozenset(str(name) for name, offline, memory in nodes if not offline and memory is None)
+
+
+def _state_of(
+    host: HostAddress, flags: tuple[bool, bool, bool] | None, *, answers: bool
+) -> Sequence[Guest] | DriverError:
+    """Return the outcome of a look at a node. Ganeti never asks nodes that are not vm_capable for their memory."""
+    if flags is None:
+        return DriverError("look", host.name, "the cluster has no such node", transient=False)
+    offline, drained, capable = flags
+    if offline:
+        return DriverError("look", host.name, "the node is offline in Ganeti", transient=True)
+    if capable and not answers:
+        return DriverError("look", host.name, "the node does not answer Ganeti's master", transient=True)
+    if drained or not capable:
+        state = "drained" if drained else "not vm_capable"
+        return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
+    return []
