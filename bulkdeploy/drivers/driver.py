@@ -311,9 +311,9 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Connect to a machine, register it under its uuid, and return its hardware.
+        """Connect to a machine, register the machine under its uuid, and return its hardware.
 
-        A host that is registered already is queried again.
+        If the host is already registered, its hardware is read again.
 
         Raises:
             DriverError: nothing that can hold guests answers there.

@@ -26,7 +26,9 @@ UNDEFINE = (
 
 
 class GuestCalls:
-    """The calls about guests, which run one after the other for each guest. It is thread-safe.
+    """The shared part of all driver calls about guests: fences, pools and volumes.
+
+    The calls for one guest run one after the other. The object may be used by several threads.
 
     Attributes:
         records: given with the driver's.
@@ -88,7 +90,7 @@ class GuestCalls:
             self.records.fences.keep(guest_uuid, details, fence)
 
     def known_pool(self, pool_uuid: UUID) -> Pool:
-        """Return a pool that at least one host reaches; raise an error if there is none."""
+        """Return a pool that at least one host can use. Raise a permanent error if no host can use the pool."""
         if pool_uuid not in self._pools:
             self._pools |= {pool.uuid: pool for pool in self.records.directory.pools()}
         if pool_uuid not in self._pools:

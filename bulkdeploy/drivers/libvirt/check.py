@@ -144,7 +144,7 @@ def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
 
 
 def _forget_pool(call: HostCall, uuid: UUID) -> None:
-    """Undefine a pool, and keep its folder."""
+    """Delete the definition of a pool from the daemon of a host, and keep the folder and its files."""
     try:
         left = call.connection.storagePoolLookupByUUID(uuid.bytes)
     except libvirt.libvirtError as error:

@@ -69,7 +69,7 @@ class Deadline:
 
 @dataclass(slots=True)
 class _Connection:
-    """An open connection, with the pools that are known to be active on it."""
+    """An open connection to a libvirt daemon, with the pools that are known to be active on it."""
 
     libvirt: Any
     pools: dict[UUID, Any] = field(default_factory=dict)
@@ -129,7 +129,9 @@ class Link:
 
     @contextmanager
     def open_alone(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """Yield a new connection for a long use. It is closed here only after an error; else the caller closes it.
+        """Yield a new connection for a long operation of one caller.
+
+        The connection is closed if the block raises an error. Otherwise the caller closes the connection.
 
         Raises:
             DriverError: it cannot be opened.
@@ -183,7 +185,7 @@ def _close(connection: Any) -> None:
 
 
 class Links:
-    """The links to all hosts by url. Each url is one host. It is thread-safe."""
+    """The connections to all hosts, by URL. Each URL is one host. The object may be used by several threads."""
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
@@ -228,7 +230,7 @@ class Links:
         return in_time(step, host.name, deadline, lambda: self.call(step, host, deadline, work))
 
     def close(self) -> None:
-        """Close all links."""
+        """Close the connections to all hosts."""
         with self._lock:
             closing, self._links = self._links, {}
         for link in closing.values():

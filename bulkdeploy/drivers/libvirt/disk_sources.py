@@ -16,7 +16,10 @@ class DiskSource(Protocol):
 
     @property
     def place(self) -> str:
-        """The text that identifies the source on its host; ``place_of`` reads it back from domain XML."""
+        """The path or image name that identifies the source on its host.
+
+        ``place_of`` reads the same text from domain XML.
+        """
 
     def write(self, parent: Tree.Element) -> None:
         """Add the source to a disk's element."""

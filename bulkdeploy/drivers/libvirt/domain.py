@@ -45,10 +45,10 @@ class BackingFile:
 class Disk:
     """A volume as a disk of a guest.
 
-    ``image_format``: the format of the source, as QEMU names it.
-    ``backing``: what it is an overlay of, empty for a volume that stands alone. QEMU opens these files in these
-    formats and no other file, whatever their headers say. None: a domain that is not to be started.
-    ``parameters``: the cache mode and the rates of the disk.
+    ``image_format`` is the format of the source, as QEMU names the format. ``backing`` lists the files below the
+    volume in its chain of overlays; it is empty for a volume without a template. QEMU opens exactly these files in
+    these formats, whatever the headers of the files contain. ``backing`` is None for a domain that is never
+    started. ``parameters`` are the cache mode and the rate limits of the disk.
     """
 
     volume_uuid: UUID
@@ -60,10 +60,12 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A nic: ``kind`` bridge, network or user, and the name of the bridge or network; ``vlan`` for Open vSwitch.
+    """A NIC of a guest as libvirt connects it to the network.
 
-    ``address``: the only one that it may send with; None: any. ``filter_name``: the network filter that it has.
-    ``network_uuid``, ``ip_address``: what it was plugged for, to be known again.
+    ``kind`` is bridge, network or user, and ``source`` is the name of the bridge or network. ``vlan`` is used with
+    Open vSwitch only. ``address`` is the only IP address from which the guest may send (None: any address).
+    ``filter_name`` is the network filter of the NIC. ``network_uuid`` and ``ip_address`` identify the NIC when the
+    definition is read again.
     """
 
     nic_uuid: UUID
@@ -88,13 +90,12 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups).
+    """The definition of a guest, from which domain XML is written. Memory is in MiB.
 
-    ``cpu``: its CPU, an element of a domain. ``nvram_path``: the file of the variables of UEFI firmware, which the
-    daemon makes where it is not there.
-
-    ``growth``: how many times its vCPUs and memory it may have while it runs, up to MOST_CPUS and MOST_MEMORY_MIB;
-    1: it does not grow.
+    ``shares`` is the CPU weight of the guest on its host (None: the host has no control groups). ``cpu`` is the
+    guest's CPU as an XML element. ``nvram_path`` is the file for the variables of UEFI firmware; the daemon creates
+    a missing file. ``growth`` is the factor by which vCPUs and memory may grow while the guest runs, up to
+    MOST_CPUS and MOST_MEMORY_MIB; 1 means that the guest cannot grow.
     """
 
     uuid: UUID

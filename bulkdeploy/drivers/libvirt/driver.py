@@ -271,7 +271,10 @@ class LibvirtDriver(HypervisorDriver):
                 raise
 
     def _keep_made(self, call: HostCall, step: str, guest: GuestSpec, fenced: FencedGuest, fence: int) -> None:
-        """Record, before their creation, those files of a guest that are not in the list of its volumes."""
+        """Record files of a guest that are not volumes before they are created.
+
+        A later call deletes the recorded files. They are the firmware variables and the log of the serial console.
+        """
         kept = dict(fenced.details)
         if guest.uefi is not None:
             kept[NVRAM] = True
@@ -559,9 +562,9 @@ class LibvirtDriver(HypervisorDriver):
     # Pools
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """Return the size of a pool of Ceph, which the URL names with its credentials.
+        """Return the size of a Ceph pool in bytes. The URL contains the credentials for the cluster.
 
-        The size of other pools must be given, because no host is named that could see them.
+        The caller must give the size of any other pool, because no host is named that could measure the pool.
         """
         found = read_storage_url(url)
         if found.pool_type == RBD:
@@ -793,7 +796,8 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
 def _has_crashed(domain: libvirt.virDomain) -> bool:
     """Return True if a domain is off because its process, its host or its daemon ended.
 
-    A domain has no reason (UNKNOWN) after its host was reset: what runs is kept in memory there.
+    After a reset of the host, the reason is UNKNOWN, because libvirt stores the state of running domains in memory
+    only.
     """
     state, reason = domain.state()
     return state == libvirt.VIR_DOMAIN_SHUTOFF and reason in {

@@ -25,9 +25,10 @@ ENDED = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
 
 @dataclass(slots=True)
 class _Subscription:
-    """The connection that receives a host's events; None: being opened, or not reachable.
+    """The connection that receives the events of one host.
 
-    One that hangs as it is opened is waited for: a host holds no more than one thread.
+    The connection is None while it is being opened and if the host cannot be reached. If opening hangs, no second
+    attempt is started, so that each host occupies at most one thread.
     """
 
     tried: float
@@ -93,7 +94,7 @@ class GuestEvents:
                 self._ended.add(UUID(bytes=domain.UUID()))
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all hosts."""
         with self._lock:
             closing, self._subscriptions = [one.connection for one in self._subscriptions.values()], {}
         _close(closing)

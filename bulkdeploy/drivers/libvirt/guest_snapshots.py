@@ -137,7 +137,10 @@ class GuestSnapshots:
         timeout_s: float,
         change: SnapshotChange,
     ) -> None:
-        """Change the snapshots of a guest that runs on ``host`` (None: does not run), and remember what is kept."""
+        """Apply a change to the snapshots of a guest, and record which snapshots exist afterwards.
+
+        ``host`` is the host on which the guest runs, or None if the guest does not run.
+        """
         if host is None:
             self._of_stopped(step, guest, snapshot.volumes_of(guest), fence, timeout_s, change)
             return

@@ -46,9 +46,10 @@ def _platform(options: LibvirtOptions, machine: str | None = None) -> tuple[None
 
 
 def describe(call: HostCall, options: LibvirtOptions) -> str:
-    """Return a description of the hardware that a host's guests can have: machine types and CPU.
+    """Return an XML description of the hardware that guests of a host can have: machine types and CPU.
 
-    The CPU is the one of ``host-model``: what migrates of the host's own with KVM, QEMU's with emulation.
+    The CPU is the one that libvirt offers for ``host-model``. With KVM, these are the features of the host's CPU
+    that allow migration; with emulation, it is QEMU's CPU.
 
     Raises:
         DriverError: libvirt knows no CPU that its guests could have.
@@ -90,7 +91,10 @@ def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]
 
 
 def _machine(call: HostCall, hosts: Iterable[Tree.Element]) -> str:
-    """Return a machine type that all hosts know, of those that guests have on some: that of the oldest QEMU."""
+    """Return the machine type for a cluster: a type that a host uses by default and that all hosts support.
+
+    If several types qualify, the type of the oldest QEMU is returned.
+    """
     known = [{one.get("machine") for one in host.findall("knows")} | {host.get("machine")} for host in hosts]
     chosen = [str(host.get("machine")) for host in hosts]
     for machine in chosen:
@@ -111,9 +115,10 @@ class Hardware:
         self._found: dict[UUID, tuple[float, GuestHardware]] = {}
 
     def of(self, call: HostCall, directory: Directory) -> GuestHardware:
-        """Return the hardware of a guest that starts at this host.
+        """Return the hardware for a guest that starts on this host.
 
-        If libvirt finds nothing common, it is the host's.
+        The hardware is common to the hosts of the cluster. If the hosts have nothing in common, the host's own
+        hardware is returned.
         """
         found = self._found.get(call.host.uuid)
         if found is None or found[0] < time.monotonic():
@@ -146,7 +151,7 @@ def _named(model: str) -> str:
 
 
 def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
-    """Check that guests can have the CPU that the options say; what they have, in words.
+    """Check that guests of a host can have the configured CPU model, and describe their CPU.
 
     Raises:
         DriverError: names those that they can have here.
@@ -168,16 +173,17 @@ def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def usable_cpu_models(capabilities: Tree.Element) -> frozenset[str]:
-    """Return the models that a host's guests can have, of what libvirt says that they could."""
+    """Return the CPU models that the capabilities of a host report as usable for guests."""
     named = capabilities.findall("cpu/mode[@name='custom']/model")
     return frozenset(str(model.text) for model in named if model.get("usable") != "no")
 
 
 def join_cluster(call: HostCall, options: LibvirtOptions, of_others: Collection[str], described: str) -> None:
-    """Check that a host that is added has something in common with the ``of_others`` of its cluster.
+    """Check that a new host can have the same guest CPU and machine type as the hosts of its cluster.
 
-    Where it lowers what guests get from now on it is added all the same: the log says what those that run there
-    have and it has not.
+    ``of_others`` are the descriptions of the hosts of the cluster. If the new host lowers the CPU of guests that
+    start from now on, the host is accepted and a log event names the features that running guests have and the host
+    lacks.
 
     Raises:
         DriverError: there is nothing that all of them can give.
@@ -191,9 +197,10 @@ def join_cluster(call: HostCall, options: LibvirtOptions, of_others: Collection[
 
 
 def require_same_cpu(source: HostCall, destination: HostCall, options: LibvirtOptions, domain: Any) -> None:
-    """Check, before a running guest is sent to a host, that it can go on there with the CPU that it has.
+    """Check, before a live migration, that the destination host supports the CPU of the running guest.
 
-    A comparison that denies that it can have its CPU where it runs says nothing: libvirt sees for itself then.
+    If the comparison also reports that the source host does not support this CPU, the comparison is unreliable.
+    Then it is ignored, and libvirt decides itself.
 
     Raises:
         DriverError: says what is missing.

@@ -58,7 +58,7 @@ class LibvirtUrl:
 
 
 def read_host_url(url: str, options: LibvirtOptions) -> LibvirtUrl:
-    """Read the URL of a host; what stands behind a ``#`` is the host's name and is left out.
+    """Parse the URL of a host. A fragment after ``#`` is the host's name and is ignored.
 
     Raises:
         HostUrlError: the transport is not allowed, a parameter is unknown, or a file is outside its directory.

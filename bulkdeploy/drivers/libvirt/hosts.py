@@ -75,7 +75,10 @@ def _ip_address(url: str) -> str:
 
 
 def _local_bytes(call: HostCall, options: LibvirtOptions) -> int:
-    """Create the host's own folder for volumes, and return its size in bytes; 0 if the host cannot have one."""
+    """Create the folder for volumes on the host's own disks, and return its size in bytes.
+
+    Returns 0 if the settings name no such folder.
+    """
     if options.local_path is None:
         return 0
     for known in call.connection.listAllStoragePools():

@@ -27,7 +27,11 @@ ROUNDED_TO = 512
 
 
 def make_seed(guest: GuestSpec) -> bytes:
-    """Return the seed of a guest: user data as it is, all else as the VM's rows have it."""
+    """Return the cloud-init seed image of a guest.
+
+    The image contains the user data unchanged. Metadata, vendor data and the network configuration are generated
+    from the specification of the guest.
+    """
     contents = (
         _rounded(json.dumps(_meta_data(guest))),
         base64.b64decode(guest.user_data) if guest.user_data else CLOUD_CONFIG.encode(),

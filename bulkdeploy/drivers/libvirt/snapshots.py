@@ -29,7 +29,10 @@ UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
 
 
 def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
-    """Return a snapshot of a guest that runs, unless its daemon notes it already; what is to be kept of it."""
+    """Take a snapshot of a running guest with its memory, unless the daemon has the snapshot already.
+
+    Returns the XML of the snapshot, which is needed to revert to the snapshot or to remove it later.
+    """
     noted = _noted(domain, snapshot_uuid)
     if noted is None:
         noted = domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory="internal"), 0)
@@ -37,13 +40,19 @@ def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
 
 
 def revert_with_memory(domain: Any, kept: str) -> None:
-    """Let a guest that runs go on from a snapshot, with the devices that it had then and its password of now."""
+    """Revert a running guest to a snapshot with memory.
+
+    The guest gets the devices that it had in the snapshot, and keeps its present console password.
+    """
     noted = _note(domain, kept)
     domain.revertToSnapshot(noted, libvirt.VIR_DOMAIN_SNAPSHOT_REVERT_RUNNING)
 
 
 def remove(domain: Any, snapshot_uuid: UUID, kept: str | None) -> None:
-    """Remove a snapshot from the files of a guest's volumes; ``kept``: of one with memory, what is kept of it."""
+    """Remove a snapshot from the volumes of a guest.
+
+    ``kept`` is the recorded XML of a snapshot with memory, else None.
+    """
     _note(domain, kept or _as_if_noted(domain, snapshot_uuid)).delete()
 
 
@@ -68,14 +77,17 @@ def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
 
 
 def forget(domain: Any) -> None:
-    """Let a daemon note no snapshots of a guest; they stay where they are."""
+    """Delete the daemon's metadata of all snapshots of a guest. The snapshots themselves stay in the volumes."""
     for noted in domain.listAllSnapshots():
         noted.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
 
 
 @contextmanager
 def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: LibvirtOptions) -> Iterator[Any]:
-    """Yield a domain with the volumes of a guest that does not run; what an earlier call left of it goes first."""
+    """Yield a temporary domain that has the volumes of a guest that does not run.
+
+    The temporary domain is removed at the end. One that an earlier call left is removed first.
+    """
     uuid = uuid5(guest_uuid, SUFFIX)
     with suppress(libvirt.libvirtError):  # there is none
         call.connection.lookupByUUID(uuid.bytes).undefineFlags(UNDEFINE)
@@ -91,13 +103,16 @@ def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: L
 
 
 def take(domain: Any, snapshot_uuid: UUID) -> None:
-    """Take a snapshot of volumes whose guest does not run, in place of the remains of an earlier call."""
+    """Take a snapshot of the volumes of a guest that does not run.
+
+    Remains of an earlier attempt are removed first.
+    """
     remove(domain, snapshot_uuid, None)
     domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory=None), 0)
 
 
 def revert(domain: Any, snapshot_uuid: UUID) -> None:
-    """Let volumes whose guest does not run be what they were in a snapshot."""
+    """Revert the volumes of a guest that does not run to a snapshot."""
     domain.revertToSnapshot(_note(domain, _as_if_noted(domain, snapshot_uuid)))
 
 
@@ -121,7 +136,7 @@ def _noted(domain: Any, snapshot_uuid: UUID) -> Any | None:
 
 
 def _note(domain: Any, xml: str) -> Any:
-    """Let the daemon note a snapshot that is there, as it would if it had just been taken."""
+    """Define an existing snapshot in the daemon, as if the snapshot had just been taken, and return it."""
     root = Tree.fromstring(xml)  # noqa: S314 - of a daemon that we drive
     current = Tree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))  # noqa: S314
     for screen in current.findall("devices/graphics"):
@@ -144,7 +159,7 @@ def _as_if_noted(domain: Any, snapshot_uuid: UUID) -> str:
 
 
 def _snapshot_xml(domain: Any, snapshot_uuid: UUID, *, memory: str | None) -> str:
-    """Return a snapshot as libvirt takes it: of all that is written to, inside its file."""
+    """Return the XML that requests an internal snapshot of all writable disks of a domain."""
     root = Tree.Element("domainsnapshot")
     Tree.SubElement(root, "name").text = str(snapshot_uuid)
     if memory is not None:

@@ -19,9 +19,9 @@ STATISTICS = (
 
 
 def read_usage(call: HostCall, pools: Mapping[UUID, str]) -> HostUsage:
-    """Return the usage of the host, of its running guests, and of those of the pools that are active there.
+    """Return the CPU and memory usage of a host, of its running guests, and of its active pools.
 
-    ``pools`` has the folder of each pool on the host.
+    ``pools`` maps the uuids of the pools to their folders on the host.
 
     Raises:
         libvirt.libvirtError: the host does not answer.

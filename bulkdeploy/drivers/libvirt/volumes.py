@@ -18,7 +18,7 @@ class Volumes:
         self._calls = calls
 
     def ensure_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver."""
+        """Delete a volume. Raise a transient error if a guest uses the volume."""
         deadline = Deadline(timeout_s)
 
         def remove() -> None:
@@ -53,7 +53,10 @@ class Volumes:
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver."""
+        """Resize a volume of a running guest.
+
+        If ``host`` is None, the guest does not run and the file is resized.
+        """
 
         def resize(call: HostCall) -> None:
             self._calls.fenced_here(call, "resize", guest_uuid, fence)
@@ -102,7 +105,7 @@ class Volumes:
         return in_time("look", host.name, deadline, lambda: self._calls.links.call("look", host, deadline, look))
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """See HypervisorDriver."""
+        """Return the size of a volume in bytes, or None if the volume does not exist."""
         self._calls.raise_fence("look", ANY_HOST, guest_uuid, fence)
         deadline, pool = Deadline(timeout_s), volume.pool_uuid
 

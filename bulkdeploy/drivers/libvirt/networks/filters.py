@@ -27,9 +27,10 @@ def filter_name(guest_uuid: UUID) -> str:
 
 
 def write_filter(guest_uuid: UUID, rules: Iterable[Rule], *, guarded: bool) -> str:
-    """Return a filter's XML; ``guarded``: its nics send with their own MAC and IPv4 address only.
+    """Return the XML of a guest's network filter.
 
-    libvirt's rules know connections: answers to what a rule lets through pass the other way.
+    With ``guarded``, the NICs of the guest can send only with their own MAC and IPv4 address. libvirt tracks
+    connections: a reply to an accepted packet passes in the other direction without a rule.
     """
     root = Tree.Element("filter", name=filter_name(guest_uuid), chain="root")
     Tree.SubElement(root, "uuid").text = str(guest_uuid)

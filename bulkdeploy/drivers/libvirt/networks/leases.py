@@ -17,7 +17,10 @@ KIND = "network"
 
 
 def ensure_lease(connection: Any, interface: Interface) -> None:
-    """Let a host's DHCP, where the nic's network has it there, give a nic its address."""
+    """Add a fixed DHCP lease for a NIC to its network.
+
+    Nothing is done if libvirt provides no DHCP for the subnet of the NIC's address.
+    """
     if interface.kind != KIND or interface.source is None or interface.ip_address is None:
         return
     network = connection.networkLookupByName(interface.source)
@@ -50,7 +53,7 @@ def _place_of(definition: str, address: str) -> tuple[int, list[dict[str, str]]]
 
 
 def _update(network: Any, command: int, index: int, entry: dict[str, str]) -> None:
-    """Change it in the network that is up, and in its definition where it has one."""
+    """Change a DHCP entry in the running network and in its persistent definition, as far as each exists."""
     flags = libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE if network.isActive() else 0
     flags |= libvirt.VIR_NETWORK_UPDATE_AFFECT_CONFIG if network.isPersistent() else 0
     xml = Tree.tostring(Tree.Element("host", entry), encoding="unicode")

@@ -46,7 +46,10 @@ class Networks:
         return self._calls.links.run("filter", host, Deadline(timeout_s), filter_guests)
 
     def _filter_again(self, call: HostCall, guest_uuid: UUID, rules: Collection[Rule]) -> bool:
-        """Give a guest that has a filter these rules; False: it has none, and gets one only when it is started."""
+        """Replace the rules of a guest's network filter.
+
+        Returns False if the guest has no filter. Such a guest gets a filter only when it is started.
+        """
         left_s = call.deadline.left_s()
         with self._calls.turns.of(guest_uuid, "filter", call.host.name, timeout_s=left_s), call.failing("filter"):
             found = find_filter(call, guest_uuid)
@@ -57,11 +60,14 @@ class Networks:
 
     @property
     def can_filter(self) -> bool:
-        """Libvirt's filters are for bridges."""
+        """Whether the configured kind of network supports filters. libvirt filters packets on bridges only."""
         return self._calls.options.network not in UNFILTERED
 
     def ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:
-        """Create a guest's filter before its start, if it is in security groups. Return whether it is."""
+        """Create the network filter of a guest before the guest starts.
+
+        Returns False, and creates nothing, if the guest is in no security group or the network cannot be filtered.
+        """
         if not self.can_filter:
             return False
         rules = self._calls.records.security_rules.of([guest.uuid]).get(guest.uuid)
@@ -78,7 +84,7 @@ class Networks:
             define_filter(destination, found.XMLDesc())
 
     def remove_filter(self, call: HostCall, guest_uuid: UUID) -> None:
-        """Let a host have no filter of a guest that is not on it."""
+        """Delete the network filter of a guest from a host on which the guest no longer is."""
         if self.can_filter:
             remove_filter(call, guest_uuid)
 
@@ -102,7 +108,7 @@ class Networks:
         )
 
     def ensure_leases(self, call: HostCall, guest: GuestSpec) -> None:
-        """DHCP of libvirt's networks gives a guest's nics the addresses that they have."""
+        """Add fixed DHCP leases for the addresses of a guest's NICs to the networks of libvirt."""
         with call.failing("network"):
             for nic in guest.nics:
                 ensure_lease(call.connection, self.interface(nic, None))

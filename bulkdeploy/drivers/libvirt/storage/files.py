@@ -27,7 +27,10 @@ TAKEN = (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_FAILED)
 
 
 def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]:
-    """See HypervisorDriver.states_of_files."""
+    """Return the states of those of these files that exist on a host, by path.
+
+    It implements ``states_of_files``.
+    """
     found = {}
     for path in paths:
         at = PurePosixPath(path)
@@ -38,7 +41,7 @@ def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]
 
 
 def write_file(call: HostCall, file: HostFile) -> None:
-    """See HypervisorDriver.put_file."""
+    """Write a file to a host, in place of an existing file of this path. It implements ``put_file``."""
     at = PurePosixPath(file.path)
     folder = _folder(call, str(at.parent))
     before = _find(folder, at.name)
@@ -62,7 +65,7 @@ def write_file(call: HostCall, file: HostFile) -> None:
 
 
 def remove_rotated(call: HostCall, path: str) -> None:
-    """Remove a log from a host, and what its rotation made of it: ``PATH.0`` and so on. Absent files are fine."""
+    """Delete a log file and its rotated copies (``PATH.0`` and so on) from a host. Missing files are no error."""
     at = PurePosixPath(path)
     for volume in _folder(call, str(at.parent)).listAllVolumes():
         name = volume.name()
@@ -99,7 +102,10 @@ def _mode(volume: Any) -> int:
 
 
 def _folder(call: HostCall, path: str) -> Any:
-    """Return a folder as a pool: an existing one, or a new one that stays for concurrent calls."""
+    """Return a folder of a host as a libvirt pool.
+
+    An existing pool of this folder is used. Otherwise a pool is created, and stays for concurrent calls.
+    """
     while True:
         for known in call.connection.listAllStoragePools():
             if known.isActive() and pool_path(known) == path:

@@ -25,7 +25,9 @@ LOOKS_S = 0.5
 
 
 def ensure_copy(call: HostCall, pool: StoragePool, image: TemplateImage, records: Records) -> None:
-    """Let the pool have the image; wait where another caller puts it there.
+    """Copy an image into a pool unless the pool has the image.
+
+    If another caller is copying the image, wait for that copy.
 
     Raises:
         DriverError: the image cannot be fetched, must not be used, or is not what its checksum says; or time is up.
@@ -44,7 +46,7 @@ def ensure_copy(call: HostCall, pool: StoragePool, image: TemplateImage, records
 
 
 def _make(call: HostCall, pool: StoragePool, image: TemplateImage, records: Records, copy: TemplateCopy) -> None:
-    """Put the image into the pool; an image that turns out to be wrong leaves no file there."""
+    """Fetch an image and write it into the pool. An image that is rejected leaves no file in the pool."""
     copies, key = records.copies, (image.uuid, pool.pool.uuid, copy.attempt)
     name, made = copy_name(image.uuid, copy.attempt), False
     try:

@@ -36,7 +36,7 @@ class StoragePool(Protocol):
         """Return the size in bytes of a template's disk."""
 
     def last_write(self, volume_uuid: UUID) -> str:
-        """Return when a volume was written to last; empty if there is no such volume."""
+        """Return the time of the last write to a volume as text, or an empty text if there is no such volume."""
 
     def resize(self, spec: VolumeSpec) -> None:
         """Resize a volume that no guest has open. A volume that does not exist stays absent."""
@@ -48,7 +48,10 @@ class StoragePool(Protocol):
         """Remove what has this name. Absent is fine."""
 
     def write(self, name: str, content: bytes) -> DiskSource:
-        """Write something small under a name, in place of what has it, and return it as a source of a disk."""
+        """Write a small file under a name and return the file as the source of a disk.
+
+        An existing file of this name is replaced.
+        """
 
     def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
         """Write a template's copy, which volumes can be made from."""
@@ -58,7 +61,7 @@ class StoragePool(Protocol):
 
 
 def open_pool(call: HostCall, pool: Pool, options: LibvirtOptions) -> StoragePool:
-    """Return a pool as the guests of a host use it; its daemon gets the pool if it does not have the pool yet.
+    """Return a pool for use by guests of a host, and define the pool in the host's daemon if it is missing there.
 
     Raises:
         DriverError: hosts cannot have pools of this type.
@@ -74,7 +77,7 @@ def is_ceph(pool: Pool) -> bool:
 
 
 def is_usable(pool: Pool, options: LibvirtOptions) -> bool:
-    """Return whether hosts can have such a pool. Other pools have no volumes of the service."""
+    """Return whether hosts of this driver can use the pool. The service stores no volumes in other pools."""
     if is_ceph(pool):
         return True
     try:

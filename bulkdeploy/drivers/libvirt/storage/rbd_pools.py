@@ -124,7 +124,10 @@ class RbdPool:
         return int(copy["size"])
 
     def last_write(self, volume_uuid: UUID) -> str:
-        """Return when a volume was written to last, to WRITES_NOTED_S; empty if there is no such volume."""
+        """Return the time of the last write to a volume as text, or an empty text if there is no such volume.
+
+        Ceph updates this time at most once in WRITES_NOTED_S seconds.
+        """
         found = self._ceph.info(self.volume_name(volume_uuid))
         return "" if found is None else str(found["modify_timestamp"]).replace(" ", "-")
 
@@ -208,12 +211,12 @@ class RbdPool:
     # Snapshots of volumes whose guest does not run
 
     def take_snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> None:
-        """Take a snapshot of a volume, in place of one that an earlier call left."""
+        """Take a snapshot of a volume. A snapshot that an earlier call left is removed first."""
         self.remove_snapshot(volume_uuid, snapshot_uuid)
         self._ceph.rbd("snap", "create", self._snapshot(volume_uuid, snapshot_uuid))
 
     def revert_to_snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> None:
-        """Make a volume what it was when the snapshot was taken."""
+        """Revert the content of a volume to a snapshot."""
         self._ceph.rbd("snap", "rollback", self._snapshot(volume_uuid, snapshot_uuid))
 
     def remove_snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> None:

@@ -45,7 +45,7 @@ def seed_name(guest_uuid: UUID) -> str:
 
 
 def nvram_name(guest_uuid: UUID) -> str:
-    """Return the file of what a guest keeps in its firmware's variables."""
+    """Return the name of the file that stores the variables of a guest's UEFI firmware."""
     return f"nvram-{guest_uuid}.fd"
 
 
@@ -61,7 +61,7 @@ def template_of_copy(path: str) -> UUID | None:
 
 
 class FilePool:
-    """A pool of files as one host's daemon has it.
+    """A pool of files, as the daemon of one host uses it.
 
     Args:
         call: where.
@@ -96,7 +96,10 @@ class FilePool:
         return found, pool_path(found)
 
     def _define(self, xml: str) -> Any:
-        """Return a pool of libvirt's for this folder; one that has it already, under whatever name, serves."""
+        """Return the daemon's pool for this folder.
+
+        A pool of any name is used if it has the folder; else a pool is defined.
+        """
         wanted = _target_of(xml)
         for known in self._call.connection.listAllStoragePools():
             if pool_path(known) == wanted:
@@ -115,7 +118,10 @@ class FilePool:
         return FileSource(f"{self.path}/{name}")
 
     def find(self, name: str) -> Any | None:
-        """Return a volume by its file's name; the pool is read anew, once, where it is not known."""
+        """Return the volume with this file name, or None if there is no such file.
+
+        If the daemon does not list the file, the pool is refreshed, at most once in the lifetime of this object.
+        """
         for again in (True, False):
             try:
                 return self._pool.storageVolLookupByName(name)
@@ -152,7 +158,9 @@ class FilePool:
         """Do nothing, because QEMU locks files. A file cannot be taken from a host that was cut off."""
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
-        """Return the template's copy that a volume was made over, if any: a file of this pool, in one format.
+        """Return the copy of a template on which a volume is based, or an empty tuple if there is none.
+
+        Any other backing file is an error, so that a volume's header cannot make QEMU open a file of the host.
 
         Raises:
             DriverError: the volume has another backing file, or one whose format its header does not name.
@@ -186,7 +194,7 @@ class FilePool:
         *,
         is_preallocated: bool = False,
     ) -> Any | None:
-        """Return a new volume; None: there is one of this name."""
+        """Create a volume and return it. Return None if there is a volume of this name already."""
         root = Tree.Element("volume")
         Tree.SubElement(root, "name").text = name
         Tree.SubElement(root, "capacity").text = str(size_bytes)
@@ -205,7 +213,10 @@ class FilePool:
             return None
 
     def last_write(self, volume_uuid: UUID) -> str:
-        """Return when the file of a volume was written to last, in seconds; empty: there is no such file."""
+        """Return the time of the last write to the file of a volume in seconds, as text.
+
+        Returns an empty text if there is no such file.
+        """
         found = self.find(self.volume_name(volume_uuid))
         if found is None:
             return ""
@@ -214,19 +225,19 @@ class FilePool:
         return seen or ""
 
     def resize(self, spec: VolumeSpec) -> None:
-        """Let a volume that no guest runs with have this size; one that is not there stays so."""
+        """Change the size of a volume that no running guest uses. Do nothing if the volume does not exist."""
         volume = self.find(self.volume_name(spec.uuid))
         if volume is None or (size := volume.info()[1]) == spec.size_bytes:
             return
         volume.resize(spec.size_bytes, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if spec.size_bytes < size else 0)
 
     def size_of(self, volume_uuid: UUID) -> int | None:
-        """Return a volume's size in bytes; None: it is not there."""
+        """Return the size of a volume in bytes, or None if the volume does not exist."""
         volume = self.find(self.volume_name(volume_uuid))
         return None if volume is None else int(volume.info()[1])
 
     def remove(self, name: str) -> None:
-        """Let a file not be there."""
+        """Delete a file of the pool. A missing file is no error."""
         volume = self.find(name)
         if volume is None:
             return
@@ -238,7 +249,7 @@ class FilePool:
                 raise
 
     def write(self, name: str, content: bytes) -> FileSource:
-        """Write a small file, in place of one of the same name, and return it as a source of a disk."""
+        """Write a small file and return the file as the source of a disk. An existing file is replaced."""
         volume = self._make(name, len(content), "raw", None)
         if volume is None:
             volume = self.find(name)
@@ -307,7 +318,7 @@ def _volume_uuid(name: str) -> UUID | None:
 
 
 def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
-    """Return a pool as libvirt defines it.
+    """Return the XML that defines a pool in libvirt.
 
     Raises:
         DriverError: hosts cannot have pools of this type.

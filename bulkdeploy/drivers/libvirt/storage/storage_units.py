@@ -16,10 +16,10 @@ UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
 
 
 def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> list[StorageUnit]:
-    """Return every pool of the daemon's; which of them are ours is known by the folder, as where they are defined.
+    """Return the active and inactive pools of a host's daemon, and mark those that are pools of the service.
 
-    A pool of ours that the daemon has not met yet is made with its first volume, and not told of before. Pools of
-    Ceph are not the daemon's and are left out.
+    A pool of the service is recognised by its folder. A pool that no volume has used on this host yet is not
+    listed, because the daemon does not have it. Ceph pools are not listed, because libvirt does not manage them.
     """
     ours = {target_path(pool, options, call.host.name): pool.uuid for pool in pools}
     units = []

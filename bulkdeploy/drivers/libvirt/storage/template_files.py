@@ -30,7 +30,9 @@ _converting = Lock()
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder for the files of one template. It is removed at the end, as are folders of dead processes.
+    """Yield a folder for the files of one template.
+
+    The folder is deleted at the end. Folders of processes that died are deleted first.
 
     Raises:
         CephError: the file system failed, for example because it is full. A retry may help.
@@ -58,9 +60,9 @@ def require_free_bytes(file: Path, needed_bytes: int) -> None:
 
 
 def convert_to_raw(file: Path, image_format: str, left_s: Callable[[], float]) -> Path:
-    """Convert an image to a raw one beside it, remove the image, and return the raw one.
+    """Convert an image to the raw format, delete the original, and return the path of the raw image.
 
-    A process converts one image after the other, so that free space is not counted twice.
+    A process converts one image at a time, so that free disk space is not counted twice.
 
     Raises:
         CephError: there is too little space, the conversion failed, or ``left_s`` seconds were not enough.
@@ -90,7 +92,7 @@ def convert_to_raw(file: Path, image_format: str, left_s: Callable[[], float]) -
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders whose owners died. Folders of other users, which cannot be opened, stay."""
+    """Delete the folders of processes that died. Folders of other users cannot be opened and are kept."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError), _opened(folder) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
