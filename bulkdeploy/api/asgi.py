@@ -107,7 +107,10 @@ class ThreadedApplication:
             self._held -= sum(map(len, body))
 
     async def _read(self, receive: ASGIReceiveCallable, body: list[bytes]) -> bool:
-        """Read the body; False: the client is gone, or was refused."""
+        """Append the parts of the request's body to ``body``.
+
+        Returns False if the client disconnected before the whole body arrived.
+        """
         while True:
             message = await receive()
             if message["type"] != "http.request":

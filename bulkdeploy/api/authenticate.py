@@ -78,7 +78,10 @@ def by_signature(
 def _holder(
     connection: Connection, request: WireRequest, command: Command, api_key: str
 ) -> tuple[KeyHolder | None, Mapping[str, Any]]:
-    """Return the holder of an API key, and what the command finds together with the holder."""
+    """Return the holder of an API key, with the rows that the command reads in the same statement.
+
+    Most commands read no such rows; then the mapping is empty.
+    """
     found = None
     if command.find_with_caller is not None:
         found = command.find_with_caller(connection, api_key, request.in_any_case)

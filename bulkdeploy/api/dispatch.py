@@ -77,7 +77,7 @@ class Progress:
 
 
 class Dispatcher:
-    """Answers requests; made once per process, used by many threads.
+    """The dispatcher, which answers API requests. One object serves all threads of a process.
 
     Args:
         refuse_undeclared_fields: answer 530 where a handler returns a field that its command does not

@@ -184,7 +184,7 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
 def answer(
     key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = (), tagged: bool = False
 ) -> WireAnswer:
-    """Return a successful answer; ``tagged``: with an entity tag, for a client that asks again and again."""
+    """Return a successful response. With ``tagged``, the response has an entity tag for clients that poll."""
     content_type, body = _body(key, content, json=json)
     etag = blake2b(body, digest_size=ETAG_BYTES).hexdigest() if tagged else ""
     return WireAnswer(200, content_type, body, SECURITY_HEADERS, cookies, etag)

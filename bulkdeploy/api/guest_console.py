@@ -170,7 +170,7 @@ def _log_refusal(scope: WebSocketScope, error: Exception) -> None:
 
 
 async def _reject(send: ASGISendCallable, status: int, reason: str) -> None:
-    """Answer a request for a websocket as HTTP: the connection never becomes one, and ends with the answer."""
+    """Reject a request for a websocket with an HTTP response. The connection ends with the response."""
     body = f"{reason}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
@@ -180,7 +180,7 @@ async def _reject(send: ASGISendCallable, status: int, reason: str) -> None:
 async def _carry(
     kind: ConsoleKind, connected: socket.socket, receive: ASGIReceiveCallable, send: ASGISendCallable
 ) -> None:
-    """Carry bytes both ways until one side is gone."""
+    """Copy bytes between the client and the guest in both directions until one side closes the connection."""
     connected.setblocking(False)
     if connected.family in (socket.AF_INET, socket.AF_INET6):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

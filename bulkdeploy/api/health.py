@@ -14,12 +14,15 @@ log = structlog.get_logger(__name__)
 
 
 def add_health(app: Flask, system: System) -> None:
-    """Answer ``/health/ready``: 200 when all is well, else 503."""
+    """Add the path ``/health/ready``.
+
+    The response is 200 if the database is reachable and 503 otherwise.
+    """
 
     def ready() -> Response:
-        """Answer whether the database is reachable.
+        """Respond whether the database is reachable.
 
-        Without the message broker calls are still accepted: their jobs are sent later.
+        Redis is not checked, because calls are accepted without Redis; their jobs are sent to workers later.
         """
         try:
             with system.reading.connect() as connection:

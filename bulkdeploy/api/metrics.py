@@ -16,7 +16,11 @@ from bulkdeploy.telemetry.metrics import SHARED_DIRECTORY, OwnFigures, Program
 
 
 def add_metrics(app: Flask, system: System) -> None:
-    """Answer ``/metrics``; 200 also while database or Redis are away, and says so."""
+    """Add the path ``/metrics``.
+
+    The response is 200 even while the database or Redis cannot be reached; metrics in the response report that
+    state.
+    """
 
     def metrics() -> Response:
         state = CollectorRegistry()

@@ -25,7 +25,10 @@ class _SharingCall:
 
 
 class SharedCalls:
-    """The calls of one process whose commands declare a ``Sharing``. Many threads use it."""
+    """The calls of one process that can share a transaction, because their commands declare a ``Sharing``.
+
+    The object is used by many threads.
+    """
 
     def __init__(self, system: System) -> None:
         self._system = system

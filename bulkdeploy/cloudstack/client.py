@@ -125,13 +125,13 @@ class Listed:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows that CloudStack counted are there."""
+        """Whether the list has as many rows as CloudStack counted."""
         return len(self.rows) >= self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An asynchronous job as ``queryAsyncJobResult`` tells it.
+    """An asynchronous job, as ``queryAsyncJobResult`` reports it.
 
     Attributes:
         is_over: whether it has ended.
@@ -147,7 +147,7 @@ class Job:
 
 
 class Client:
-    """A client of one CloudStack; safe to share between threads.
+    """A client of one CloudStack. Several threads may share it.
 
     Attributes:
         calls: how many requests were sent, by command; not those that cannot have arrived.
@@ -169,10 +169,10 @@ class Client:
     def call(
         self, command: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> Row:
-        """Send a command, and return the object under the answer's one top-level key.
+        """Send a command, and return the object under the single top-level key of the response.
 
-        Commands that only read are tried several times, with growing pauses. Any is sent again where CloudStack
-        says that it took too many calls, or where it cannot have arrived.
+        A command that only reads is tried several times, with growing pauses. Any command is sent again if
+        CloudStack rejected it because of too many calls, or if it cannot have reached CloudStack.
 
         Raises:
             CallRefused: CloudStack answered with an error.
@@ -199,8 +199,8 @@ class Client:
     ) -> Listed:
         """Return all rows of a list, each once.
 
-        Pages are read until they hold as many rows as CloudStack counts. Where rows that were counted are
-        missing, since pages repeat some and leave others out, the list is read again and what is new is added.
+        Pages are read until there are as many rows as CloudStack counts. If pages repeat some rows and omit others,
+        the list is read again and the missing rows are added.
 
         Args:
             command: the list call.
@@ -221,10 +221,10 @@ class Client:
         return Listed(list(rows.values()), count)
 
     def by_ids(self, command: str, ids: Collection[str], parameters: Mapping[str, str]) -> list[Row]:
-        """Return the rows of these ids, without those that are not there.
+        """Return the rows with these ids. Ids that CloudStack does not know are skipped.
 
-        CloudStack refuses a list for the first id that it does not know. That one is asked for no more; where the
-        refusal does not name just one, it is found by halves.
+        CloudStack rejects a whole list because of the first unknown id. That id is removed and the call is
+        repeated. If the error does not name a single id, the list is divided into halves until the id is found.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -266,7 +266,7 @@ class Client:
         return Job(True, code, str(held.get("errortext") or result or NO_RESULT), held)
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the client's connections."""
         self._session.close()
 
     def pages(self, command: str, parameters: Mapping[str, str] | None = None) -> Iterator[tuple[list[Row], int]]:
@@ -376,12 +376,12 @@ class _Turns:
 
 
 def rows_in(answer: Row) -> list[Row]:
-    """Return the rows of a list's answer, whatever they are called; an empty one has none."""
+    """Return the rows in the response of a list command, whatever their key is. An empty response has no rows."""
     return next((value for name, value in answer.items() if name != "count" and isinstance(value, list)), [])
 
 
 def is_not_there(text: str) -> bool:
-    """Return whether the text of a refusal says that what was named is not there."""
+    """Return whether an error text of CloudStack means that an object in the call does not exist."""
     return any(part in text for part in NOT_THERE)
 
 

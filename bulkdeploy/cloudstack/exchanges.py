@@ -50,7 +50,10 @@ def send(
 
 
 def object_in(content: bytes) -> dict[str, Any] | None:
-    """Return the object under the one top-level key of an answer; None: no CloudStack's API answered."""
+    """Return the object under the single top-level key of a response.
+
+    Returns None if the response is not from a CloudStack API.
+    """
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -62,13 +65,19 @@ def object_in(content: bytes) -> dict[str, Any] | None:
 
 
 def pause_in(text: str) -> float | None:
-    """Return the seconds that the text of a refusal asks to wait, at most LONGEST_PAUSE_S; None: it names none."""
+    """Return the seconds after which an error text asks to retry, at most LONGEST_PAUSE_S.
+
+    Returns None if the text does not ask for a pause.
+    """
     found = re.search(r"retry after \[?(\d+)\]? ?ms", text)
     return min(int(found[1]) / 1000, LONGEST_PAUSE_S) if found else None
 
 
 def clock_skew(response: requests.Response) -> float | None:
-    """Return the seconds by which the server's clock is ahead of this machine's; None if it does not say."""
+    """Return the seconds by which the server's clock is ahead of this machine's clock.
+
+    Returns None if the response has no valid Date header.
+    """
     try:
         return parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
     except ValueError:

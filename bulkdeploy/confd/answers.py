@@ -32,7 +32,7 @@ UUIDS_OF_A_PAGE = 1000
 
 
 class Directory:
-    """The inventory, made for looking things up; it is never changed.
+    """An immutable copy of the inventory, indexed for queries.
 
     Args:
         serial: grows with the inventory's changes.
@@ -116,7 +116,10 @@ class Directory:
         return Status.OK, list(self._vm_by_address.get(query, {}))
 
     def instances(self, query: Any) -> Answer:
-        """Return the VMs of a host: those that it runs, and an empty list of those that it mirrors."""
+        """Return two lists of VMs for a host: the VMs that run on it, and the VMs mirrored on it.
+
+        The second list is always empty, because no VM is mirrored.
+        """
         host = self._host_of_key.get(query) if isinstance(query, str) else None
         if not isinstance(query, str):
             return _WRONG

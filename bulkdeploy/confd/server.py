@@ -37,9 +37,10 @@ READING_SHARE = 10
 
 
 class Reader:
-    """Keeps ``directory`` current. While the database cannot be read, ``directory`` stays as it was and gets stale.
+    """A reader that refreshes ``directory`` from the database.
 
-    ``directory`` is None before the first reading.
+    While the database cannot be read, ``directory`` does not change and its age grows. ``directory`` is None before
+    it is read for the first time.
 
     Args:
         engine: where to read.
@@ -55,9 +56,10 @@ class Reader:
         self.directory: Directory | None = None
 
     def read(self) -> None:
-        """Look for changes once.
+        """Read the inventory if its serial number has changed.
 
-        A commit is logged a moment before it is visible: only what was read twice with the same serial is whole.
+        A commit is logged shortly before it becomes visible. So a changed inventory is read again until two reads
+        in a row have the same serial number.
         """
         began = time.monotonic()
         with read_only(self._engine) as connection:
@@ -95,7 +97,7 @@ class Reader:
                 return
 
     def end(self) -> None:
-        """Let ``run`` return soon."""
+        """Make ``run`` return soon."""
         self._ended.set()
 
 
@@ -150,7 +152,7 @@ def _packed(status: Status, answer: object, salt: str, key: bytes, directory: Di
 def serve(
     bound: socket.socket, key: bytes, reader: Reader, ended: threading.Event, *, stale_after_s: float = math.inf
 ) -> None:
-    """Answer until ``ended``; the socket has a timeout, after which ``ended`` is checked."""
+    """Answer queries until ``ended`` is set. The socket needs a timeout, after which ``ended`` is checked."""
     while not ended.is_set():
         try:
             datagram, sender = bound.recvfrom(MOST_BYTES + 1)

@@ -131,7 +131,9 @@ def call_of_form(api: Api, noun: Noun, row: Row, form: MultiDict[str, str]) -> d
 
 
 def wrong_field(text: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the error text by the form field whose parameter the text names. Empty if it names no field.
+    """Return the error text by the form field of the first parameter that the text names.
+
+    Returns an empty dict if the text names no parameter of the form.
 
     Args:
         text: the error of the API.

@@ -44,7 +44,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The graphs of one VM or of one place's hosts.
+    """The graphs of one VM, or of the hosts of one cluster, pod or zone, for one period.
 
     Attributes:
         period: how far back they go, by its name in PERIODS.
@@ -59,7 +59,7 @@ Value = Callable[[Row], float]
 
 
 def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
-    """Return the graphs of CPU, memory, network and disks of a VM; None if the caller may not see them."""
+    """Return the graphs of CPU, memory, network and disks of a VM, or None if the caller may not read them."""
     return _graphs(visit, OF_VMS, {"id": vm_id}) if OF_VMS in visit.may else None
 
 

@@ -24,7 +24,10 @@ class Spread:
 
     @property
     def fullest_cluster(self) -> int:
-        """The number of VMs of the fullest cluster after the deployment, at least 1: the length of its bar."""
+        """The number of VMs of the fullest cluster after the deployment, at least 1.
+
+        It is the length of the longest bar.
+        """
         return max((one.after for pod in self.pods for one in pod.clusters), default=1) or 1
 
 

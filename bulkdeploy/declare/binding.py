@@ -56,9 +56,10 @@ class Binder:
         self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
 
     def unknown(self, given: Mapping[str, str]) -> list[str]:
-        """Return the parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17).
+        """Return the parameters of a call that neither CloudStack nor this service has (ADR 17).
 
-        So are entries, ``name[0].field``, of a declared parameter that has none.
+        The names are returned as the caller spelled them. Entries (``name[0].field``) of a parameter without
+        entries are unknown, too.
         """
         return [sent for sent in given if not self._knows(sent)]
 

@@ -32,7 +32,7 @@ class Sharing:
     answer: Callable[[Any, Any], Any]
 
     def handle(self, call: Any) -> Any:
-        """Return the handler of a command whose calls share."""
+        """Handle a single call of a command whose calls can share a transaction."""
         (result,) = self.work(call.connection, call.system, [self.request(call)])
         return self.answer(call, result)
 

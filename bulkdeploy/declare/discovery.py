@@ -33,7 +33,10 @@ DEEPEST = 3
 
 
 def discover(commands: Iterable[Command], role: RoleType) -> list[dict[str, Any]]:
-    """Return an entry for each described command that a role may call, with what the role may set and see."""
+    """Return an entry for each described command that a role may call.
+
+    An entry contains the parameters that the role may set and the fields that the role may see.
+    """
     allowed = {command.name: command for command in commands if command.described}
     return [_entry(command, allowed, role) for command in allowed.values()]
 

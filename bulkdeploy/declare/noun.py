@@ -20,7 +20,10 @@ Change: TypeAlias = tuple[EntityRef, Values]
 
 
 def by(*names: str) -> Callable[[Values], Hashable]:
-    """Things are the same whose values of these parameters are, texts in any case."""
+    """Return a function that identifies an object by the values of these parameters.
+
+    Texts are compared in any case.
+    """
     return lambda values: tuple(_folded(values.get(name)) for name in names)
 
 

@@ -123,7 +123,7 @@ def uuid(
     takes_all: bool = False,
     resolved: bool = True,
 ) -> Parameter:
-    """Return an id of one kind of entity."""
+    """Return the declaration of a parameter that is the id of one kind of entity."""
     return Parameter(
         name,
         WireType.UUID,
@@ -139,7 +139,7 @@ def uuid(
 
 
 def uuids(name: str, entity: Entity, description: str, *, takes_all: bool = False) -> Parameter:
-    """Return a comma-separated list of ids of one kind of entity."""
+    """Return the declaration of a parameter that is a comma-separated list of ids of one kind of entity."""
     return Parameter(name, WireType.LIST, description, element=WireType.UUID, entity=(entity,), takes_all=takes_all)
 
 
@@ -171,7 +171,10 @@ def string(
 def strings(
     name: str, description: str, *, choices: tuple[str, ...] = (), rule: ValueRule | None = None
 ) -> Parameter:
-    """Return a comma-separated list of texts, each as the rule says."""
+    """Return the declaration of a parameter that is a comma-separated list of texts.
+
+    ``rule`` applies to each text.
+    """
     return Parameter(name, WireType.LIST, description, element=WireType.STRING, choices=choices, rule=rule)
 
 
@@ -221,7 +224,7 @@ def boolean(
 
 
 def only_true(name: str, description: str) -> Parameter:
-    """Return a flag whose only possible value is true: ``false`` is rejected."""
+    """Return the declaration of a flag whose only valid value is true."""
     return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 
@@ -236,7 +239,10 @@ def entries(name: str, description: str, *, maximum: int) -> Parameter:
 
 
 def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return a map of details: ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` say the same."""
+    """Return a map of details from the entries of a call.
+
+    The forms ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` are equivalent.
+    """
     found: dict[str, str] = {}
     for entry in given:
         if "key" in entry:

@@ -58,5 +58,5 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Return whether a value of an unsupported parameter can be ignored, because nobody can notice."""
+    """Return whether a value of an unsupported parameter requests nothing, so that the parameter can be ignored."""
     return value.lower() in EMPTY_VALUES or value.lower() in HARMLESS.get(name, ())

@@ -97,7 +97,7 @@ class UnknownEntity(ParameterError):
 
 
 class MalformedMap(ParameterError):
-    """A map parameter whose index or field cannot be read (430)."""
+    """Raised for a map parameter whose index or field name is malformed (430)."""
 
     def __init__(self, parameter: str, rule: str) -> None:
         self.parameter, self.rule = parameter, rule
@@ -135,7 +135,10 @@ class PagingError(ParameterError):
 
 
 class CredentialsRefused(BulkDeployError):
-    """Key, signature, expiry or session is not good; says only that an API does not exist (401)."""
+    """Raised for a wrong key, signature, expiry time or session (401).
+
+    The text does not tell these cases apart. It only names a command that does not exist.
+    """
 
     def __init__(self, unknown_command: str | None = None) -> None:
         why = "" if unknown_command is None else f": there is no API command {unknown_command[:100]}"
@@ -281,7 +284,7 @@ class InsufficientCapacity(BulkDeployError):
 
 
 class PlanStale(BulkDeployError):
-    """A plan that is to be applied as it was shown, and cannot be any more (409)."""
+    """Raised when a recorded plan cannot be applied exactly as it was shown (409)."""
 
     def __init__(self, index: int, why: Sequence[str]) -> None:
         self.index, self.why = index, tuple(why)
@@ -348,7 +351,10 @@ class DatabaseUnreachable(BulkDeployError):
 
 
 class OutcomeUnknown(BulkDeployError):
-    """The database went away while a call was being committed, and did not come back in time (530 / 9999)."""
+    """Raised when the connection to the database failed during a commit and was not restored in time (530 / 9999).
+
+    The call may or may not have taken effect.
+    """
 
 
 class UnexpectedFailure(BulkDeployError):

@@ -283,7 +283,7 @@ class HostDrained(DriverError):
 
 
 class HypervisorDriver(ABC):
-    """The driver of one hypervisor type; a driver is a subclass. Objects are shared between threads.
+    """The interface of the driver of one hypervisor type. A driver is a subclass; threads share its object.
 
     Attributes:
         options_model: what ``from_options`` is given, declared.
@@ -360,7 +360,7 @@ class HypervisorDriver(ABC):
         return {}
 
     def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
-        """Return what a host has used, for ``usage_of_hosts`` unless the driver overrides that.
+        """Return the usage of one host. Drivers that override ``usage_of_hosts`` need not implement this method.
 
         Raises:
             DriverError: the host does not answer.
@@ -369,7 +369,7 @@ class HypervisorDriver(ABC):
         raise DriverError("usage", host.name, "its driver measures no usage", transient=False)
 
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
-        """Return what each of these hosts has used, or the error of a host that does not answer, in their order.
+        """Return the usage of each of these hosts in their order, or the error of a host that does not answer.
 
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.
@@ -468,7 +468,7 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Make a volume that no VM has not exist in this pool. Absent is fine.
+        """Delete a volume that no VM uses from a pool. A missing volume is no error.
 
         Raises:
             DriverError: it may be left; a guest that was not stopped since may still use it.
@@ -736,9 +736,11 @@ class HypervisorDriver(ABC):
     def run_custom_action(
         self, host: HostAddress | None, guest_uuid: UUID, action: CustomAction, *, fence: int, timeout_s: float
     ) -> str:
-        """Run a custom action on a guest once, and return what the action printed. Ability.CUSTOM_ACTIONS.
+        """Run a custom action on a guest once, and return the output of the action.
 
-        ``host``: the host that has the guest; None: the guest does not run.
+        Requires Ability.CUSTOM_ACTIONS.
+
+        ``host`` is the host that has the guest, or None if the guest does not run.
 
         Raises:
             DriverError: it failed, or took too long (``unanswered``).
@@ -865,7 +867,7 @@ class HypervisorDriver(ABC):
         raise _unable("look", ANY_HOST, Ability.GUEST_DETAILS)
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
-        """Give back connections; the driver is not used afterwards."""
+        """Close all connections. The driver is not used afterwards."""
 
 
 def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks.
+    """A primary storage pool, with its type as CloudStack names it.
 
-    ``size_bytes``: as its row has it; 0: not known. ``user``, ``secret``: the credentials of a pool of Ceph.
-    ``read_secret`` decrypts the secret when a driver needs it, so that one secret which cannot be decrypted affects
-    no other pool.
+    ``host_uuid`` is set if the pool consists of the disks of one host. ``size_bytes`` is 0 if the size is not
+    known. ``user`` and ``secret`` are the credentials of a Ceph pool. ``read_secret`` decrypts the secret when a
+    driver needs it, so that one secret that cannot be decrypted affects no other pool.
     """
 
     uuid: UUID
@@ -51,9 +51,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TemplateImage:
-    """The image of a template: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes.
+    """The image of a template: its URL, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes.
 
-    ``is_of_root_admin``: a root admin's account owns it.
+    ``is_of_root_admin`` means that an account of a root admin owns the template.
     """
 
     uuid: UUID
@@ -96,9 +96,9 @@ class Directory(Protocol):
         """Return every pool that this host reaches."""
 
     def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """Return the pools that these volumes are, or are to be, in.
+        """Return the pools in which these volumes are or will be.
 
-        Removed volumes are in theirs until they are gone.
+        A removed volume is in its pool until its data is deleted.
         """
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
@@ -108,7 +108,7 @@ class Directory(Protocol):
         """
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
-        """Return a template's image; None: there is no such template."""
+        """Return the image of a template, or None if the template does not exist."""
 
     def caller(self, user_id: int) -> Mapping[str, str]:
         """Return a user's account and role in the words of CloudStack's extensions; empty for an unknown user."""
@@ -151,9 +151,9 @@ class FencedGuest:
 
 
 class Fences(Protocol):
-    """The highest fence seen for each guest, and the one host that may have it (docs/adr/0024).
+    """The highest fence that was used for each guest, and the only host that may have the guest (docs/adr/0024).
 
-    What a guest holds it holds until ``release``: host, destination, volumes.
+    The recorded host, migration destination and volumes of a guest stay recorded until ``release``.
     """
 
     def raise_fence(self, guest_uuid: UUID, fence: int) -> FencedGuest:
@@ -190,7 +190,9 @@ class Fences(Protocol):
         """
 
     def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
-        """Remember details of a guest, JSON, in place of those before; they outlive ``release``. Empty: none.
+        """Replace the recorded details of a guest, which are JSON.
+
+        ``release`` does not delete the details. An empty mapping deletes them.
 
         Raises:
             Overtaken: a higher fence was seen.
@@ -222,9 +224,9 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateCopy:
-    """A template in a pool: which attempt at a copy it is, and how far that is, in percent.
+    """The copy of a template in a pool: the number of the attempt, its state, and its progress in percent.
 
-    ``abandoned``: earlier attempts of which nothing but a part of a file can be left.
+    ``abandoned`` are earlier attempts that may have left an incomplete file.
     """
 
     attempt: int
@@ -242,7 +244,7 @@ class TemplateCopies(Protocol):
     """
 
     def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
-        """Return the attempt that made the copy; None: there is none yet."""
+        """Return the number of the attempt that completed the copy, or None if there is no complete copy."""
 
     def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
         """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
@@ -263,7 +265,7 @@ class TemplateCopies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GuestOrder:
-    """The order of a VM by uuids, for a cloud that is driven through its own API and knows the same ids.
+    """The parameters of a VM's deploy call by uuid, for a cloud that is driven by such calls and has the same ids.
 
     Attributes:
         custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
@@ -330,16 +332,16 @@ class Counterparts(Protocol):
         """Note that the id of this attempt is used up. The next attempt counts, unless it does already."""
 
     def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
-        """Write the addresses that the cloud gave to the nics of a VM of ours into the rows of these nics.
+        """Write the addresses that the cloud assigned to the NICs of a VM into the rows of these NICs.
 
-        A nic of another VM of the cloud loses an address that is written: the cloud decides who has it.
+        If a NIC of another VM has one of the addresses, that NIC loses the address, because the cloud decides.
         """
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
         """Return the VM that is recorded with this root volume, or None if no VM is recorded with it."""
 
     def all(self) -> Mapping[UUID, Counterpart]:
-        """Return all of them, by our uuids."""
+        """Return all records by the uuids of the service."""
 
 
 class ClusterTurns(Protocol):
@@ -363,10 +365,12 @@ class SecurityRules(Protocol):
     """The rules of VMs' security groups, as rows have them now; read-only."""
 
     def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
-        """Return the rules of those of these VMs that are in security groups, with the addresses of peer groups.
+        """Return the rules of these VMs, with the addresses of peer groups.
 
-        What comes in is refused unless a rule lets it through; what goes out is refused where there are egress
-        rules and none lets it through. Answers to what was let through are.
+        VMs without security groups are omitted.
+
+        Incoming packets are dropped unless a rule accepts them. Outgoing packets are dropped if there are egress
+        rules and none of them accepts the packet. Replies to accepted packets pass.
         """
 
 

@@ -68,7 +68,7 @@ class ConfiguredDriver:
 
 
 class Drivers:
-    """The drivers of a process, found by hypervisor type in any case; one is made when it is first asked for.
+    """The drivers of a process, by hypervisor type in any case. Each driver is created at its first use.
 
     Args:
         by_hypervisor: the driver by hypervisor type, or DEFAULT; types may share one.
@@ -99,15 +99,15 @@ class Drivers:
         return found
 
     def driver_for(self, hypervisor: str) -> HypervisorDriver:
-        """See FindsDrivers."""
+        """Return the driver of a hypervisor type, which is created if necessary. It implements ``FindsDrivers``."""
         return self._driver(self.configured_for(hypervisor))
 
     def __iter__(self) -> Iterator[HypervisorDriver]:
-        """Return every driver once, for those who look at everything there is."""
+        """Iterate over all drivers, each once. Missing drivers are created."""
         return iter([self._driver(one) for one in {one.name: one for one in self._by_hypervisor.values()}.values()])
 
     def make_all(self) -> list[HypervisorDriver]:
-        """Make every driver now; where one cannot be made, those made before are closed."""
+        """Create all drivers now. If one of them fails, the others are closed."""
         with ExitStack() as stack:
             stack.callback(self.close)
             made = list(self)
@@ -115,7 +115,7 @@ class Drivers:
         return made
 
     def close(self) -> None:
-        """Close every driver that was made, also when one of them fails to."""
+        """Close all created drivers, even if closing one of them fails."""
         with ExitStack() as stack:
             for driver in self._made.values():
                 stack.callback(driver.close)
@@ -138,9 +138,10 @@ def configure_drivers(
     options: Mapping[str, Mapping[str, Any]],
     make_records: MakeRecords | None = None,
 ) -> Drivers:
-    """Return the drivers that ``names`` mentions (hypervisor type, or DEFAULT, to driver), with their options.
+    """Return the drivers for the hypervisor types in ``names``, with their options.
 
-    Nothing is connected to yet: what can be wrong with settings is found here, the rest when a driver is made.
+    ``names`` maps hypervisor types, or DEFAULT, to names of drivers. Errors in settings are raised here. Nothing
+    connects to a hypervisor before a driver is created.
 
     Raises:
         UnknownDriver: a name, of a driver or of options, that is not installed.
@@ -172,7 +173,7 @@ def in_tree_options(name: str) -> type[DriverOptions]:
 
 
 def _is_in_tree(name: str) -> bool:
-    """Return whether a package of this name has a driver; it is found, not imported."""
+    """Return whether this package contains a driver of this name. The driver is not imported."""
     return NAME.fullmatch(name) is not None and (Path(__file__).parent / name / "driver.py").is_file()
 
 

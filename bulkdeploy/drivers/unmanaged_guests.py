@@ -32,7 +32,7 @@ def guests_without_rows(
 
 
 def addresses_of(found: Iterable[GuestWithoutRow]) -> Iterator[tuple[UUID, UUID, str]]:
-    """Yield the addresses of guests, as far as their hypervisors tell: guest, network, address."""
+    """Yield guest, network and address for each IP address that hypervisors report for these guests."""
     for guest, details in found:
         for nic in () if details is None else details.nics:
             if nic.network_uuid is not None and nic.ip_address is not None:

@@ -191,7 +191,10 @@ class PostgresServer:
             return []
 
     def _stop_leftover(self) -> None:
-        """End a server that a killed starter left on our data, or forget one that is long gone."""
+        """Stop a server that a killed process left running on this data directory.
+
+        Remove its lock file if it is dead.
+        """
         import psutil  # noqa: PLC0415 - comes with the extra, as the server does
 
         lines = self._lock_file_lines()

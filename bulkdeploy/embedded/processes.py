@@ -27,10 +27,10 @@ class SystemAccount:
 
 
 def end_with_parent(death_signal: signal.Signals) -> None:
-    """Ask the kernel to send this process ``death_signal`` when the thread that forked it ends.
+    """Request from the kernel that this process receives ``death_signal`` when the thread that forked it ends.
 
-    Linux only; elsewhere leftovers are stopped by the next start. To be called in the child,
-    after any change of user (which clears the wish).
+    This works on Linux only; on other systems the next start stops leftover processes. The function must be called
+    in the child after any change of user, because a change of user cancels the request.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
@@ -46,10 +46,10 @@ def spawn(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in its own process group; it gets ``death_signal`` when this process dies.
+    """Start a child in its own process group. The child receives ``death_signal`` when this process dies.
 
-    The own group keeps Ctrl-C in a terminal from reaching children past their supervisor. Call
-    it from the main thread: the kernel ties the death signal to the forking thread.
+    Because of the process group, Ctrl-C in a terminal reaches the supervisor only. The function must be called from
+    the main thread, because the kernel ties the death signal to the thread that forked.
     """
     parent = os.getpid()
 
@@ -74,7 +74,7 @@ def spawn(
 
 
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, *, patience_seconds: float) -> None:
-    """Send ``stop_signal``, wait ``patience_seconds``, then kill; returns when the child is gone."""
+    """Send ``stop_signal``, wait up to ``patience_seconds``, then kill. Return when the process has ended."""
     if process.poll() is None:
         process.send_signal(stop_signal)
     with contextlib.suppress(subprocess.TimeoutExpired):

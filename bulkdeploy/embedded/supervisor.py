@@ -82,7 +82,7 @@ class Supervisor:
             signal.signal(wanted, on_signal)
 
     def request_stop(self) -> None:
-        """Ask ``run`` to return; a second request kills what still runs."""
+        """Make ``run`` return. A second request kills the processes that still run."""
         self._stop_requests += 1
 
     @property
@@ -91,7 +91,10 @@ class Supervisor:
         return self._stop_requests > 0
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Forward output and restart the dead, until a stop is requested or ``until`` says so."""
+        """Forward the output of the children and restart children that died.
+
+        Returns when a stop is requested or ``until`` returns True.
+        """
         while not self.stop_requested and not (until is not None and until()):
             self._turn()
 
@@ -100,7 +103,7 @@ class Supervisor:
         return {child.spec.name: child.process.pid for child in self._children if child.process.poll() is None}
 
     def stop(self) -> None:
-        """Stop all children, the highest stage first, all of one stage at the same time."""
+        """Stop all children: one stage after the other from the highest, and the children of a stage together."""
         for stage in sorted({child.spec.stage for child in self._children}, reverse=True):
             self._stop_together([child for child in self._children if child.spec.stage == stage])
         self._children.clear()
@@ -159,7 +162,7 @@ class Supervisor:
             self._forward(key.data, _pipe(key.fileobj))
 
     def _forward(self, child: _Child, pipe: IO[bytes]) -> bool:
-        """Pass on what a child wrote; False at the end of its output."""
+        """Forward output that a child wrote. Return False at the end of the output."""
         try:
             data = os.read(pipe.fileno(), LONGEST_LINE_BYTES)
         except BlockingIOError:

@@ -16,7 +16,9 @@ class AccountUnavailable(Exception):
 
 
 def server_account() -> SystemAccount | None:
-    """Return the account PostgreSQL runs as when we are root, made if it is missing; None when we are not.
+    """Return the account under which PostgreSQL runs if this process is root, or None if it is not root.
+
+    A missing account is created.
 
     Raises:
         AccountUnavailable: the account does not exist and could not be made.

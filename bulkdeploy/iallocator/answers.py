@@ -28,9 +28,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The objects that answer requests.
+    """The cluster and the planner with which requests are answered.
 
-    ``pairs``: failed instances of a bulk request are listed with the reason.
+    ``pairs`` means that the answer to a bulk request lists failed instances together with the reason.
     """
 
     cluster: GanetiCluster
@@ -84,9 +84,10 @@ def allocate(work: Work, request: Members) -> Answer:
 
 
 def multi_allocate(work: Work, request: Members) -> Answer:
-    """Return nodes for many new instances, in their order; those with most memory are placed first.
+    """Return nodes for several new instances in their order. Instances with more memory are placed first.
 
-    Only a request that names a group is answered in part: otherwise Ganeti creates all of them or none.
+    A partial answer is possible only for a request that names a group. Otherwise Ganeti creates all instances or
+    none.
 
     Raises:
         MalformedDocument: the request, or one of the instances, lacks a member.
@@ -122,7 +123,7 @@ class _Batch:
     instances: Sequence[Instance]
 
     def place(self, order: Sequence[int]) -> Found:
-        """Place the instances in this order; what finds no nodes is left out."""
+        """Place the instances in this order. Instances for which no nodes are found are omitted from the result."""
         found: Found = {}
         hopeless: dict[tuple[Any, ...], Refusal] = {}
         for at in order:
@@ -230,7 +231,7 @@ def relocate(work: Work, request: Members) -> Answer:
 
 
 def allocate_secondary(work: Work, request: Members) -> Answer:
-    """Return a secondary for an instance that has none.
+    """Return a secondary node for an instance without a secondary node.
 
     Raises:
         MalformedDocument: the request lacks a member.
@@ -274,7 +275,7 @@ def multi_evacuate(work: Work, request: Members) -> Answer:
 def new_secondary(
     work: Work, instance: Instance, nodes: Sequence[int], *, leaving: frozenset[int] = frozenset()
 ) -> list[int] | Refusal:
-    """Move an instance's secondary elsewhere in its group; where it has its nodes then."""
+    """Move an instance's secondary to another node of its group, and return the new nodes."""
     work.cluster.take_away(instance, nodes)
     scope = Scope(work.group(nodes[0]))
     found = work.placing.secondary(instance, scope, nodes[0], leaving=leaving | {nodes[1]})
@@ -282,7 +283,7 @@ def new_secondary(
 
 
 def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
-    """Move an instance on shared storage elsewhere in its group; where it is then."""
+    """Move an instance on shared storage to another node of its group, and return the new nodes."""
     work.cluster.take_away(instance, nodes)
     leaving = frozenset(nodes) | work.cluster.closed_to(nodes[0])
     found = work.placing.primary(instance, Scope(work.group(nodes[0])), leaving=leaving)
@@ -290,7 +291,7 @@ def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[in
 
 
 def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
-    """Let an instance run on its secondary, and mirror it where it ran."""
+    """Exchange the primary and the secondary node of an instance, and return the new nodes."""
     if nodes[1] in work.cluster.closed_to(nodes[0]):
         source, destination = work.names(nodes)
         return Refusal(instance, f"migration tags let nothing move from node {source} to node {destination}")
@@ -300,7 +301,7 @@ def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int]
 
 
 def all_new(work: Work, instance: Instance, nodes: Sequence[int], groups: frozenset[int]) -> list[int] | Refusal:
-    """Move an instance to other nodes altogether, of these groups; where it is then."""
+    """Move an instance to entirely different nodes of these groups, and return the new nodes."""
     work.cluster.take_away(instance, nodes)
     leaving = frozenset(nodes) if instance.mirrored else frozenset(nodes) | work.cluster.closed_to(nodes[0])
     found = work.placing.find(instance, Scope(groups), leaving=leaving, mirrored=instance.mirrored)

@@ -114,7 +114,10 @@ class GanetiCluster:
         return self._hosts.cpu_limit - self._hosts.cpu_used
 
     def snapshot(self, *, with_reserve: bool) -> ZoneSnapshot:
-        """Return the cluster for a primary; ``with_reserve``: what peers' failures would bring counts as used."""
+        """Return the cluster as a snapshot for the placement of a primary.
+
+        With ``with_reserve``, memory that the failure of a peer would need on a node counts as used.
+        """
         hosts = self._hosts
         if with_reserve:
             hosts = replace(hosts, memory_used=hosts.memory_used + self.reserve)
@@ -132,11 +135,11 @@ class GanetiCluster:
         return self._snapshot(replace(hosts, memory_used=memory, cpu_used=hosts.cpu_used + self._secondary_vcpus))
 
     def place(self, instance: Instance, nodes: Sequence[int]) -> None:
-        """Let an instance use these nodes: primary, then secondary."""
+        """Count an instance as placed on these nodes: the primary, then the secondary."""
         self._use(instance, nodes, 1)
 
     def take_away(self, instance: Instance, nodes: Sequence[int]) -> None:
-        """Undo ``place``, or what the document says of a placed instance."""
+        """Undo ``place``, or remove an instance that the request lists as placed."""
         self._use(instance, nodes, -1)
 
     def nodes_of(self, instance: Instance) -> list[int]:

@@ -55,7 +55,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; all amounts are 0 where it is offline or not for instances, as Ganeti leaves them out there."""
+    """A node of the request.
+
+    All amounts are 0 if the node is offline or accepts no instances, because Ganeti omits them.
+    """
 
     name: str
     group: str
@@ -76,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance, placed (``nodes``: primary, then secondary) or to be placed.
+    """An instance that is placed or is to be placed. ``nodes`` are its primary and its secondary node.
 
     Attributes:
         disk_space: MiB that its disks take of each of its nodes; 0 outside of volume groups, as Ganeti counts.
@@ -121,7 +124,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole request; ``request`` is read by what answers its type.
+    """A parsed request. The member ``request`` is parsed later, by the function for the type of the request.
 
     Attributes:
         exclusion_prefixes, location_prefixes, desired_location_prefixes, migration_prefixes: of tags of instances

@@ -34,7 +34,9 @@ def node_evacuate(work: Work, request: Members) -> Answer:
 
 
 def change_group(work: Work, request: Members) -> Answer:
-    """Move some instances to other node groups; no target: to any that takes new instances.
+    """Move some instances to other node groups.
+
+    Without targets, any group that accepts new instances may be chosen.
 
     Raises:
         MalformedDocument: the request lacks a member, or names what is not there.

@@ -15,10 +15,10 @@ from bulkdeploy.iallocator.rules import Scope
 
 
 class Mirroring:
-    """A plan on a cluster: what is placed by it counts for what comes after."""
+    """A plan for a cluster. Each instance that the plan places counts for the instances after it."""
 
     def __init__(self, document: Document, *, closed: Collection[str] = ()) -> None:
-        """Begin with the cluster as it is; nodes that are ``closed`` get no secondaries."""
+        """Start from the present state of the cluster. Nodes in ``closed`` get no secondaries."""
         self._cluster = GanetiCluster(document)
         self._placing = Placing(self._cluster, Checks())
         self._closed = frozenset(self._cluster.position[name] for name in closed if name in self._cluster.position)
@@ -46,7 +46,10 @@ class Mirroring:
         return found if isinstance(found, Refusal) else None
 
     def new_secondary(self, name: str) -> str | Refusal | None:
-        """Return the new secondary of a placed instance. None: its secondary is suitable, or it has none."""
+        """Return a new secondary node for a placed instance.
+
+        Returns None if the present secondary is suitable or the instance has no secondary.
+        """
         instance = self._cluster.document.instances.get(name)
         if instance is None or len(instance.nodes) < 2:
             return None

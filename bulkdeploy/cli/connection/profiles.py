@@ -80,9 +80,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Preferences of commands; ``timeout`` is in seconds, None: no limit.
+    """The preferences of commands.
 
-    ``output`` None: chosen by the command.
+    ``timeout`` is in seconds (None: no limit). ``output`` is the output format; if it is None, each command chooses
+    its own format.
     """
 
     output: str | None = None

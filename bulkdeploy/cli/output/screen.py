@@ -30,7 +30,10 @@ PLAIN_WIDTH = 200
 
 
 class Screen:
-    """The two streams of one command. ``output`` None: a table on a terminal, JSON elsewhere."""
+    """The two output streams of one command.
+
+    If ``output`` is None, results are printed as a table on a terminal and as JSON elsewhere.
+    """
 
     def __init__(
         self, output: str | None, *, quiet: bool = False, reveal: bool = False, pager: bool = True

@@ -30,7 +30,11 @@ FRAME = 3  # characters that a column takes beside its content
 
 
 def table_of(rows: Rows, width: int, *, chosen: bool = False) -> RenderableType:
-    """Return the rows as a table at most ``width`` columns wide; ``chosen``: show every column, however narrow."""
+    """Return the rows as a table that is at most ``width`` columns wide.
+
+    With ``chosen``, all columns are shown, however narrow they become. Otherwise columns that do not fit are left
+    out.
+    """
     if not rows.rows:
         return Text("nothing found", style="dim")
     if rows.single:

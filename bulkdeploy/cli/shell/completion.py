@@ -35,7 +35,7 @@ class Completer:
     """A completer of command lines that uses the catalogue of a workspace and the lists of its servers."""
 
     def __init__(self, workspace: Workspace, base: Options | None = None) -> None:
-        """Create a completer; ``base``: the options with which the shell was started."""
+        """Create a completer. ``base`` are the options with which the shell was started."""
         self.workspace, self.base = workspace, base or Options()
         self._remembered: dict[object, tuple[float, list[Entity]]] = {}
 

@@ -137,7 +137,7 @@ def set_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]
 
 
 def _whose(values: Values) -> Hashable:
-    """Return a project's, an account's or else a domain's; and of what."""
+    """Return the key of a limit: its resource type and its project, or else its domain and account."""
     if values.get("projectid") is not None:
         return values["resourcetype"], values["projectid"]
     return values["resourcetype"], values.get("domainid"), (values.get("account") or "").lower()

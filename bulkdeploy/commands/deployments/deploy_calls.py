@@ -199,7 +199,10 @@ def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
 
 
 def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
-    """Return the request of a call with resolved ids; ``more``: parameters that not every deploy call has."""
+    """Return the request of a deploy call with resolved ids.
+
+    ``more`` has the parameters that only some deploy calls have.
+    """
     arguments = call.arguments
     return DeployRequest(
         bulk=bulk,

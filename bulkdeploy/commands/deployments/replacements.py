@@ -209,7 +209,9 @@ def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str,
 
 
 def _check_parameters(call: Call, managed: Row[Any], parameters: Mapping[str, str]) -> None:
-    """Check a deployment of one more VM by these parameters; missing capacity is no error, for VMs will go.
+    """Check a deployment of one more VM with these parameters.
+
+    Missing capacity, addresses and limits are ignored, because the replacement removes VMs, too.
 
     Raises:
         BulkDeployError: the parameters cannot be had.

@@ -39,15 +39,16 @@ PLACED = (
 
 
 def inventory_age(connection: Connection) -> int | None:
-    """Return seconds; None: no CloudStack is followed."""
+    """Return the age of the inventory in seconds, or None if no upstream CloudStack is configured."""
     age_s = picture_age_s(connection)
     return None if age_s is None else int(age_s)
 
 
 def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the fingerprints of a call.
+    """Return two fingerprints of a call's arguments.
 
-    Among calls with a request token, and among calls whose dry run showed a plan.
+    ``fingerprint`` compares calls that have the same request token. ``plan_fingerprint`` compares a call with the
+    dry run whose plan the call applies.
     """
     plan = _fingerprint(arguments, NOT_PLANNED)
     return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}

@@ -72,7 +72,7 @@ UNMANAGED_INSTANCE = Response(
 
 
 def list_unmanaged_instances(call: Call) -> Page:
-    """Return guests of a cluster that no row knows.
+    """List the guests of a cluster that are not VMs of the service.
 
     Raises:
         ResourceUnavailable: a hypervisor does not answer.

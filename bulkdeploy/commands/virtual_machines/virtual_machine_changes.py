@@ -101,7 +101,7 @@ def change_service(call: Call) -> Mapping[str, Any]:
 
 
 def scale_virtual_machine(call: Call) -> JobTicket:
-    """Give a stopped or running VM another service offering; the job's result is the VM."""
+    """Change the service offering of a stopped or running VM. The result of the job is the VM."""
     return virtual_machine_sizes.scale_virtual_machine(
         call.connection,
         call.system,

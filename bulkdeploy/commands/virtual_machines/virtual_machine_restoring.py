@@ -14,7 +14,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_restoring import Resto
 
 
 def restore_virtual_machine(call: Call) -> JobTicket:
-    """Give a VM a new root volume; the job's result is the VM."""
+    """Replace the root volume of a VM by a new one. The result of the job is the VM."""
     for detail in set(merge_details(call.arguments, "details")) - {ROOT_DISK_SIZE}:
         raise InvalidParameter("details", detail, f"the only detail of a new root volume is {ROOT_DISK_SIZE}")
     return virtual_machine_restoring.restore_virtual_machine(

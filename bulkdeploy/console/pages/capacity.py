@@ -76,7 +76,7 @@ def capacity(visit: Visit) -> Response:
 
 
 def fit(visit: Visit) -> Response:
-    """Return how many more VMs of an offering fit, and where: the plan of one."""
+    """Return how many more VMs of an offering fit and where the next VM would be placed."""
     form = visit.form
     wanted = {name: form.get(name, "") for name in ("zoneid", "serviceofferingid", "templateid")}
     if not all(wanted.values()):

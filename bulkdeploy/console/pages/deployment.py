@@ -63,7 +63,7 @@ class Progress:
 
     @property
     def per_second(self) -> float | None:
-        """Jobs that ended per second so far; None where that is not known yet."""
+        """The number of jobs that ended per second so far, or None before two jobs ended."""
         return self.done / self.seconds if self.seconds and self.done > 1 else None
 
     @property

@@ -103,7 +103,10 @@ def _few_details(noun: Noun, visit: Visit) -> dict[str, object]:
 
 
 def _wanted(noun: Noun, text: str) -> dict[str, object] | None:
-    """Return the filter for a text; None if things of this kind have nothing but an id, and the text is none."""
+    """Return the filter that finds objects of a noun by a text.
+
+    Returns None if the text is no id and the objects of the noun have no other searchable field.
+    """
     try:
         return {noun.by: str(UUID(text))}
     except ValueError:

@@ -23,7 +23,7 @@ MOST_NAMES, LONGEST_NAME = 20, 80
 
 @dataclass(frozen=True, slots=True)
 class CallGuards:
-    """The conditions of the calls of one account.
+    """The restrictions on calls of one account: its rate limit, its timestamps and its networks.
 
     Attributes:
         throttled: they are counted.

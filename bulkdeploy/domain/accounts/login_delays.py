@@ -28,7 +28,7 @@ class Delay:
     most_s: int
 
     def after(self, failures: int) -> int:
-        """Return seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after this number of failures in a row."""
         beyond = failures - self.free
         return 0 if beyond <= 0 else min(self.most_s, 2 ** min(beyond - 1, 30))
 

@@ -36,7 +36,7 @@ class RoleRules:
     rules: tuple[RoleRule, ...] = ()
 
     def verdict(self, api: str) -> bool | None:
-        """Return what the first matching rule decides, or None if no rule matches."""
+        """Return whether the first matching rule allows an API, or None if no rule matches."""
         position, verdict = self._exact.get(api.lower(), (len(self.rules), None))
         for place, rule in self._patterns:
             if place >= position:

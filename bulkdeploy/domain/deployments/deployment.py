@@ -322,7 +322,7 @@ class DiskOfferingFacts:
 
 
 class UserDataPolicy(StrEnum):
-    """Answers to whether a deploy call may replace the user data that is linked to a template."""
+    """The policies that decide whether a deploy call may replace the user data that is linked to a template."""
 
     ALLOW_OVERRIDE = "ALLOWOVERRIDE"
     DENY_OVERRIDE = "DENYOVERRIDE"
@@ -391,7 +391,10 @@ class NetworkFacts:
 
 @dataclass(frozen=True, slots=True)
 class AffinityFacts:
-    """An affinity group; ``account_id`` None: of the whole domain."""
+    """An affinity group as the placement needs it.
+
+    If ``account_id`` is None, the group belongs to the whole domain.
+    """
 
     id: int
     name: str

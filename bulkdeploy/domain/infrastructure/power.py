@@ -28,5 +28,5 @@ class PowerAction(StrEnum):
 
     @property
     def is_repeatable(self) -> bool:
-        """Tell whether a repetition of the action has no further effect."""
+        """Whether a repetition of the action has no further effect."""
         return self in (PowerAction.ON, PowerAction.OFF, PowerAction.STATUS)

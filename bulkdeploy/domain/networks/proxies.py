@@ -28,9 +28,9 @@ class ProxySettings:
 
     @classmethod
     def of(cls, text: Callable[[str], str], fixed: str = "") -> "ProxySettings":
-        """Return the settings from the values of ``text`` by name.
+        """Return the settings of proxies from the setting values that ``text`` returns by name.
 
-        ``fixed``: the networks of proxies that are trusted whatever these values are, as CIDRs separated by commas.
+        ``fixed`` lists networks of proxies that are trusted in any case, as CIDRs separated by commas.
         """
         configured = text(NETWORKS).strip() if text(VERIFY) == "true" else ""
         networks = ",".join(part for part in (fixed, configured) if part)
@@ -65,9 +65,9 @@ class ProxySettings:
 
 
 def _address(text: str) -> str | None:
-    """Return an IP address of a header, which may have a port: ``192.0.2.1:4711``, ``[2001:db8::1]:4711``.
+    """Return the IP address in the value of a header, or None if the value is no address.
 
-    None: it has none.
+    The address may have a port: ``192.0.2.1:4711`` or ``[2001:db8::1]:4711``.
     """
     bare = text[1:].partition("]")[0] if text.startswith("[") else text
     if bare.count(":") == 1:

@@ -90,7 +90,7 @@ class PeerGroup:
 
 
 def check_cidrs(cidrs: Sequence[str]) -> None:
-    """Refuse what is no network in CIDR notation, IPv4 or IPv6.
+    """Reject texts that are not IPv4 or IPv6 networks in CIDR notation.
 
     Raises:
         InvalidParameter: names the first that is none.

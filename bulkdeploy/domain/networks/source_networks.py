@@ -25,9 +25,9 @@ def is_within(address: str, networks: str) -> bool:
 
 
 def source_of(address: str) -> str:
-    """Return the client that an address belongs to: an IPv4 address, or an IPv6 network.
+    """Return the client to which an address belongs: an IPv4 address, or the IPv6 network of an IPv6 address.
 
-    A text that is no address is returned as it is.
+    A text that is no address is returned unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

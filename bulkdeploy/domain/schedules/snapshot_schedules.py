@@ -40,7 +40,10 @@ BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The times of a policy: ``parts`` are the minute, then the hour and the day where the interval has them."""
+    """The times at which a snapshot policy runs.
+
+    ``parts`` are the minute, then the hour and the day if the interval needs them.
+    """
 
     interval: Interval
     parts: tuple[int, ...]

@@ -160,7 +160,7 @@ class CloudStackDriver(HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. The VM stays, stopped; a VM on another host is left alone."""
+        """Stop a VM that runs on this host. The VM is kept. A VM on another host is not changed."""
         with self._in_turn("stop", host, guest_uuid, fence, timeout_s) as call:
             call.raise_fence_elsewhere("stop")
             row = call.at_rest("stop")
@@ -177,7 +177,7 @@ class CloudStackDriver(HypervisorDriver):
         return any(row["state"] == HostState.UP for row in rows)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver; a VM that does not run counts as absent."""
+        """Return the power state of a VM on this host. A VM that does not run counts as absent (None)."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         where = call.fenced_here("look")
         row = call.at_rest("look")
@@ -196,7 +196,7 @@ class CloudStackDriver(HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """See HypervisorDriver; a VM whose root volume is not named stays, and does not run."""
+        """Destroy a VM. If its root volume is not among ``volume_uuids``, the VM is stopped and kept."""
         with self._in_turn("delete", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("delete")
             call.remove(frozenset(volume_uuids))
@@ -280,7 +280,7 @@ class CloudStackDriver(HypervisorDriver):
         return None if there is None else int(there["size"])
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver: VMs of ours that run, or are about to, on hosts of ours."""
+        """List the VMs of this service that run, or are about to run, on hosts of this service."""
         hosts = {host_id_of(host): host.uuid for host in self._records.directory.hosts()}
         there = [
             row
@@ -459,7 +459,10 @@ class _Call(FencedCall):
         row: Row,
         is_done: Callable[[Row | None], bool],
     ) -> None:
-        """Have a job done that the VM shows; what failed and is done all the same is done."""
+        """Run an upstream job on the VM and wait for its end.
+
+        If the job fails, but ``is_done`` is true for the VM afterwards, the job counts as successful.
+        """
         try:
             ticket = self.calls.call(command, parameters, timeout_s=self.left)
             self.calls.settle(
@@ -471,7 +474,7 @@ class _Call(FencedCall):
                 raise failure(step, self.host_name, error) from error
 
     def scale(self, step: str, row: Row, guest: GuestSpec, order: GuestOrder) -> None:
-        """Give the VM the sizes of the guest, by the offering that was ordered."""
+        """Change the sizes of the VM to those of the guest, with the service offering that was ordered."""
         if sizes_of(row) != (guest.cpu_number, guest.cpu_mhz, guest.memory_mib):
             self.request(
                 step,
@@ -754,7 +757,10 @@ class _Start:
         return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
 
     def _found_again(self, refused: CallRefused) -> Row:
-        """Return the VM whose id is taken: an earlier call was heard after all, or is being heard."""
+        """Return the VM whose id CloudStack reported as taken.
+
+        An earlier deploy call for the VM succeeded or is in progress, although its response was lost.
+        """
         call = self._call
         for _ in range(LOOKS_FOR_TAKEN):
             row = self._seen()

@@ -13,7 +13,10 @@ LEAST_S = 0.1
 
 
 class FencedCall:
-    """A fenced call for a guest on a host (None: on any), with a fence and an end (``time.monotonic``)."""
+    """A driver call for a guest, with a fence that makes earlier calls fail.
+
+    ``host`` is None for a call at any host. ``end`` is the deadline on the clock of ``time.monotonic``.
+    """
 
     def __init__(
         self, fences: Fences, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -46,7 +49,7 @@ class FencedCall:
         return StaleFence(step, self.host_name, text, transient=False)
 
     def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is.
+        """Record this call's fence for the guest, so that older calls fail, and return the record of the guest.
 
         Raises:
             StaleFence: a later call has come already.

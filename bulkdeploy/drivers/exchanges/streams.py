@@ -14,7 +14,9 @@ def as_socket(
     close: Callable[[], object],
     broken: type[Exception],
 ) -> socket.socket:
-    """Return a socket whose bytes two threads carry to and from a stream, until either side ends.
+    """Return a socket that is connected to a stream.
+
+    Two threads copy the bytes in both directions until one side ends.
 
     Args:
         read: waits for what the stream says; empty: it has ended.

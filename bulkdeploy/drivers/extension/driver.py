@@ -138,7 +138,10 @@ class ExtensionDriver(HypervisorDriver):
         return cls(options)
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """See HypervisorDriver; ``statuses``, where the extension has it, must be answered for the host."""
+        """Register a host with the hardware in its URL.
+
+        If the extension has the action ``statuses``, the action must succeed for the host.
+        """
         try:
             model = read_host_url(host.access.url)
             if self._options.statuses:
@@ -149,7 +152,10 @@ class ExtensionDriver(HypervisorDriver):
         return model
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool | None:
-        """See HypervisorDriver; an extension without ``statuses`` cannot tell."""
+        """Return whether a host answers the action ``statuses``.
+
+        Returns None if the extension does not have this action.
+        """
         try:
             states = self._states(host, timeout_s)
         except DriverError:
@@ -208,7 +214,10 @@ class ExtensionDriver(HypervisorDriver):
                 self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver; a guest that is to be on no host counts as absent."""
+        """Return the power state of a guest on this host.
+
+        A guest without a host in the records counts as absent (None).
+        """
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
             fenced = call.fenced_here("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
@@ -225,7 +234,10 @@ class ExtensionDriver(HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """See HypervisorDriver; a guest whose root disk is not named stays, and does not run."""
+        """Delete a guest.
+
+        If a root disk of the guest is not among ``volume_uuids``, the guest is stopped and kept.
+        """
         with self._call("delete", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("delete")
             if call.kept is not None and {UUID(volume) for volume, _, _ in call.kept.volumes} <= set(volume_uuids):
@@ -246,7 +258,7 @@ class ExtensionDriver(HypervisorDriver):
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
     ) -> socket.socket:
-        """See HypervisorDriver: the screen, where ``getconsole`` names a VNC server."""
+        """Open the screen of a guest, if the action ``getconsole`` of the extension returns a VNC server."""
         if kind is not ConsoleKind.VNC:
             return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
         return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
@@ -259,7 +271,7 @@ class ExtensionDriver(HypervisorDriver):
     def run_custom_action(
         self, host: HostAddress | None, guest_uuid: UUID, action: CustomAction, *, fence: int, timeout_s: float
     ) -> str:
-        """See HypervisorDriver: the executable is run with the action's name."""
+        """Run the executable with the name of the custom action."""
         with self._call("custom_action", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("custom_action")
             return call.run_custom_action(action)
@@ -276,7 +288,7 @@ class ExtensionDriver(HypervisorDriver):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """Return what the action ``activity`` answers, or None if the extension does not have the action.
+        """Return the response of the action ``activity``, or None if the extension does not have this action.
 
         Raises:
             DriverError: the action failed or answered no mark. Host HA then knows nothing of the silent host, and
@@ -323,7 +335,7 @@ class ExtensionDriver(HypervisorDriver):
                     yield guest
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver: root disks, as long as their guests exist."""
+        """List the root disks of guests that exist."""
         for _, kept in self._kept():
             if kept.made is not Made.NO:
                 for volume, pool, size_bytes in kept.volumes:
@@ -367,7 +379,10 @@ class ExtensionDriver(HypervisorDriver):
         return found
 
     def _states(self, host: HostAddress, timeout_s: float) -> Mapping[str, str] | None:
-        """State by name of all guests of a host; None: the extension does not say."""
+        """Return the states of all guests of a host by name.
+
+        Returns None if the extension does not have the action ``statuses``.
+        """
         if not self._options.statuses:
             return None
         try:
@@ -441,7 +456,7 @@ class _Call(FencedCall):
         return fenced
 
     def keep(self, kept: _Kept | None) -> None:
-        """Remember this of the guest, and which host has it."""
+        """Record the properties of the guest and the host that has it."""
         if kept is not None and self.host is not None:
             kept = replace(kept, host=str(self.host.uuid))
         try:
@@ -606,12 +621,12 @@ class _Call(FencedCall):
         return UNKNOWN if found != UNKNOWN and self._has_other_name() else found
 
     def _has_other_name(self) -> bool:
-        """Return whether no guest of the host bears the guest's name; False if the executable cannot tell."""
+        """Return True if the host certainly has no guest with this guest's name."""
         states = None if self.host is None else self._driver._states(self.host, self.left)
         return states is not None and self.known.name not in states
 
     def _is_certainly_there(self) -> bool:
-        """Return whether a guest of this name and identity is there."""
+        """Return True if a guest with this name and identity certainly exists. An error counts as False."""
         if not self._driver._options.statuses or self.host is None:
             return False
         try:

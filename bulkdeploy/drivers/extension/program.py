@@ -26,7 +26,7 @@ The others may print plain text: as for CloudStack, their exit code says how the
 
 
 class ActionFailed(Exception):
-    """An action ended without success; ``unanswered``: it may have been done all the same."""
+    """Raised when an action fails. With ``unanswered``, the action may have taken effect nevertheless."""
 
     def __init__(self, text: str, *, unanswered: bool = False) -> None:
         self.unanswered = unanswered

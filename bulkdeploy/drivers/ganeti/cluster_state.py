@@ -31,7 +31,7 @@ GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy")
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The cluster, and what jobs are about to change.
+    """The state of a cluster, and the changes that running jobs are about to make.
 
     Attributes:
         document: in the protocol's form, read.

@@ -291,7 +291,10 @@ class GanetiDriver(BatchDriver):
         self._records.fences.release(call.guest, call.fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver; an instance that is not to run counts as absent."""
+        """Return the power state of an instance on this node.
+
+        An instance that is stopped, and that Ganeti is not to start, counts as absent (None).
+        """
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         where = call.fenced_here("look")
         found = call.look_at_state("look")
@@ -363,7 +366,7 @@ class GanetiDriver(BatchDriver):
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: disks of Ganeti grow, and never shrink."""
+        """Grow a disk of an instance. Disks of Ganeti cannot shrink."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.fenced_here("resize")
         found = call.look_at_state("resize")
@@ -388,7 +391,7 @@ class GanetiDriver(BatchDriver):
         return volume.size_bytes if is_grown else found.volumes[volume.uuid][1]
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver: instances that run, or are to run."""
+        """List the instances that run or that Ganeti is to start."""
         hosts = {node_of(host): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances(LOOK_SECONDS):
             if (one.runs or one.wanted) and one.node in hosts:
@@ -406,7 +409,10 @@ class GanetiDriver(BatchDriver):
         yield from (guest for guest in super().list_seen_guests(unseen) if guest.uuid not in silent)
 
     def _silent_instances(self, unseen: dict[UUID, str]) -> list[_Instance]:
-        """Return instances whose state is unknown; if Ganeti does not answer, all hosts are ``unseen``."""
+        """Return the instances whose state is unknown.
+
+        If Ganeti does not answer, the list is empty and all hosts are added to ``unseen``.
+        """
         try:
             return [one for one in self._instances(LOOK_SECONDS) if not one.is_seen]
         except DriverError as error:
@@ -434,13 +440,16 @@ class GanetiDriver(BatchDriver):
         return self._storage.units_of(node_of(host), self._records.directory.pools_of_host(host.uuid), timeout_s)
 
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
-        """See HypervisorDriver: Ganeti stops allocation on physical volumes of LVM."""
+        """Allow or stop allocation on a physical volume of LVM.
+
+        Ganeti supports this for no other type of storage unit.
+        """
         if unit.unit_type not in MODIFIABLE:
             super().set_allocatable(host, unit, allocatable=allocatable, timeout_s=timeout_s)
         self._storage.modify(node_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
 
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
-        """See HypervisorDriver: a volume group without the disks that are gone, as ``gnt-node repair-storage``."""
+        """Remove lost disks from a volume group, as ``gnt-node repair-storage`` does."""
         self._storage.repair(node_of(host), unit, timeout_s)
 
     @property
@@ -501,7 +510,9 @@ class _Call(FencedCall):
         return found
 
     def look_at_state(self, step: str) -> _Instance | None:
-        """Return the instance as ``look`` does. An unknown state of the instance is an error.
+        """Return the instance, or None if it does not exist.
+
+        An instance whose state is unknown is a transient error.
 
         Raises:
             DriverError: the instance's node does not answer Ganeti, so the instance may run or not.
@@ -555,9 +566,9 @@ class _Call(FencedCall):
             self.check_made(error)
 
     def check_made(self, error: DriverError) -> None:
-        """Check whether the instance exists in spite of an error.
+        """Raise ``error`` unless the instance exists on its node nevertheless.
 
-        The answer may have been lost, or the job may go on.
+        The response to its creation may have been lost, or the job may still be running.
 
         Raises:
             DriverError: ``error``, where it is not; or it cannot be started.
@@ -683,7 +694,7 @@ class _Call(FencedCall):
         return "POST", "instances", self.name, "replace-disks"
 
     def _exchange(self, step: str, found: _Instance) -> None:
-        """Let primary and secondary change places, live where the instance runs."""
+        """Exchange the primary and the secondary node of an instance. A running instance is migrated live."""
         if found.runs:
             body = {"allow_failover": False, "cleanup": False}
             self.run(step, "PUT", "instances", self.name, "migrate", body=body)

@@ -56,7 +56,7 @@ class Access:
 
 
 class Rapi:
-    """A client of one cluster; safe to share between threads."""
+    """A client of the remote API of one cluster. Several threads may share it."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -118,9 +118,9 @@ class Rapi:
     def query(
         self, resource: str, fields: Sequence[str], where: Sequence[Any] | None = None, *, timeout_s: float
     ) -> list[list[Any]]:
-        """Return the fields of the jobs, nodes and so on that match a filter of Ganeti's query language.
+        """Return fields of the jobs, nodes or other resources that match a filter of Ganeti's query language.
 
-        None: of all.
+        If ``where`` is None, all resources are returned.
 
         Raises:
             NotAnswered: see ``send``.

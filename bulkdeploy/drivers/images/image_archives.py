@@ -100,7 +100,7 @@ class _Unpacked:
             self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_XZ_BYTES)
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes, fewer at the end only."""
+        """Read this number of unpacked bytes. Fewer bytes are returned at the end only."""
         found = bytearray()
         while len(found) < size and (chunk := self._next(size - len(found))):
             found += chunk

@@ -64,7 +64,7 @@ FILE_SYSTEM_AT, FILE_SYSTEMS = 16 * 2048 + 1, (b"CD001", b"BEA01")
 
 
 class ImageRejected(Exception):
-    """An image that must not reach a pool; the text says why."""
+    """Raised for an image that must not reach a pool. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _read_features(head: bytes, cluster_bytes: int) -> tuple[int, int, int]:
 
 
 def _check_extensions(head: bytes, at: int, cluster_bytes: int) -> None:
-    """Check what follows the header, up to the end mark or the end of the first cluster."""
+    """Check the extensions of the header, up to the end mark or the end of the first cluster."""
     while at + EXTENSION.size <= cluster_bytes:
         if at + EXTENSION.size > len(head):
             raise ImageRejected("its header does not end")

@@ -124,7 +124,9 @@ def _read_head(stream: IO[bytes]) -> bytes:
 
 
 def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]) -> Iterator[bytes]:
-    """Pass an archive's chunks on while another thread reads the archive; it ends well only if that finds no fault.
+    """Yield the chunks of an archive unchanged while another thread checks the archive.
+
+    If the check finds a fault, the fault is raised after the last chunk.
 
     Raises:
         ImageRejected: as ``check_archive``.
@@ -157,7 +159,10 @@ def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]
 
 
 def read_checksum(text: str | None) -> tuple[str, str | None]:
-    """Algorithm and digest of ``{SHA-256}abc...``, or of bare digits; None: none to compare with."""
+    """Return the algorithm and the digest of a checksum: ``{SHA-256}abc...``, or digits alone.
+
+    The digest is None if there is no checksum to compare.
+    """
     if not text:
         return "sha256", None
     found = CHECKSUM.fullmatch(text)

@@ -173,7 +173,7 @@ class IncusDriver(HypervisorDriver):
         )
 
     def _member_address(self, call: "_Call", name: str) -> str:
-        """Return the address of a member that is there."""
+        """Return the address of a member of the cluster. Raise an error if the member is not online."""
         server = call.server()
         if call.target(name) is None:
             if server["environment"]["server_name"] != name:
@@ -311,7 +311,7 @@ class IncusDriver(HypervisorDriver):
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver: the instance stays, gated."""
+        """Stop an instance and prevent Incus from starting it. The instance is kept."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
             call.fenced_here("stop")
@@ -351,7 +351,10 @@ class IncusDriver(HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """See HypervisorDriver; a root disk that is not named stays, with the instance, which does not run."""
+        """Delete an instance with its root disk, and delete data volumes.
+
+        If the root disk is not among ``volume_uuids``, the instance is stopped and kept.
+        """
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "delete", call.host_name, timeout_s=call.left):
             call.fenced_here("delete")
@@ -513,7 +516,10 @@ class IncusDriver(HypervisorDriver):
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
     ) -> socket.socket:
-        """See HypervisorDriver: serial ones. Screens of virtual machines are SPICE in Incus, not VNC."""
+        """Open a serial console.
+
+        Other consoles are not supported, because Incus shows screens by SPICE and not by VNC.
+        """
         if kind is not ConsoleKind.SERIAL:
             return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
         return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
@@ -521,7 +527,7 @@ class IncusDriver(HypervisorDriver):
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver: instances that run, or are to run."""
+        """List the instances that run or that Incus may start."""
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
         call.require_members("list", hosts)
@@ -558,7 +564,11 @@ class IncusDriver(HypervisorDriver):
             unseen.update((host.uuid, str(error)) for host in addresses)
 
     def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
-        """See HypervisorDriver: a silent member may have volumes of each pool."""
+        """List the volumes that can be read now.
+
+        If a member does not answer, the reason is added to ``unseen`` for each pool, because any pool may have
+        volumes there.
+        """
         call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
         pools = self._records.directory.pools()
         try:
@@ -1017,7 +1027,10 @@ class _Call(FencedCall):
 
 
 def _read(step: str, host_name: str, row: Mapping[str, Any], etag: str = "") -> Instance | None:
-    """See ``read_instance``; a DriverError where what is ours was changed by hand."""
+    """Return the instance of a row, or None if the row is not an instance of this service.
+
+    An instance that was changed by hand and cannot be read is a permanent error.
+    """
     try:
         return read_instance(row, etag)
     except (KeyError, ValueError) as error:

@@ -130,7 +130,7 @@ class _SocketAdapter(HTTPAdapter):
 
 
 class Incus:
-    """A client of one cluster; safe to share between threads."""
+    """A client of the REST API of one cluster. Several threads may share it."""
 
     def __init__(self, access: Access) -> None:
         self.access = access

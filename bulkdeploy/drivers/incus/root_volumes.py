@@ -16,7 +16,7 @@ KINDS = (CONTAINER, VIRTUAL_MACHINE)
 def read_orphans(
     volumes: Collection[Mapping[str, Any]], instances: Collection[Mapping[str, Any]]
 ) -> Iterator[tuple[UUID, str | None]]:
-    """Return guests of ours, and the members that have root volumes of them without having their instances.
+    """Yield root volumes of guests of this service whose instances do not exist, with the members that have them.
 
     Args:
         volumes: volumes of instances as the API lists them, read before ``instances``.

@@ -70,7 +70,9 @@ class GuestCalls:
     def claim(
         self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
     ) -> FencedGuest:
-        """Raise the guest's fence; it is on this host from now on, with these volumes.
+        """Raise the guest's fence, and record that the guest is on this host with these volumes.
+
+        Raises: DriverError: the guest is on another host, or another guest uses one of the volumes.
 
         Raises:
             DriverError: it is on another host, or other guests use the volumes.

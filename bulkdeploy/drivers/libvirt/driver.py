@@ -291,7 +291,10 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. Power button first, then the plug, unless it is forced."""
+        """Stop a guest by its power button.
+
+        If the guest does not stop in time, or with ``forced``, its power is cut.
+        """
 
         def stop(call: HostCall) -> None:
             self._calls.fenced_here(call, "stop", guest_uuid, fence)
@@ -408,7 +411,10 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. Memory goes from host to host; volumes stay on pools that both reach."""
+        """Migrate a guest.
+
+        Its memory is copied from host to host; its volumes must be on pools that both hosts use.
+        """
         deadline = Deadline(timeout_s)
 
         def migrate() -> None:
@@ -455,7 +461,7 @@ class LibvirtDriver(HypervisorDriver):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
 
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. vCPUs and memory are plugged in, as far as the guest was started for."""
+        """Add vCPUs and memory to a running guest, up to the limits with which the guest was started."""
         self._calls.of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
 
     def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
@@ -496,7 +502,10 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
     ) -> Collection[UUID]:
-        """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
+        """Update the network filters of running guests.
+
+        Nothing is done if the configured network has no filters.
+        """
         return self._networks.ensure_filters(host, guest_uuids, timeout_s=timeout_s)
 
     # Volumes and snapshots
@@ -531,7 +540,7 @@ class LibvirtDriver(HypervisorDriver):
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. A guest that runs gets another process: consoles must be opened anew."""
+        """Revert a guest to a snapshot. A running guest gets a new QEMU process, so open consoles are closed."""
         self._snapshots.ensure_reverted(host, guest, snapshot, fence=fence, timeout_s=timeout_s)
 
     @override
@@ -545,7 +554,7 @@ class LibvirtDriver(HypervisorDriver):
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
     ) -> socket.socket:
-        """See HypervisorDriver. A serial console has a connection to the host of its own."""
+        """Open a console of a guest. Each serial console has its own connection to the host."""
 
         def screen(call: HostCall) -> socket.socket:
             return open_screen(call, running_guest(call, "console", guest_uuid)[0])
@@ -617,7 +626,7 @@ class LibvirtDriver(HypervisorDriver):
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver. Other people's domains are left out."""
+        """List the guests of this service. Domains that others defined are omitted."""
 
         def listed(host: HostAddress) -> list[Guest]:
             return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
@@ -635,7 +644,7 @@ class LibvirtDriver(HypervisorDriver):
                 yield from guests
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """See HypervisorDriver. Of a nic that was plugged into a running guest, the network is not known."""
+        """Return the details of guests. The network of a NIC that was attached to a running guest is not known."""
         wanted: dict[UUID, set[UUID]] = {}
         for guest in guests:
             wanted.setdefault(guest.host_uuid, set()).add(guest.uuid)

@@ -74,7 +74,7 @@ class GuestEvents:
         return now - known.tried > RETRY_S
 
     def _open(self, host: HostAddress) -> None:
-        """Receive a host's events; one that cannot be reached is tried again later."""
+        """Subscribe to the events of a host. A host that cannot be reached is tried again later."""
         opened = None
         with suppress(DriverError), self._links.link(host).open_alone(host, Deadline(RETRY_S)) as call:
             with call.failing("look"):

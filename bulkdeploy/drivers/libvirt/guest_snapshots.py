@@ -93,7 +93,7 @@ class GuestSnapshots:
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. A guest that runs gets another process: consoles must be opened anew."""
+        """Revert a guest to a snapshot. A running guest gets a new QEMU process, so open consoles are closed."""
         name = str(snapshot.uuid)
         named = ANY_HOST if host is None else host.name
 

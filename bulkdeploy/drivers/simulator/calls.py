@@ -96,7 +96,7 @@ class SimulatedCall:
         return ANY_HOST if self.host is None else self.host.name
 
     def answer(self, row: Sequence[Any], sleep: Callable[[float], None]) -> str | None:
-        """Wait as long as the call takes, then say what it answers, if anything.
+        """Wait for the duration of the call, and return its result or raise its error.
 
         Args:
             row: an ``outcome`` of ``faults.sql``.

@@ -74,7 +74,7 @@ class FaultRule:
     id: int | None = None
 
     def __post_init__(self) -> None:
-        """Read the words back as what they are."""
+        """Convert texts, as the database returns them, to members of enumerations."""
         object.__setattr__(self, "step", Step(self.step))
         object.__setattr__(self, "kind", FaultKind(self.kind))
         object.__setattr__(self, "effect", None if self.effect is None else HangEffect(self.effect))
@@ -103,7 +103,7 @@ class Latency:
     spread_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        """Read the words back as what they are."""
+        """Convert texts, as the database returns them, to members of enumerations."""
         object.__setattr__(self, "step", Step(self.step))
         object.__setattr__(self, "distribution", Distribution(self.distribution))
 
@@ -184,27 +184,33 @@ def latency_scale(connection: Connection) -> float:
 
 
 def cut_off(connection: Connection, host: str) -> bool:
-    """Cut a host (name or uuid) off: no call reaches it, its guests run on. False: there is no such host."""
+    """Make a host (name or uuid) unreachable while its guests continue. Return False if there is no such host."""
     return _set_reach(connection, host, cut_off=True)
 
 
 def join_again(connection: Connection, host: str) -> bool:
-    """Let a host that was cut off be reached again; what was started elsewhere meanwhile runs twice."""
+    """Make a host reachable again. Guests that were started elsewhere in the meantime then run twice."""
     return _set_reach(connection, host, cut_off=False)
 
 
 def break_controller(connection: Connection, host: str) -> bool:
-    """Let the management controller of a host (name or uuid) not answer. False: there is no such host."""
+    """Stop responses of a host's management controller. Return False if there is no host with this name or uuid."""
     return _set_controller(connection, host, dead=True)
 
 
 def repair_controller(connection: Connection, host: str) -> bool:
-    """Let the management controller of a host (name or uuid) answer again. False: there is no such host."""
+    """Restore responses of a host's management controller.
+
+    Return False if there is no host with this name or uuid.
+    """
     return _set_controller(connection, host, dead=False)
 
 
 def break_storage(connection: Connection, host: str, pool: UUID) -> bool:
-    """Let a host (name or uuid) not read a pool any more, until it is repaired. False: there is no such host."""
+    """Make a pool unreadable for a host (name or uuid) until the pool is repaired.
+
+    Return False if there is no such host.
+    """
     broken = connection.execute(
         "INSERT INTO simulator.broken_units SELECT uuid, %s FROM simulator.hosts"
         " WHERE name = %s OR uuid::text = %s ON CONFLICT (host_uuid, pool_uuid) DO UPDATE SET pool_uuid = %s",

@@ -71,10 +71,12 @@ def conninfo(url: str) -> str:
 
 
 def ensure_database(url: str) -> None:
-    """Make the database and everything in it, if missing; any number of processes may do so at once.
+    """Create the database, its tables and its functions if they are missing.
 
-    State that is there stays, but for fences of guests that are gone for FENCE_DAYS. Functions of
-    another release are replaced, which makes calls that run at that moment fail.
+    Several processes may do so at the same time.
+
+    Existing state is kept, except fences of guests that were deleted FENCE_DAYS ago. Functions of another release
+    are replaced; calls that run at that moment fail.
 
     Raises:
         psycopg.Error: the server does not answer, or does not let us make the database.
@@ -123,7 +125,10 @@ def _create_database(url: str) -> None:
 
 
 def _forget_old_fences(connection: Connection) -> None:
-    """Rows of guests that are long gone: no call is delayed for so long that their fence still matters."""
+    """Delete rows of guests that were deleted long ago.
+
+    No call is delayed so long that their fences still matter.
+    """
     connection.execute(
         "DELETE FROM simulator.guests WHERE power = 'Absent' AND changed < now() - %s * interval '1 day'",
         [FENCE_DAYS],

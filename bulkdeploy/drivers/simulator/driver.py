@@ -127,17 +127,17 @@ class SimulatorDriver(BatchDriver):
 
     @classmethod
     def from_options(cls, options: SimulatorOptions) -> Self:
-        """See HypervisorDriver. Makes the database where it is missing."""
+        """Create the driver, and its database if the database is missing."""
         url = options.url.get_secret_value()
         ensure_database(url)
         return cls(url, pool_size=options.pool_size, durable=options.durable)
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
-        """See BatchDriver: one transaction for all; a call's own time is slept in its answer.
+        """Execute the calls of a batch in one transaction. The duration of each call is slept in its own answer.
 
-        A start that exceeds its host's capacity is refused (transient: elsewhere is room). A forced stop takes no
-        time and ends a guest that hangs in its shutdown. A removal is refused where the guest is on another host,
-        or another one uses a volume.
+        A start that exceeds the capacity of its host is a transient error, because another host may have capacity.
+        A forced stop takes no time, and also ends a guest that hangs during its shutdown. The deletion of a guest
+        fails if the guest is on another host or if another guest uses a volume.
         """
         ends = [SimulatedCall(STEPS[type(call)], call.host, call.fence, timeout_s) for call in calls]
         alone = [partial(self._alone, call, timeout_s) for call in calls]
@@ -185,7 +185,7 @@ class SimulatorDriver(BatchDriver):
         )
 
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
-        """See HypervisorDriver. The fences are the simulator's own."""
+        """Stop the guests on a host except ``kept``, with the fences that the simulator itself has stored."""
         query: LiteralString = (
             "SELECT uuid, fence FROM simulator.guests WHERE host_uuid = %(host)s OR uuid IN"
             " (SELECT guest_uuid FROM simulator.stray_guests WHERE host_uuid = %(host)s)"
@@ -197,14 +197,14 @@ class SimulatorDriver(BatchDriver):
                 self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """See HypervisorDriver. Refuses while a guest uses it (transient)."""
+        """Delete a volume. It is a transient error if a guest uses the volume."""
         query = "SELECT * FROM simulator_code.ensure_volume_absent(%s, %s, %s, %s)"
         self._call(query, [pool_uuid, volume_uuid], SimulatedCall("delete", None, None, timeout_s))
 
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. Faults strike at the destination; one without room refuses (transient)."""
+        """Migrate a guest. Faults apply at the destination. A destination without capacity is a transient error."""
         self._call(
             "SELECT * FROM simulator_code.ensure_migrated(%s, %s, %s, %s, %s, %s)",
             [source.uuid, destination.uuid, guest.uuid],
@@ -226,7 +226,7 @@ class SimulatorDriver(BatchDriver):
         return str(mark)
 
     def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
-        """See HypervisorDriver: its power is cut. Admitting it switches it on."""
+        """Switch a host off. ``admit_host`` switches the host on again."""
         query = "SELECT simulator_code.ensure_fenced(%s)"
         self._link.request(
             "fence", host.name, lambda link: link.execute(query, [host.uuid]).fetchall(), patience_s=timeout_s
@@ -235,7 +235,10 @@ class SimulatorDriver(BatchDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: one query for all hosts, without their guests. Faults do not strike."""
+        """Return whether each host answers, with one query for all hosts.
+
+        Guests are not listed, and faults do not apply.
+        """
         query = "SELECT uuid, is_off FROM simulator.hosts WHERE is_off OR is_cut_off"
         seen = self._link.request(
             "look", ANY_HOST, lambda link: link.execute(query).fetchall(), patience_s=timeout_s
@@ -250,18 +253,18 @@ class SimulatorDriver(BatchDriver):
         ]
 
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
-        """See HypervisorDriver: figures that grow with the time for which a guest runs. Faults do not strike."""
+        """Return figures that grow with the time for which guests run. Faults do not apply."""
         return usage_of(self._link, hosts, timeout_s)
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """See HypervisorDriver. The url says what the host is (``model``); everybody may log in."""
+        """Register a host whose hardware is given by its URL (see ``model``). Any credentials are accepted."""
         (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
         if isinstance(answer, DriverError):
             raise answer
         return answer
 
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
-        """See HypervisorDriver: one transaction for all of which the url can be read."""
+        """Register all hosts whose URLs are valid, in one transaction."""
         answers = [read_host(host) for host in hosts]
         known = [
             promising(host.uuid, answer, host.promise)
@@ -282,12 +285,12 @@ class SimulatorDriver(BatchDriver):
         self._link.request("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """See HypervisorDriver. The url says how large it is (``model``)."""
+        """Return the size of a pool in bytes, which is given by its URL (see ``model``)."""
         del timeout_s
         return read_pool_url(url)
 
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. A host without room refuses (transient)."""
+        """Change the sizes of a running guest. A host without capacity is a transient error."""
         self._call(
             "SELECT * FROM simulator_code.ensure_scaled(%s, %s, %s, %s, %s, %s, %s, %s)",
             [host.uuid, guest.uuid, guest.cpu_number, guest.cpu_mhz, guest.memory_mib],
@@ -295,7 +298,10 @@ class SimulatorDriver(BatchDriver):
         )
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
+        """Change the devices of a running guest.
+
+        A call that fails has created its volumes but attached none of them.
+        """
         self._call(
             "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid[] AS made) given,"
             " simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
@@ -314,7 +320,7 @@ class SimulatorDriver(BatchDriver):
         )
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. Every guest has a drive."""
+        """Insert an ISO into the drive of a guest, or empty the drive. Every simulated guest has a drive."""
         self._call(
             "SELECT * FROM simulator_code.ensure_drive(%s, %s, %s::uuid, %s, %s, %s)",
             [host.uuid, guest.uuid, guest.iso_uuid],
@@ -343,7 +349,7 @@ class SimulatorDriver(BatchDriver):
     def ensure_snapshot(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """See HypervisorDriver. Memory is nothing here."""
+        """Take a snapshot. Simulated guests have no memory that could be stored."""
         self._call(
             "SELECT * FROM simulator_code.ensure_snapshot(%s, %s, %s::uuid[], %s, %s, %s, %s)",
             [_uuid_of(host), guest.uuid, [volume.uuid for volume in snapshot.volumes_of(guest)], snapshot.uuid],
@@ -381,14 +387,17 @@ class SimulatorDriver(BatchDriver):
         )
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver. One that is there all the while is listed once; once more for each cut-off host."""
+        """List all guests.
+
+        A guest that exists during the whole call is listed once, and once more for each unreachable copy.
+        """
         for row in self._link.pages(f"{STRAYS} WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"):
             yield _guest(row)
         for row in self._link.pages(f"{GUESTS} AND uuid > %s ORDER BY uuid LIMIT %s"):
             yield _guest(row)
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """See HypervisorDriver: guests of hosts that are off or cut off are not seen."""
+        """List the guests of hosts that can be reached. Hosts that are off or cut off are added to ``unseen``."""
         query = "SELECT uuid, name FROM simulator.hosts WHERE is_off OR is_cut_off"
         rows = self._link.request("list", ANY_HOST, lambda link: link.execute(query).fetchall())
         unseen.update((uuid, f"host {name} does not answer") for uuid, name in rows)
@@ -397,7 +406,7 @@ class SimulatorDriver(BatchDriver):
                 yield guest
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """See HypervisorDriver. Guests that were running when it learnt to keep nics are left out."""
+        """Return the details of guests. Guests that were started before the simulator stored NICs are omitted."""
         query = (
             "SELECT uuid, name, template_uuid, volume_uuids, nics FROM simulator.guests"
             " WHERE uuid = ANY(%s) AND power <> 'Absent' AND nics IS NOT NULL"
@@ -413,7 +422,7 @@ class SimulatorDriver(BatchDriver):
             yield row[0], row[1], row[2]
 
     def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
-        """See HypervisorDriver: the host's pools, as large as their rows say. Faults do not strike."""
+        """Return the pools of a host with their recorded sizes. Faults do not apply."""
         pools = self._records.directory.pools_of_host(host.uuid)
         uuids = [pool.uuid for pool in pools]
         used = (
@@ -502,7 +511,7 @@ class SimulatorDriver(BatchDriver):
         self._link.close()
 
     def _call(self, query: LiteralString, parameters: list[object], call: SimulatedCall) -> str | None:
-        """Make the call; what it answers, if anything."""
+        """Execute a call and return its result."""
         draw = self._random.random()
         everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
         row = self._link.request(

@@ -19,9 +19,9 @@ from bulkdeploy.drivers.hosts import HostModel, HostPromise
 
 @dataclass(frozen=True, slots=True)
 class SimulatedHost:
-    """A host: what it has (cores, MHz of one core, MiB) and what running guests may take of it.
+    """The hardware of a host (cores, MHz per core, MiB) and the limits for its running guests.
 
-    The limits include over-commit, as in the ledger: MHz of all cores, MiB, and number of guests.
+    The limits include over-commit, as in the ledger of the service: MHz of all cores, MiB, and number of guests.
     """
 
     uuid: UUID
@@ -36,7 +36,7 @@ class SimulatedHost:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """A host with what its running guests take: MHz, MiB, guests."""
+    """A host with the resources that its running guests use: MHz, MiB and number of guests."""
 
     host: SimulatedHost
     cpu_mhz_used: int
@@ -59,9 +59,9 @@ ONE_AT_A_TIME = "LOCK TABLE simulator.hosts IN SHARE UPDATE EXCLUSIVE MODE"
 
 
 def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
-    """Make these hosts known, or known with these sizes and limits; other hosts stay as they are.
+    """Add these hosts, or update the sizes and limits of existing ones. Other hosts are not changed.
 
-    A limit below what runs is accepted: it only keeps new guests out.
+    A limit below the present usage is accepted, and only prevents further starts.
     """
     with connection.transaction():
         connection.execute(ONE_AT_A_TIME)
@@ -124,7 +124,7 @@ def promising(uuid: UUID, model: HostModel, promise: HostPromise) -> SimulatedHo
 
 
 def set_overcommit(connection: Connection, uuids: Sequence[UUID], cpu: Decimal, memory: Decimal) -> None:
-    """Set the limits of those of these hosts that are known to so many times what they have, rounded down."""
+    """Set the limits of hosts to multiples of their hardware, rounded down. Unknown hosts are skipped."""
     with connection.transaction():
         connection.execute(ONE_AT_A_TIME)
         connection.execute(
@@ -174,7 +174,7 @@ def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:
 
 
 def list_hosts(connection: Connection) -> list[HostUse]:
-    """Return every host with what is used of it, by name."""
+    """Return all hosts with their usage, ordered by name."""
     rows = connection.execute(
         "SELECT uuid, name, cpu_cores, cpu_mhz, memory_mib, cpu_mhz_limit, memory_mib_limit, guests_limit,"
         " cpu_mhz_used, memory_mib_used, guests_used FROM simulator.hosts ORDER BY name, uuid"

@@ -59,9 +59,9 @@ class SimulatorLink:
     def request(
         self, step: str, host: str, work: Callable[[Connection], T], *, patience_s: float = CONNECTION_WAIT_S
     ) -> T:
-        """``work`` on a connection; done anew when it lost its connection or a deadlock.
+        """Run ``work`` with a connection, and repeat it after a lost connection or a deadlock.
 
-        Doing anything here twice is harmless: it is of the make-it-so kind, or only looks.
+        A repetition is harmless, because every request of the driver is idempotent or only reads.
 
         Raises:
             DriverError: in ``step``, or in ``connect`` where the database does not answer.
@@ -97,7 +97,7 @@ class SimulatorLink:
             last = page[-1][0]
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._pool.close()
 
 

@@ -30,9 +30,9 @@ LONGEST_NAME = 63
 
 
 def read_host(host: NewHost) -> HostModel | DriverError:
-    """Return the host behind a url, or the error that the query says something that no host can be.
+    """Return the host that a URL describes, or the error that the URL describes an impossible host.
 
-    A url that names no IPv4 address stands for a host of the loopback network, which no real host is in.
+    A URL without an IPv4 address gets an address of the loopback network, which no real host has.
     """
     try:
         size = _host_sizes(host.access.url.partition("?")[2].partition("#")[0])

@@ -25,7 +25,7 @@ SYSTEM_MIB = 512
 
 
 def usage_of(link: SimulatorLink, hosts: Sequence[HostAddress], timeout_s: float) -> list[HostUsage | DriverError]:
-    """Return what each host has used; hosts that are off or cut off do not answer.
+    """Return the usage of each host. Hosts that are off or cut off return an error.
 
     Raises:
         DriverError: the simulator's database does not answer.

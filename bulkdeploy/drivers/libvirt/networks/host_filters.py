@@ -19,7 +19,7 @@ def define_filter(call: HostCall, xml: str) -> None:
 
 
 def find_filter(call: HostCall, guest_uuid: UUID) -> Any | None:
-    """Return a guest's filter; None: the host has none of it."""
+    """Return the network filter of a guest, or None if the host does not have such a filter."""
     try:
         return call.connection.nwfilterLookupByName(filter_name(guest_uuid))
     except libvirt.libvirtError as error:
@@ -29,7 +29,7 @@ def find_filter(call: HostCall, guest_uuid: UUID) -> Any | None:
 
 
 def remove_filter(call: HostCall, guest_uuid: UUID) -> None:
-    """Remove a guest's filter, once the guest is gone; absent is fine."""
+    """Delete the network filter of a guest that is no longer on the host. A missing filter is no error."""
     found = find_filter(call, guest_uuid)
     if found is not None:
         try:

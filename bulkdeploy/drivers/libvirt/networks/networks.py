@@ -18,7 +18,7 @@ UNFILTERED = ("user", "openvswitch")
 
 
 class Networks:
-    """Joins guests to networks as the options say."""
+    """The connection of guests to networks, according to the options of the driver."""
 
     def __init__(self, calls: GuestCalls) -> None:
         self._calls = calls
@@ -26,7 +26,10 @@ class Networks:
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
     ) -> Collection[UUID]:
-        """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
+        """Update the network filters of running guests, and return the guests that were updated.
+
+        If the configured network has no filters, nothing is done and all guests are returned.
+        """
         if not self.can_filter:
             return guest_uuids
 
@@ -114,7 +117,7 @@ class Networks:
                 ensure_lease(call.connection, self.interface(nic, None))
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
-        """Return the only address that a nic may send with; None: any."""
+        """Return the only IP address from which a NIC may send, or None if the NIC may use any address."""
         is_guarded = self.can_filter and self._calls.options.anti_spoofing and _is_ipv4(nic.ip_address)
         return nic.ip_address if is_guarded else None
 

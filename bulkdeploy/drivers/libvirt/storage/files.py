@@ -84,7 +84,7 @@ def _find(folder: Any, name: str) -> Any | None:
 
 
 def _read(call: HostCall, volume: Any) -> bytes:
-    """Return a file's content, or as much of it as no file of ours has."""
+    """Return the content of a file, at most LARGEST + 1 bytes. A longer file cannot be a file of the service."""
     size = min(int(volume.info()[1]), LARGEST + 1)
     stream = call.connection.newStream()
     volume.download(stream, 0, size)

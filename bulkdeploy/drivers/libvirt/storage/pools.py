@@ -24,7 +24,7 @@ class StoragePool(Protocol):
         """Return the name of a volume in the pool."""
 
     def source(self, name: str) -> DiskSource:
-        """Return what has this name in the pool as a source of a disk."""
+        """Return the file or image with this name as the source of a disk."""
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
         """Create a volume unless it exists, and return it as a disk that is at least as large as asked."""
@@ -45,7 +45,7 @@ class StoragePool(Protocol):
         """Return a volume's size in bytes, or None if there is no such volume."""
 
     def remove(self, name: str) -> None:
-        """Remove what has this name. Absent is fine."""
+        """Delete the file or image with this name. A missing one is no error."""
 
     def write(self, name: str, content: bytes) -> DiskSource:
         """Write a small file under a name and return the file as the source of a disk.

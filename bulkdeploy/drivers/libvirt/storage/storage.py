@@ -55,7 +55,7 @@ def copy_name(template_uuid: UUID, attempt: int) -> str:
 
 
 def template_of_copy(path: str) -> UUID | None:
-    """Return the template, or ISO, that a file is a copy of; None: it is none."""
+    """Return the template or ISO of which a file is a copy, or None if the file is no copy."""
     found = COPY.fullmatch(PurePosixPath(path).name)
     return None if found is None else UUID(found[1])
 
