@@ -72,9 +72,10 @@ class TemplateImage:
         return f"{self.uuid}-{hashlib.sha256(self.checksum.lower().encode()).hexdigest()[:12]}"
 
     def named_in(self, options: Mapping[str, T]) -> T | None:
-        """Return what a driver's options say of the template, by its uuid or, if a root admin owns it, by its name.
+        """Return the value of a driver's option for this template, or None if no option names it.
 
-        Any user can give a template any name, so the name of another owner's template says nothing.
+        An option names a template by its uuid. A template of a root admin can also be named by its name. Other
+        names are ignored, because any user can give any name to a template.
         """
         found = options.get(str(self.uuid))
         return options.get(self.name) if found is None and self.is_of_root_admin else found
@@ -202,7 +203,10 @@ class Fences(Protocol):
         """Return the guests of which details are kept."""
 
     def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
-        """Return the guests whose kept details contain these, as JSON contains JSON."""
+        """Return the guests whose recorded details contain ``details``.
+
+        Containment is defined as for JSON in PostgreSQL.
+        """
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         """Note that the guest is on no host and holds nothing. If a higher fence was seen, nothing changes."""
@@ -309,10 +313,10 @@ class Orders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """The note of an order to a cloud for a VM or a volume, and the attempt whose id the cloud was given.
+    """The record of the calls that created a VM or a volume in another cloud.
 
-    ``root_uuid``: a VM's root volume, whose id there is the cloud's own choice; None: the cloud was not told of the
-    VM under this attempt's id.
+    ``attempt`` is the attempt that determined the id in the cloud. ``root_uuid`` is the root volume of a VM, whose
+    id the cloud chose; it is None if the cloud was not called under the id of this attempt.
     """
 
     attempt: int

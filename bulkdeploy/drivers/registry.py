@@ -84,7 +84,10 @@ class Drivers:
         self._making = Lock()
 
     def find(self, hypervisor: str) -> ConfiguredDriver | None:
-        """Return the driver of a hypervisor type such as ``KVM``, as the settings have it; None: they name none."""
+        """Return the configured driver of a hypervisor type such as ``KVM``.
+
+        Returns None if the settings name no driver for the type.
+        """
         return self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
 
     def configured_for(self, hypervisor: str) -> ConfiguredDriver:

@@ -163,7 +163,10 @@ class GroupScore:
         return more
 
     def _failing(self, memory: int, primaries: Ints, reserve: Ints, reserved: Floats, *, pair: bool) -> Floats:
-        """Return how many instances are on nodes whose free memory is not more than what they keep for a peer."""
+        """Return the number of instances on nodes without memory for the failure of a peer.
+
+        Such a node's free memory does not exceed the memory that the failure would need there.
+        """
         held = self._cluster.vms_used[self.nodes] + self._cluster.secondaries[self.nodes]
         free = self._cluster.free_memory[self.nodes]
         fails = free <= reserve

@@ -93,7 +93,7 @@ class Placing:
     def find(
         self, instance: Instance, scope: Scope, *, leaving: frozenset[int] = frozenset(), mirrored: bool
     ) -> list[int] | Refusal:
-        """Return a primary, and a secondary if ``mirrored``; the cluster stays as it is."""
+        """Return a primary node, and a secondary node if ``mirrored``. The cluster is not changed."""
         if self._checks.objective == HBAL:
             if not instance.nodes and self._is_dedicated(scope):
                 return self._cheapest(instance, scope, mirrored=mirrored) or self._refusal(instance, scope)
@@ -288,7 +288,7 @@ class Placing:
         return [primary] if gap is None else Refusal(instance, gap)
 
     def _gap(self, instance: Instance, primary: int) -> str | None:
-        """Return what could not be restarted with the instance on this node, or None."""
+        """Return which instance could not be restarted if this one ran on the node, or None."""
         if not self._checks.capacity or not instance.uses_memory:
             return None
         return restart_gap(self._cluster, instance, primary)

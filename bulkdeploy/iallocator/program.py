@@ -37,7 +37,7 @@ def run() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one request; the exit status."""
+    """Answer one request, print the answer, and return the exit status."""
     options = _options(arguments)
     try:
         document = json.loads(sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes())

@@ -11,7 +11,10 @@ from bulkdeploy.placement.model import Ints
 
 
 def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | None:
-    """Return what would find no memory if ``instance`` ran on ``node`` and a node of its group failed, or None."""
+    """Return which instance could not be restarted if ``instance`` ran on ``node`` and a node of its group failed.
+
+    Returns None if all instances could be restarted.
+    """
     usable = [one.online and one.takes_instances for one in cluster.nodes]
     members = np.flatnonzero((cluster.group_of == cluster.group_of[node]) & usable)
     free = np.maximum(cluster.free_memory - cluster.reserve - 1, 0)
@@ -45,9 +48,9 @@ def _restarts(instance: Instance) -> bool:
 
 
 def _unfit(sizes: list[int], free: list[int]) -> int:
-    """Return how much is lacking for the first that fits nowhere, largest first, each on the freest node.
+    """Return how much memory in MiB is missing for the first instance that fits on no node, or 0 if all fit.
 
-    0: all fit.
+    Instances are placed by descending size, each on the node with most free memory.
     """
     left = sorted(free)
     for size in sorted(sizes, reverse=True):

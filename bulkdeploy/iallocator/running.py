@@ -14,11 +14,11 @@ SHOWN_CHARACTERS = 300
 
 
 class NoAnswer(Exception):
-    """The program did not place the instances; the text says why."""
+    """Raised when an allocator program did not place the instances. The text is the reason."""
 
 
 def run_allocator(program: Path, document: Mapping[str, Any], *, timeout_s: float) -> Any:
-    """Run a program on a request: its ``result``, as it is.
+    """Run an allocator program with a request, and return its ``result`` unchanged.
 
     Raises:
         NoAnswer: it refused, failed, took too long, or answered something else than the protocol says.

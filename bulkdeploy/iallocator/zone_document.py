@@ -51,9 +51,10 @@ class NamedZone:
 
 
 def zone_document(zone: NamedZone, snapshot: ZoneSnapshot, usable: Flags | None = None) -> dict[str, Any]:
-    """Return the document without a request; ``usable``: hosts that are to get VMs, others are drained.
+    """Return the document that describes a zone to an allocator program, without a request.
 
-    None: all may.
+    ``usable`` marks the hosts that may get VMs; other hosts are described as drained. None means that all hosts may
+    get VMs.
     """
     hosts, clusters = snapshot.hosts, snapshot.clusters
     total_disk, free_disk = _local_storage(snapshot)

@@ -193,7 +193,10 @@ class _Zone:
                 self.members[key] = self.members.get(key, 0) + 1
 
     def _count_owners(self) -> None:
-        """VMs by owner and host; owners of one VM are everywhere as well dispersed, and all owner 0."""
+        """Count VMs by owner and host.
+
+        Owners with a single VM are dispersed everywhere equally, so all of them are owner 0.
+        """
         _, owner, vms = np.unique(self.vms.owner, return_inverse=True, return_counts=True)
         _, self.owner = np.unique(np.where(vms[owner] > 1, owner + 1, 0), return_inverse=True)
         if not len(owner) or vms[owner].min() > 1:

@@ -65,7 +65,7 @@ class Capacity:
 
 
 def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Capacity:
-    """Apply every rule, in order, and count what is left.
+    """Apply every rule in order, and count the VMs that the remaining hosts and pools can take.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.

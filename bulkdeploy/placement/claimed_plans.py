@@ -29,7 +29,7 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
 
 
 def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
-    """Return the request with the affinity groups as they are after one of its plans is claimed."""
+    """Return the request with the members that its affinity groups have after the plan is claimed."""
     members: dict[int, Mapping[int, int]] = {}
     add_members(request, made, members)
     return with_members(request, members)
@@ -47,7 +47,7 @@ def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, i
 
 
 def add_members(request: PlacementRequest, made: Plan, members: dict[int, Mapping[int, int]]) -> None:
-    """Add the VMs of a plan to ``members``: of each affinity group, its VMs by host."""
+    """Add the VMs of a plan to ``members``, which counts the VMs of each affinity group by host."""
     if not request.affinities:
         return
     hosts, vms = np.unique(made.host_ids, return_counts=True)

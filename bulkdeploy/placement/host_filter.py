@@ -10,7 +10,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 class HostFilter:
-    """Remembers what each rule excluded, in the order in which rules are applied.
+    """The hosts that each rule excluded, in the order in which the rules were applied.
 
     Args:
         rules: all that may exclude hosts.
@@ -38,7 +38,7 @@ class HostFilter:
 
     @cached_property
     def _excluded_by(self) -> Ints:
-        """The number of the first rule that excluded each host; 0: none did."""
+        """The number of the first rule that excluded each host, or 0 if no rule did."""
         numbers = {rule.reason: number for number, rule in enumerate(self._rules, start=1)}
         excluded_by = np.zeros(len(self._cluster), dtype=np.int64)
         for rule, marked, of_host in reversed(self._excluded):
@@ -46,7 +46,7 @@ class HostFilter:
         return excluded_by
 
     def reason(self, host: int) -> str | None:
-        """Return the reason of the rule that excluded a host; None: it is a candidate."""
+        """Return the reason of the rule that excluded a host, or None if the host is a candidate."""
         number = int(self._excluded_by[host])
         return None if number == 0 else self._rules[number - 1].reason
 

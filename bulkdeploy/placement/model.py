@@ -47,11 +47,11 @@ class ClusterColumns:
 
 @dataclass(frozen=True, slots=True)
 class HostColumns:
-    """The hosts that are not removed, an entry each, ordered by id. Limits are after over-commit.
+    """The hosts that are not removed, one entry per host, ordered by id.
 
-    Limits are after over-commit. ``tag_set`` indexes ``ZoneSnapshot.tag_sets``. ``foreign`` marks hosts
-    dedicated (by host, cluster, pod or zone) to another owner, ``own`` those dedicated
-    to the owner. ``owner_vms``: the owner's VMs on the host.
+    Limits include over-commit. ``tag_set`` indexes ``ZoneSnapshot.tag_sets``. ``foreign`` marks hosts that are
+    dedicated (by host, cluster, pod or zone) to another owner, and ``own`` marks hosts that are dedicated to the
+    owner. ``owner_vms`` is the number of the owner's VMs on the host.
     """
 
     id: Ints
@@ -74,11 +74,11 @@ class HostColumns:
 
 @dataclass(frozen=True, slots=True)
 class PoolColumns:
-    """The primary storage pools that are not removed, an entry each, ordered by id.
+    """The primary storage pools that are not removed, one entry per pool, ordered by id.
 
-    A pool of ZONE scope has cluster -1 and host -1; of CLUSTER scope host -1; of HOST scope (local
-    storage) both. ``limit``: bytes that may be allocated (size x over-provisioning x threshold).
-    ``hypervisor`` restricts a zone-wide pool; "" means any.
+    ``cluster`` is -1 for a pool of ZONE scope, and ``host`` is -1 for a pool of ZONE or CLUSTER scope. ``limit`` is
+    the number of bytes that may be allocated: size x over-provisioning x threshold. ``hypervisor`` restricts a
+    zone-wide pool to one hypervisor; an empty text means any.
     """
 
     id: Ints

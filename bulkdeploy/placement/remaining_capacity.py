@@ -27,12 +27,12 @@ MEMORY_STEP_MIB = 64
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A plan of as many VMs of a request as fit.
+    """A plan with the largest number of VMs of a request that fit.
 
     ``left``, ``following`` and ``held`` are the zone, the request's affinity groups and the VMs on hosts after the
-    plan is claimed. ``ended_by`` counts the hosts that had capacity before by the reason why they take no more; it
-    is empty if no more VMs were requested. ``lost_host_id`` is the host that could not fail if there were one VM
-    more.
+    plan is claimed. ``ended_by`` counts hosts that had capacity before by the reason why they accept no more VMs;
+    it is empty if no more VMs were requested. ``lost_host_id`` is the host whose failure the zone could not survive
+    with one more VM.
     """
 
     request: PlacementRequest

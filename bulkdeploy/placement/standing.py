@@ -12,7 +12,7 @@ from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, Zon
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a plan, as ``Plan`` has them, by ids."""
+    """The hosts and pools of the VMs of a plan, by id."""
 
     host_ids: Ints
     pool_ids: Ints

@@ -52,7 +52,7 @@ class SimulatedPower(PowerDriver):
             self._request(bmc, SWITCH_ON, timeout_s)
 
     def change_password(self, bmc: Bmc, password: str, *, timeout_s: float) -> None:
-        """See PowerDriver. There is no password to change."""
+        """Check that the controller answers. A simulated controller has no password to change."""
         del password
         self.power_state(bmc, timeout_s=timeout_s)
 

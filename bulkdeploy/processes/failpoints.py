@@ -114,7 +114,7 @@ def after(point: str) -> None:
 
 
 def arm(fault: Fault | None) -> None:
-    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: stop."""
+    """Call ``fault`` at every failpoint that this process, or a process forked from it, passes. None stops this."""
     global _armed  # noqa: PLW0603 - see above
     _armed = fault
 

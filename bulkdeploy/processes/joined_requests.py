@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 class Unserved(Exception):
-    """Raised to a caller whose request was taken by another thread, which ended or takes too long without a result.
+    """Raised to a caller if the thread that took its request ended without a result or takes too long.
 
-    The request may have been served all the same.
+    The request may have been served nevertheless.
     """
 
 
@@ -113,7 +113,7 @@ class JoinedRequests(Generic[T, R]):
         return entry.state is _State.LEADS
 
     def _lead(self, entry: _Entry[T, R]) -> None:
-        """Serve this request and those that wait, then let the first of those that came meanwhile lead."""
+        """Serve this request and all waiting requests, then let the first request that arrived meanwhile lead."""
         batch = self._take(entry)
         results: Sequence[R] = ()
         try:
@@ -135,7 +135,10 @@ class JoinedRequests(Generic[T, R]):
                     following.turn.release()
 
     def _take(self, first: _Entry[T, R]) -> list[_Entry[T, R]]:
-        """Return the requests to serve with the first; those with an equal key stay for a later batch."""
+        """Return the requests to serve together with the first.
+
+        Requests with an equal key wait for a later batch.
+        """
         batch, stay = [first], list[_Entry[T, R]]()
         key = self._key
         with self._lock:

@@ -50,10 +50,10 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     given: bytes = b"",
 ) -> ProgramEnd:
-    """Run a program to its end.
+    """Run a program, wait for its end, and return its exit code and its output.
 
-    ``environment`` is added to ENVIRONMENT; ``given`` is what the program reads on its standard input. Secrets may
-    be in both, but not in ``command``, which all users of the machine can read.
+    ``environment`` is added to ENVIRONMENT. ``given`` is the program's standard input. Both may contain secrets.
+    ``command`` must not, because all users of the machine can read command lines.
 
     Raises:
         ProgramNotRun: see there.

@@ -114,7 +114,7 @@ class Assignment:
 
     @property
     def names(self) -> dict[str, str]:
-        """See Work: job, VM and deployment."""
+        """The uuids of job, VM and deployment, for log events."""
         return {"job": str(self.job.uuid), "vm": str(self.guest.uuid), "deployment": str(self.deployment_uuid)}
 
 
@@ -130,7 +130,7 @@ class WorkReader:
         self._shared: OrderedDict[int, SharedConfig] = OrderedDict()
 
     def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Work]:
-        """Return the work of these jobs by job id. Jobs whose instance is gone are left out."""
+        """Return the work of these jobs by job id. Jobs whose instance was deleted are omitted."""
         of_hosts = [job for job in jobs if job.instance_type == InstanceType.HOST]
         of_zones = [job for job in jobs if job.instance_type == InstanceType.ZONE]
         of_vms = [job for job in jobs if job.instance_type == InstanceType.VIRTUAL_MACHINE]
@@ -143,7 +143,7 @@ class WorkReader:
         return works
 
     def read_assignments(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:
-        """Return the assignments of jobs of VMs by job id. Jobs whose VM is gone are left out."""
+        """Return the assignments of jobs of VMs by job id. Jobs whose VM was deleted are omitted."""
         guests = read_guests(connection, [job.instance_id for job in jobs])
         self._remember(connection, {rows.vm.deployment_id for rows in guests.values()})
         return {

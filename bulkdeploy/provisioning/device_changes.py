@@ -85,7 +85,7 @@ class DeviceChange(VmSteps):
     """The shared steps of kinds that attach and detach devices."""
 
     def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
-        """Ask for the change, unless an earlier try is only to be undone."""
+        """Request the change from the driver, unless an earlier try failed and only has to be undone."""
         return noted_failure(work, "devices", work.host) or self._change_guest(work, wanted)
 
     def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
@@ -111,7 +111,10 @@ class DeviceChange(VmSteps):
         return read_assignment(connection, job)
 
     def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
-        """Return the change breaks a rule by now; what is no refusal is raised again."""
+        """Return the failure of a change that violates a rule by now.
+
+        Errors that are not rejections are raised again.
+        """
         for kind, code in REFUSALS.items():
             if isinstance(refusal, kind):
                 return self.failed(work, code, str(refusal))

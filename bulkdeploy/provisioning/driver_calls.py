@@ -114,9 +114,9 @@ class DriverCalls:
         return self._unless_gone(work, host, failure)
 
     def _unless_gone(self, work: Assignment, host: HostAddress, failure: DriverError) -> DriverError | None:
-        """Return None if the guest, whose stop was refused, is absent.
+        """Return the failure of a stop, or None if the guest is absent nevertheless.
 
-        Return an unanswered error if that cannot be seen.
+        If the guest's state cannot be read, an unanswered error is returned.
         """
         seen = self.look(work, host)
         if isinstance(seen, DriverError):
@@ -219,7 +219,7 @@ class DriverCalls:
         )
 
     def scale(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Give the guest, which runs on the VM's host, these sizes.
+        """Change the sizes of the running guest to those of ``guest``.
 
         Raises:
             LeaseLost: see ``run``.
@@ -267,7 +267,7 @@ class DriverCalls:
     def run_custom_action(
         self, work: Assignment, action: CustomAction, timeout_s: float, secrets: Sequence[str]
     ) -> str | DriverError:
-        """Return what a custom action printed. ``secrets`` are left out of errors.
+        """Run a custom action, and return its output or its error. ``secrets`` are removed from errors.
 
         Raises:
             LeaseLost: see ``run``.
@@ -287,7 +287,7 @@ class DriverCalls:
         return self._decrypt(secret)
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
-        """Resize a volume of the guest; ``running`` tells whether the guest runs on the VM's host meanwhile.
+        """Resize a volume of the guest. ``running`` means that the guest runs on the VM's host.
 
         Raises:
             LeaseLost: see ``run``.
@@ -378,7 +378,7 @@ class DriverCalls:
         return self._call(work, step, lambda driver: change(driver, host))
 
     def remove_unused_volume(self, work: Assignment, pool: UUID, volume: UUID) -> DriverError | None:
-        """Make a volume that no guest has not exist."""
+        """Delete a volume that no guest uses."""
         return self._call(
             work,
             "delete_volume",

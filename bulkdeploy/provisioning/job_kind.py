@@ -126,7 +126,10 @@ class JobSteps(ABC, Generic[W]):
         final: FinalState = UNCHANGED,
         excluded: Mapping[str, int] = NOTHING_EXCLUDED,
     ) -> Failed:
-        """Return the failure in words: ``VM v-1 was not stopped: ...``; ``excluded``: hosts excluded, by rule."""
+        """Return a failure with a text such as ``VM v-1 was not stopped: ...``.
+
+        ``excluded`` counts the hosts that rules excluded, by rule.
+        """
         return Failed(code, f"{work.label} {self.kind.not_done}: {why}", final, excluded)
 
 

@@ -55,9 +55,9 @@ class PowerCalls:
     def read_state(
         self, row: Row[Any], timeout_s: float, *, password: bytes | None = None
     ) -> PowerState | PowerError:
-        """Return the power state that the controller of a row of ``read_bmc`` reports.
+        """Return the power state that the controller of a row of ``read_bmc`` reports, or its error.
 
-        ``password``: another one than the row's, encrypted.
+        ``password`` is an encrypted password that replaces the one in the row.
         """
         bmc = self._bmc(row) if password is None else replace(self._bmc(row), password=self._decrypt(password))
         try:

@@ -84,9 +84,9 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
 
 
 def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:
-    """Return the reason to skip a step: the failure of an earlier try, or the end of the job's time.
+    """Return the reason to skip a step, or None if the step is to run.
 
-    None: run the step.
+    The reason is the failure of an earlier try, or the end of the job's time.
     """
     failure = earlier_failure(work.job.progress)
     if failure is None and OVERDUE in work.job.progress:

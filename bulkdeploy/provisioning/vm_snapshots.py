@@ -22,7 +22,10 @@ class SnapshotSteps(VmSteps):
     """
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. The snapshot is no longer at work either."""
+        """Return the outcome of a job that need not run.
+
+        If the job failed, its snapshot gets its final state, too.
+        """
         refused = super().at_once(work)
         return replace(refused, final=self.kind.if_never_begun) if isinstance(refused, Failed) else refused
 
@@ -39,5 +42,5 @@ class SnapshotSteps(VmSteps):
         """Take, revert to or delete the snapshot of a VM that has its volumes, and return the outcome."""
 
     def without_volume(self, work: Assignment) -> Outcome:
-        """Return the outcome of a job whose volume is on no pool any more, or not the VM's."""
+        """Return the outcome of a job whose volume was deleted or was detached from the VM."""
         return self.failed(work, INTERNAL_ERROR, "it does not have the volume any more", self.kind.if_never_begun)

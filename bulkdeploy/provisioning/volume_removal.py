@@ -77,7 +77,7 @@ class VolumeRemoval:
                 return
 
     def _remove(self, volume: Row[Any]) -> bool:
-        """Return whether no hypervisor that the pool serves has the volume any more."""
+        """Delete a volume on the hypervisors that its pool serves. Return False if one of them failed."""
         before(Failpoint.DRIVER_DELETE_VOLUME)
         try:
             for hypervisor in volume.hypervisors:

@@ -32,7 +32,7 @@ def task_name(kind: str) -> str:
 
 
 class CeleryJobQueue:
-    """A JobQueue whose messages Celery workers read. Safe to share between threads.
+    """A JobQueue whose messages Celery workers read. Several threads may share it.
 
     Args:
         redis_url: URL of the server, or of Sentinels (queue/redis_servers.py).

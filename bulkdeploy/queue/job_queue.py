@@ -26,7 +26,7 @@ ALL_QUEUES = (INTERACTIVE, *BULK)
 
 
 def bulk_queue(vms: int) -> str:
-    """Return the queue of a bulk deployment with so many VMs."""
+    """Return the queue for the jobs of a bulk deployment with this number of VMs."""
     return BULK[bisect_left(QUEUE_SIZES, vms)]
 
 
@@ -42,7 +42,7 @@ class JobMessage(NamedTuple):
 
 
 class JobQueue(Protocol):
-    """Sends messages. Sending is best effort: the outbox remembers what was not sent."""
+    """A sender of job messages. Sending is best effort, because unsent messages stay in the outbox."""
 
     def send(self, messages: Sequence[JobMessage]) -> None:
         """Send all messages with few round trips. Messages of one queue arrive in the given order.

@@ -35,7 +35,7 @@ class _Sentinels:
 
 
 def check_redis_url(url: str) -> None:
-    """Refuse what names neither a server nor Sentinels.
+    """Reject a URL that names neither one Redis server nor Sentinels.
 
     Raises:
         ValueError: the rule that it breaks.

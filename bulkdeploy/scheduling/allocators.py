@@ -44,7 +44,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Plans, and the name of the allocator that chose their hosts (empty if none did).
+    """Plans, and the name of the allocator that chose their hosts. The name is empty if no allocator chose.
 
     ``said`` has the reasons why earlier allocators gave no answer.
     """
@@ -168,7 +168,7 @@ def allocators(configuration: Configuration, task: str, zone_id: int) -> list[st
 
 
 def program_of(connection: Connection, name: str) -> Path | None:
-    """Return the program of this name; None: this process knows no directory of programs."""
+    """Return the path of an allocator program, or None if the settings name no directory of programs."""
     directory: Path | None = connection.get_execution_options().get(DIRECTORY)
     return None if directory is None else directory / name
 

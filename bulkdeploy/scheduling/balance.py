@@ -138,7 +138,11 @@ def _hosts(snapshot: ZoneSnapshot, at: Ints) -> BalanceHosts:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The kinds of VMs, by position: the line in the table of reach, and the groups; ``bound``: may not move."""
+    """The kinds of VMs, by position.
+
+    ``line`` is the row of the kind in the table of reachable hosts. ``apart`` has its anti-affinity groups.
+    ``bound`` are the kinds that may not move.
+    """
 
     line: list[int]
     apart: Mapping[int, tuple[int, ...]]

@@ -96,7 +96,7 @@ class BatchPlan:
             )
 
     def require_unchanged(self, connection: Connection) -> None:
-        """Compare the placed VMs, whose rows are locked now, with the planned ones.
+        """Raise TransactionConflict if the placed VMs, whose rows are locked now, differ from the planned ones.
 
         Raises:
             TransactionConflict: a VM has another need by now; repeat the whole transaction.

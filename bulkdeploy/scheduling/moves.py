@@ -27,7 +27,9 @@ from bulkdeploy.store.ledger.snapshot import read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class VmMove:
-    """The move of one VM of a plan.
+    """The move of one VM in a plan.
+
+    ``turn`` is the number of the step in which the VM moves. If ``to_host_id`` is None, ``why`` is the reason.
 
     Attributes:
         vm_id: the VM.

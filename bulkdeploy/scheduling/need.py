@@ -122,7 +122,7 @@ def read_affinities(
     without_vm_id: int | None = None,
     lock: bool = True,
 ) -> tuple[tuple[Affinity, ...], bool]:
-    """Return each group with its VMs per host, and whether one of them is an ExplicitDedication group.
+    """Return the affinity groups with their VMs per host, and whether one is an ExplicitDedication group.
 
     A stopped VM counts on its last host for ``capacity.skipcounting.hours`` seconds. A migrating VM counts on both
     hosts.

@@ -36,11 +36,12 @@ from bulkdeploy.telemetry.tracing import span
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan with its request and the limits that the claim checks again.
+    """A plan with its request and with the limits that the claim checks again.
 
-    ``pool_limits`` is the claimable size of each pool in bytes. ``thresholds`` are those of the clusters in the
-    plan, where they apply. ``hosts`` has answers about the hosts that the call asked for. ``shortage`` is what a
-    refused VM lacks. ``allocator`` chose the hosts; ``said`` has the reasons of allocators that did not answer.
+    ``pool_limits`` is the claimable size of each pool in bytes. ``thresholds`` are the thresholds of the plan's
+    clusters, if they apply. ``hosts`` describes the hosts that the call asked about. ``shortage`` is the missing
+    capacity of a rejected VM. ``allocator`` chose the hosts; ``said`` has the reasons of allocators that did not
+    answer.
     """
 
     plan: Plan
@@ -87,7 +88,9 @@ def plan_in_zone(
     explain_host_ids: Sequence[int] = (),
     vm_uuid: UUID | None = None,
 ) -> Planned:
-    """Return where ``count`` equal VMs would go now; nothing is claimed. ``vm_uuid``: that of an existing VM.
+    """Return where ``count`` equal VMs would be placed now. Nothing is claimed.
+
+    ``vm_uuid`` is given if the need is that of an existing VM.
 
     Raises:
         PlannerNotInstalled: the need names a planner that is not there.
@@ -197,7 +200,9 @@ def apply_in_zone(
     kinds: Sequence[tuple[PlacementNeed, Places]],
     counts: Sequence[int],
 ) -> list[Planned] | list[Lacking]:
-    """Return the plans of all kinds at places that were planned before, or what keeps them from being claimed now.
+    """Return plans that use the hosts and pools of an earlier plan.
+
+    If some of them cannot be claimed any more, the list of what is missing is returned instead.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
@@ -216,7 +221,7 @@ def apply_in_zone(
 
 
 def thresholds_of(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Thresholds:
-    """Return the thresholds of the plan's clusters, if they bind what is placed."""
+    """Return the thresholds of the plan's clusters. They are empty if thresholds do not apply to the request."""
     if request.purpose not in cluster_threshold.RULE.purposes:
         return NO_THRESHOLDS
     clusters = snapshot.clusters
@@ -234,9 +239,9 @@ def zone_as_seen(
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
 ) -> tuple[ZoneSnapshot, PlacementRequest]:
-    """Return the zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim.
+    """Return the zone and the request in the form that the planner needs.
 
-    If ``seed`` is None, the state of the zone gives it.
+    With ``lock``, affinity groups are locked for a claim. If ``seed`` is None, the seed is computed from the zone.
     """
     snapshot, (request,) = zone_as_seen_by(
         connection, configuration, [(need, count)], seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
@@ -256,12 +261,11 @@ def zone_as_seen_by(
     known: ZoneSnapshot | None = None,
     members: AffinityMembers | None = None,
 ) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
-    """Return the zone and a request for each kind of one owner's.
+    """Return the zone and one request for each of an owner's kinds of VMs.
 
-    Groups of several kinds are locked in one order first.
-
-    ``beside``: the needs of other owners that are planned in the same transaction; ``known``: the zone as it was
-    read for one of them; ``members``: the affinity groups, if they were read for all of them.
+    All affinity groups are locked in one order first. ``beside`` are needs of other owners that are planned in the
+    same transaction. ``known`` is the zone as it was read for another owner. ``members`` are the affinity groups if
+    they were read already.
     """
     needs = [need for need, _ in kinds]
     everybodys = [*needs, *beside]
@@ -374,7 +378,7 @@ def find_place(
 
 
 def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:
-    """Return why a plan places nothing; ``said``: the reasons of allocators."""
+    """Return the reasons why a plan places no VM. ``said`` has the reasons of allocators."""
     words = ("no host has room for it", *said, in_words(plan.excluded))
     return NoPlace("; ".join(word for word in words if word), plan.excluded)
 

@@ -11,7 +11,10 @@ from bulkdeploy.store.deployments.deployments import plan_hosts
 
 
 def reason_fields(reason: str | None) -> dict[str, Any]:
-    """``reason``, ``text`` and ``remedy`` of a rule; empty without one, the code alone where the rule is gone."""
+    """Return the fields ``reason``, ``text`` and ``remedy`` of a rule, or an empty dict if there is no reason.
+
+    If the rule does not exist any more, only its code is known.
+    """
     if reason is None:
         return {}
     rule = placement_catalog().rules.get(reason)

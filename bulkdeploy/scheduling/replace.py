@@ -21,10 +21,11 @@ def replace_place(
     find: Callable[[], Place | NoPlace],
     claim: Callable[[Connection, Place], None] = claim_place,
 ) -> NoPlace | None:
-    """Give back what a VM holds and claim another place; None, or why there is none and everything is as it was.
+    """Release the claims of a VM and claim another place for it in one step.
 
-    Where the VM goes depends on what it gives back, and both must be locked before either changes (ADR 5). So it
-    is found out in a trial that is undone. No moment shows a VM with two places or with none.
+    Returns None, or the reason why there is no other place; then nothing is changed. The new place depends on the
+    released claims, and both must be locked before either changes (ADR 5). So the place is determined in a trial
+    that is rolled back. At no moment does the VM have two places or none.
 
     Args:
         connection: in a transaction.
@@ -61,9 +62,10 @@ def find_other_place(
     give_back: Callable[[], Sequence[UUID] | None],
     find: Callable[[], Place | NoPlace],
 ) -> tuple[Place, Sequence[UUID]] | NoPlace:
-    """Return the place that a VM would get once it gave back what it holds, and the volumes given back.
+    """Return the place that a VM would get after releasing its claims.
 
-    Returns why there is no place, if there is none. Changes nothing. The arguments are those of ``replace_place``.
+    Also returns the volumes whose claims would be released. Returns the reason if there is no such place. Nothing
+    is changed. The arguments are those of ``replace_place``.
     """
     keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
     if groups := read_vm_groups(connection, [vm_id])[vm_id]:
@@ -76,11 +78,11 @@ def find_other_place(
 
 
 def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> NoPlace | None:
-    """Plan a VM that never ran anew, without the avoided hosts, and move its claims there.
+    """Plan a VM that never ran again, without the avoided hosts, and move its claims to the new place.
 
-    Answers None, or why there is no other place; then the old claims are kept for the caller to release.
-    What the volumes claimed is given back, too: nothing of the failed try is left on the hypervisor when
-    this is called.
+    Returns None, or the reason why there is no other place; then the claims are kept, and the caller releases them.
+    The claims of volumes are released, too, because nothing of the failed try is left on the hypervisor when this
+    is called.
 
     Raises:
         TransactionConflict: repeat the whole transaction.

@@ -43,7 +43,10 @@ def read_vm_to_place(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> VmToPlace | None:
-    """Return the VM with its pins narrowed by volumes and addresses that exist; None if these disagree."""
+    """Return a VM with its pins narrowed to the places that its existing volumes and addresses allow.
+
+    Returns None if volumes and addresses allow no common place.
+    """
     (vm,) = read_vms_to_place(
         connection, configuration, [vm_id], pod_id=pod_id, cluster_id=cluster_id, host_id=host_id
     ).values()
@@ -81,7 +84,7 @@ def read_vms_to_place(
 
 
 def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
-    """Return the need of one more VM of a deployment: that of a VM that it made, with the call's pins."""
+    """Return the need of one more VM of a deployment: the need of an existing VM with the pins of the call."""
     row = read_vm(connection, vm_of_deployment(connection, deployment_id))
     pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
     volumes = read_vm_volumes(connection, [row.id])[row.id]
@@ -97,7 +100,10 @@ def need_of(
     volumes: Sequence[Row[Any]],
     affinity_group_ids: tuple[int, ...],
 ) -> PlacementNeed:
-    """Return the need of a VM, by its row, with a pool for each of these volumes; free of what binds the VM."""
+    """Return the need of a VM from its row, with a disk for each of these volumes.
+
+    The need is not restricted by existing volumes and addresses.
+    """
     planner, offering_planner = choose_planners(
         configuration, bulk=vm.bulk, named=vm.config.get("planner"), offering=vm.deployment_planner
     )
@@ -117,7 +123,7 @@ def need_of(
 
 
 def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
-    """Return a volume's need of a pool: by its disk offering, or by the service offering where it has none."""
+    """Return the storage need of a volume, from its disk offering or else from the service offering."""
     source = vm if volume.storage_type is None else volume
     return Disk(volume.size_bytes, StorageType(source.storage_type), frozenset(source.storage_tags))
 

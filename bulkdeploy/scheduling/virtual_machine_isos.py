@@ -13,7 +13,9 @@ EMPTY = 0
 
 
 def insert_iso(connection: Connection, vm_id: int, iso: EntityRef, *, forced: bool) -> int | None:
-    """Put an ISO into a VM's drive; ``forced``: in place of the one that is there. What the column was.
+    """Insert an ISO into a VM's drive, and return the ISO that was in the drive before, or None.
+
+    With ``forced``, an ISO in the drive is replaced. Otherwise the drive must be empty.
 
     Raises:
         InvalidParameter: the drive is not empty, or the VM's zone does not have the ISO.
@@ -49,7 +51,7 @@ def eject_iso(connection: Connection, vm_id: int) -> int | None:
 
 
 def restore_drive(connection: Connection, vm_id: int, drive: int | None) -> None:
-    """Let the VM's drive have what it had."""
+    """Set the ISO in a VM's drive to a previous value."""
     update_vm(connection, vm_id, {"iso_id": drive})
 
 

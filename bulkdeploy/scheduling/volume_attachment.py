@@ -26,10 +26,11 @@ LAST_DEVICE = 63
 
 
 def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int | None) -> Row[Any]:
-    """Give a data volume, which the caller holds (``take_volume``), to a VM; the VM's row as it was, locked.
+    """Attach a data volume, whose row the caller has locked (``take_volume``), to a VM.
 
-    A volume without a place gets one that the VM's host reaches, if it runs; else when it starts. It is
-    Attaching while the VM runs: until the guest is known to have it.
+    Returns the row of the VM as it was before, locked. If the volume is in no pool and the VM runs, a pool that the
+    VM's host uses is claimed; otherwise a pool is claimed when the VM starts. The volume of a running VM is
+    Attaching until the guest has the volume.
 
     Raises:
         InvalidParameter: a VM has the volume, it is of another owner or zone, the VM cannot reach its pool, or
@@ -75,7 +76,9 @@ def check_deletable(volume: Row[Any], parameter: str) -> None:
 
 
 def detach(connection: Connection, volume: Row[Any]) -> None:
-    """Take a volume, which the caller holds, from its VM, which does not run or whose guest has lost it.
+    """Detach a volume, whose row the caller has locked, from its VM.
+
+    The VM does not run, or its guest no longer has the volume.
 
     Raises:
         TransactionConflict: repeat the whole transaction.
@@ -85,7 +88,9 @@ def detach(connection: Connection, volume: Row[Any]) -> None:
 
 
 def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
-    """Restore a volume as it was before it was attached; without ``has_place`` it is on no pool.
+    """Restore a volume's row as it was before the volume was attached.
+
+    Without ``has_place``, the volume is in no pool.
 
     Raises:
         TransactionConflict: repeat the whole transaction.
@@ -106,9 +111,9 @@ def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
 
 
 def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:
-    """Return the pool that the volume is in, or gets now because the VM runs.
+    """Return the pool of a volume. If the volume is in no pool and the VM runs, a pool is claimed.
 
-    None: it gets one when the VM starts.
+    Returns None if the VM does not run and the volume is in no pool yet.
     """
     if volume.pool_id is not None:
         return int(volume.pool_id)

@@ -27,7 +27,7 @@ RESIZABLE = (store.READY, store.ALLOCATED)
 
 @dataclass(frozen=True, slots=True)
 class VolumeSize:
-    """A size, and the disk offering that it is of; None: a root disk of a service offering."""
+    """A size in bytes with its disk offering, or with None for a root disk of a service offering."""
 
     size_bytes: int
     disk_offering_id: int | None
@@ -39,7 +39,9 @@ class VolumeSize:
 
 
 def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> None:
-    """Check that a volume can get this size now; ``vm_state``: its VM's state, None if no VM has it.
+    """Check that a volume can get this size now.
+
+    ``vm_state`` is the state of its VM, or None if no VM has the volume.
 
     Raises:
         InvalidParameter: it is about to be attached; or it would shrink, is on a pool, and no stopped VM has it.

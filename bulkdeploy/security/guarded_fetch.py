@@ -71,7 +71,7 @@ class FetchRules(BaseModel):
 
 
 class FetchRejected(Exception):
-    """The URL, or what is there, is not allowed. A repetition has the same end. The text is for callers."""
+    """Raised if a URL or its content is not allowed. A retry would fail, too. Callers may see the text."""
 
 
 class FetchFailed(Exception):
@@ -234,7 +234,7 @@ class Fetcher:
 
 
 def check_url(url: str, rules: FetchRules) -> None:
-    """Check a remote URL as far as that is possible without a look-up of its host's name.
+    """Check a remote URL as far as this is possible without resolving the name of its host.
 
     Raises:
         FetchRejected: the URL names an address that is not public, in whatever spelling, or this machine.
@@ -254,10 +254,11 @@ def check_url(url: str, rules: FetchRules) -> None:
 
 
 class _TimeLimit:
-    """The time that one fetch may take, over all its connections: when it is over, the open one is cut off.
+    """The time limit of one fetch over all its connections. When it has passed, the open connection is closed.
 
-    A timeout of a socket begins anew with each byte, so a server that sends its handshake, headers or body byte by
-    byte would hold the caller for days. Use as a context; the limit begins with the object.
+    The timeout of a socket restarts with each byte, so a server that sends its handshake, headers or body byte by
+    byte would block the caller for days. Use the object as a context manager. The limit starts when the object is
+    created.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -331,7 +332,7 @@ class _Body:
         self._response, self._left, self._limit = response, size, limit
 
     def read(self, size: int) -> bytes:
-        """Read up to so many bytes, fewer if fewer have come; empty at the end."""
+        """Read at most this number of bytes. Fewer bytes are returned if fewer arrived, and none at the end."""
         if not self._left:
             return b""
         try:

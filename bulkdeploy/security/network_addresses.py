@@ -55,7 +55,7 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address belongs to the public internet and stands for no other address."""
+    """Return whether an address belongs to the public internet and does not embed another address."""
     if any(address in network for network in (*TRANSLATED, *DISCARDED)):
         return False
     is_special = address.is_multicast or address.is_unspecified or address.is_reserved or address.is_link_local

@@ -14,10 +14,10 @@ JAVA, PYTHON, LIBCLOUD = "*", "*~", "*~[]"
 
 
 def canonical(parameters: Mapping[str, str], *, bare: str = PYTHON) -> str:
-    """Return the text that is signed: ``name=value`` pairs sorted by name, joined by ``&``, lower-cased.
+    """Return the text that is signed: ``name=value`` pairs sorted by name, joined by ``&``, in lower case.
 
-    Names stay as they are written, values are percent-encoded (space as ``%20``) but for the
-    characters in ``bare``. ``signature`` itself, in any case, is left out.
+    Names are not changed. Values are percent-encoded (space as ``%20``), except the characters in ``bare``. The
+    parameter ``signature``, in any case, is omitted.
     """
     pairs = sorted((name, value) for name, value in parameters.items() if name.lower() != "signature")
     return "&".join(f"{name}={_encoded(value, bare)}" for name, value in pairs).lower()
@@ -31,13 +31,12 @@ def sign(parameters: Mapping[str, str], secret: str, *, bare: str = PYTHON) -> s
 
 
 def verify(parameters: Mapping[str, str], secret: str, signature: str) -> bool:
-    """Return whether ``signature`` is one that any known client would make of these parameters.
+    """Return whether ``signature`` is valid for these parameters in the encoding of any known client.
 
-    Java's encoder (the protocol's reference) writes ``~`` and brackets as ``%XX``, Python's and
-    Go's leave ``~`` bare, Libcloud leaves brackets bare, too. Each form is of the same parameters,
-    so taking all of them accepts nothing that was not signed. Names are signed as they are written:
-    one with ``&`` or ``=`` could pass for several parameters and is never right. Each comparison
-    takes constant time.
+    Java's encoder (the reference of the protocol) writes ``~`` and brackets as ``%XX``. Python and Go do not encode
+    ``~``, and Libcloud does not encode brackets either. All forms encode the same parameters, so accepting each of
+    them accepts nothing that was not signed. Names are signed as they are written. A name with ``&`` or ``=`` is
+    rejected, because it could pass for several parameters. Each comparison takes constant time.
     """
     if any("&" in name or "=" in name for name in parameters):
         return False

@@ -215,9 +215,9 @@ def require_all_access(connection: Connection, caller: Caller, account_ids: Mapp
 def require_same_owner(
     connection: Connection, caller: Caller, named: NamedOwner, account_ids: Iterable[int | None], noun: str
 ) -> None:
-    """Check that an owner whom a call names beside ids is the owner of each object.
+    """Check that an owner whom a call names in addition to ids owns each of the objects.
 
-    ``account_ids``, None: a domain's.
+    ``account_ids`` are the owners of the objects. None is the owner of an object that belongs to a domain.
 
     Raises:
         InvalidCombination, InvalidParameter: as ``resolve_owner``.

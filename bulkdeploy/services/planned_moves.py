@@ -129,7 +129,7 @@ def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
 
 
 def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """Return the VMs whose host has changed since the plan."""
+    """Return a text for each VM whose host has changed since the plan was made."""
     hosts = {host for move in moves for host in (move.from_host_id,) if host is not None}
     hosts |= {vm.host_id for vm in vms.values() if vm.host_id is not None}
     names = names_of(connection, "host", sorted(hosts))

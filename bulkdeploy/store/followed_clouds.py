@@ -23,7 +23,9 @@ _LEAD = text(
 
 
 def take_lead(connection: Connection, url: str, follower: UUID, lease_s: float) -> Row[Any] | None:
-    """Follow the cloud for so long, or go on following it; how far that is. None: another process does.
+    """Acquire or renew the lease to follow a cloud, and return how far the cloud has been followed.
+
+    Returns None if another process has the lease.
 
     Returns:
         ``newest_event``, ``seen``, ``imported`` (None: never), and ``now``, the database's clock.
@@ -62,7 +64,7 @@ _YIELD = text(
 
 
 def yield_lead(connection: Connection, url: str, follower: UUID) -> None:
-    """Let another process follow the cloud at once."""
+    """End the lease to follow a cloud, so that another process can follow it immediately."""
     connection.execute(_YIELD, {"url": url, "follower": follower})
 
 

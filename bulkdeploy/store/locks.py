@@ -14,7 +14,10 @@ from bulkdeploy.store.transaction import find_transaction
 
 
 class Lock(Enum):
-    """The locks in order. A number is the first key of an advisory lock, a name the table whose rows are locked."""
+    """The locks in the order in which they are taken.
+
+    The value of a member is the first key of an advisory lock, or the name of the table whose rows are locked.
+    """
 
     SCHEMA = 4210
     """Migrating: the second process waits, and finds nothing to do."""

@@ -184,7 +184,10 @@ def insert_tags(
 def replace_tags(
     connection: Connection, resource_type: str, owners: Mapping[int, int], tags: Mapping[str, str]
 ) -> None:
-    """Put every tag on every resource (account by resource, internal ids), instead of tags of the same keys."""
+    """Add every tag to every resource, and replace tags with the same keys.
+
+    ``owners`` has the account of each resource, by internal ids.
+    """
     delete_tags(connection, resource_type, list(owners), [(key, None) for key in tags])
     insert_tags(connection, resource_type, owners, tags, None)
 
@@ -241,7 +244,7 @@ def list_tags(connection: Connection, visibility: Visibility, arguments: Argumen
 
 
 def _resource_uuid() -> ColumnElement[UUID]:
-    """Return the uuid of what a tag is on; NULL where that was removed."""
+    """Return the expression for the uuid of a tag's resource, which is NULL if the resource was removed."""
 
     def uuid_in(table: Table) -> ColumnElement[UUID]:
         found = select(table.c.uuid).where(table.c.id == resource_tags.c.resource_id, table.c.removed.is_(None))

@@ -38,7 +38,10 @@ def attach(connection: Connection, transaction: Transaction) -> Connection:
 
 
 def find_transaction(connection: Connection) -> Transaction | None:
-    """Return the state; None if ``run_transaction`` did not open the connection's transaction."""
+    """Return the state of the connection's transaction.
+
+    Returns None if ``run_transaction`` did not open the transaction.
+    """
     found: Transaction | None = connection.get_execution_options().get(OPTION)
     return found
 

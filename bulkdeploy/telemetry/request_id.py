@@ -16,7 +16,7 @@ _USER: ContextVar[int | None] = ContextVar("user_id", default=None)
 
 
 def current_request() -> str | None:
-    """Return the id; None: no call is being answered, the program acts by itself."""
+    """Return the id of the call that is being answered, or None if the program acts on its own."""
     return _CURRENT.get()
 
 

@@ -32,7 +32,7 @@ class BegunAnew(Exception):
 
 
 class Span(Protocol):
-    """A span that has not ended."""
+    """A trace span that has not ended."""
 
     def set(self, name: str, value: Value) -> None:
         """Set an attribute."""
@@ -94,8 +94,8 @@ def continued(traceparent: str | None) -> AbstractContextManager[None]:
 
 
 def current_traceparent() -> str | None:
-    """Return this thread's span as a text, or None.
+    """Return the ``traceparent`` of this thread's span, or None if nothing is traced.
 
-    The text is stored with a job, whose worker continues the trace.
+    The text is stored with a job, so that the worker continues the trace.
     """
     return None if _recorder is None else _recorder.traceparent()

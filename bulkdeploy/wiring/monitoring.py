@@ -63,7 +63,7 @@ def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTT
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer one of three paths."""
+            """Answer one of the known paths, or respond with 404."""
             if self.path == "/metrics":
                 self._answer(200, generate_latest(figures), CONTENT_TYPE_LATEST)
             elif self.path in checks:

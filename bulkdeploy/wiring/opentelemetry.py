@@ -37,7 +37,7 @@ class OpenTelemetryRecorder:
 
     @contextmanager
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> "Iterator[OpenTelemetrySpan]":
-        """See Recorder."""
+        """Open a span for the duration of the block."""
         with self._tracer.start_as_current_span(
             name,
             kind=trace.SpanKind[kind.name],
@@ -56,7 +56,7 @@ class OpenTelemetryRecorder:
 
     @contextmanager
     def continued(self, traceparent: str | None) -> Iterator[None]:
-        """See Recorder."""
+        """Continue the trace of ``traceparent`` in the block."""
         carrier = {} if traceparent is None else {HEADER: traceparent}
         token = context.attach(self._contexts.extract(carrier, context.Context()))
         try:
@@ -65,7 +65,7 @@ class OpenTelemetryRecorder:
             context.detach(token)
 
     def traceparent(self) -> str | None:
-        """See Recorder."""
+        """Return the ``traceparent`` of the current span, or None without a span."""
         carrier: dict[str, str] = {}
         self._contexts.inject(carrier)
         return carrier.get(HEADER)
@@ -78,11 +78,11 @@ class OpenTelemetrySpan:
         self._span = span
 
     def set(self, name: str, value: Value) -> None:
-        """See Span."""
+        """Set an attribute of the span."""
         self._span.set_attribute(name, value)
 
     def fail(self, why: str) -> None:
-        """See Span."""
+        """Mark the span as failed with this reason."""
         self._span.set_status(trace.Status(trace.StatusCode.ERROR, why))
 
 

@@ -36,7 +36,7 @@ Work: TypeAlias = tuple[Callable[..., None], Failpoint]
 
 @dataclass(frozen=True, slots=True)
 class DueRows:
-    """Rows of one kind that are due at certain times, and what is done with each.
+    """Rows of one kind that become due at certain times, with the function that processes each of them.
 
     Attributes:
         name: the sweeper's pass, in logs and metrics.

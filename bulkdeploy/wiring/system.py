@@ -59,10 +59,10 @@ def arm_failpoints(settings: Settings) -> None:
 
 
 def build_system(settings: Settings) -> System:
-    """Build the objects that the synchronous half works with.
+    """Build the objects that the API process uses.
 
-    A request holds a reading connection and may need one for a transaction; with one of each per thread
-    nobody waits for one that nobody gives back.
+    A request uses a reading connection and may need another one for a transaction. Each pool has one connection per
+    thread, so that threads cannot wait for each other without end.
     """
     arm_failpoints(settings)
     threads, name = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS, "bulkdeploy api"

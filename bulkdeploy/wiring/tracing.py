@@ -6,9 +6,10 @@ from bulkdeploy.wiring.settings import Settings
 
 
 def start_tracing(settings: Settings, program: Program) -> None:
-    """Record and send spans from now on, if ``otlp_endpoint`` says where; what is left is sent as the process ends.
+    """Record spans, and send them to ``otlp_endpoint``, if this setting is set. Remaining spans are sent at exit.
 
-    Once per process, before it forks. A receiver that is away costs spans and lines in the log, nothing else.
+    This must be called once per process, before it forks. If the receiver is unreachable, spans are lost and errors
+    are logged; nothing else fails.
     """
     if settings.otlp_endpoint is not None:
         # Imported here alone: who does not trace need not have the packages, nor wait for them.

@@ -29,7 +29,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The parts of one worker process; ``close`` gives back what they hold."""
+    """The parts of one worker process. ``close`` closes their connections."""
 
     settings: Settings
     engine: Engine
@@ -42,7 +42,7 @@ class Worker:
         return build_cipher(self.settings).decrypt(token)
 
     def system(self) -> System:
-        """Return what services need that a worker process runs; they read by the worker's own engine."""
+        """Return the objects that services need in a worker process. They use the worker's own engine."""
         return System(
             engine=self.engine,
             job_queue=self.job_queue,
@@ -71,11 +71,11 @@ class Worker:
         return HostHa(self.engine, self.drivers, power, self.settings.driver_timeout_seconds)
 
     def power_watch(self) -> PowerWatch:
-        """Return the sweeper's look at power states."""
+        """Return the part of the sweeper that reads power states."""
         return PowerWatch(self.engine, PowerCalls(self.power, self.decrypt))
 
     def trouble(self) -> str | None:
-        """Return what prevents this process from working: a service that does not answer; None: nothing."""
+        """Return which service prevents this process from working because it does not answer, or None."""
         try:
             self.job_queue.waiting()
             with read_only(self.engine) as connection:
@@ -122,7 +122,10 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
 
 
 def build_worker_when_ready(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """``build_worker``, however long the database is away, or not yet what this release needs."""
+    """Build a worker.
+
+    Wait as long as the database cannot be reached or has an older schema than this release needs.
+    """
     while True:
         worker = None
         try:

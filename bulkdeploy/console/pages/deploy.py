@@ -77,7 +77,7 @@ class Form:
         )
 
     def of_owner(self) -> dict[str, str]:
-        """The parameters that name the owner. If they are empty, the signed-in user is the owner."""
+        """Return the parameters that name the owner. If they are empty, the signed-in user is the owner."""
         kind, _, rest = self.values["owner"].partition(":")
         if kind == "project":
             return {"projectid": rest}

@@ -124,7 +124,10 @@ def instance_name(guest_uuid: UUID) -> str:
 
 
 def guest_of(name: str) -> UUID | None:
-    """Return the guest of an instance; None: it is not ours."""
+    """Return the uuid of the guest with this instance name.
+
+    Returns None if the instance does not belong to the service.
+    """
     found = re.fullmatch(f"vm-({UUID_PATTERN})", name)
     return None if found is None else UUID(found[1])
 

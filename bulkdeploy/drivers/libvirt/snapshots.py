@@ -117,7 +117,7 @@ def revert(domain: Any, snapshot_uuid: UUID) -> None:
 
 
 def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
-    """Yield a running guest's volumes as QEMU has them: uuid, node, and the names of the snapshots inside."""
+    """Yield uuid, block node of QEMU and names of snapshots for each volume of a running guest."""
     for device in request_qemu(domain, "query-block"):
         _, found, rest = device.get("qdev", "").partition(VOLUME_ALIAS)
         if found:

@@ -89,7 +89,10 @@ def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
 
 
 def switch_on(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
-    """Make these hosts known, as ``sync_hosts`` does; those that were fenced or cut off take guests again."""
+    """Add or update these hosts, as ``sync_hosts`` does, and switch them on.
+
+    Hosts that were off or cut off accept guests again.
+    """
     sync_hosts(connection, hosts)
     connection.execute(
         "UPDATE simulator.hosts SET is_off = false, is_cut_off = false"

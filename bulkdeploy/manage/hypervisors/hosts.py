@@ -13,7 +13,7 @@ EQUAL, FAILED, PUSHED = 0, 1, 3
 
 @click.group()
 def hosts() -> None:
-    """Hosts: the files that all of them have."""
+    """Manage the files that the service writes to all hosts."""
 
 
 @hosts.command()

@@ -39,10 +39,10 @@ BATCH = click.option(
 
 @click.group()
 def unmanaged() -> None:
-    """Manage guests and volumes of hypervisors that have no row, such as after a restore of an older backup.
+    """Manage guests and volumes on hypervisors that are missing in the database, for example after a restore.
 
     The commands are safe while the service runs, and can be killed and run again. Exit code 0: there are none, 3:
-    there are some (list, dry run), 4: everything was done, 5: something is left, with the reason, 1: the command
+    there are some (list, dry run), 4: everything was done, 5: some are left, with the reason, 1: the command
     failed.
     """
 

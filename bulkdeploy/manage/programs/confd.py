@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.pass_context
 def confd(ctx: click.Context) -> None:
-    """Answer confd queries (docs/reference/confd.md) until SIGTERM. Run one on each of confd_servers."""
+    """Answer confd queries (docs/reference/confd.md) until SIGTERM. Run one process on each of confd_servers."""
     from bulkdeploy.confd.server import Reader, serve
     from bulkdeploy.wiring.logs import configure_logging
     from bulkdeploy.wiring.system import build_engine

@@ -245,7 +245,10 @@ def join_command(ctx: click.Context, host: str) -> None:
 @click.argument("pool", type=click.UUID)
 @click.pass_context
 def break_storage_command(ctx: click.Context, host: str, pool: UUID) -> None:
-    """Let HOST (name or uuid) not read the primary storage pool POOL (uuid), until `bulkdeploy storage repair`."""
+    """Make the pool POOL (uuid) unreadable for HOST (name or uuid).
+
+    `bulkdeploy storage repair` makes the pool readable again.
+    """
     from bulkdeploy.drivers.simulator.control import break_storage
 
     with _database(ctx) as connection:

@@ -45,7 +45,10 @@ OWNED = {"listall": "true"}
 
 
 def taken(row: Row, *names: str, **renamed: str) -> Texts:
-    """Return the texts of a row under these names; ``renamed``: the service's names of differently named fields."""
+    """Return the non-empty fields of a row as texts.
+
+    ``renamed`` maps names of the service to different names of CloudStack.
+    """
     pairs = [(name, name) for name in names] + list(renamed.items())
     return {ours: text_of(row[theirs]) for ours, theirs in pairs if row.get(theirs) not in (None, "")}
 

@@ -52,7 +52,7 @@ Reference: TypeAlias = "tuple[str, ...] | Entry"
 
 
 class Section:
-    """The reading of entries of one noun; created once per file."""
+    """The rules for entries of one noun in a zone file. One object is created per noun and file."""
 
     def __init__(self, noun: Noun) -> None:
         self.noun = noun

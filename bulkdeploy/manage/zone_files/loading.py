@@ -79,7 +79,7 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
 
 
 def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[str, Sequence[Entry]]:
-    """Return the entries of a file by section; all that can be said without the database is checked.
+    """Return the entries of a file by section. All rules that do not need the database are checked.
 
     Raises:
         InvalidInventory: the file breaks rules.

@@ -10,9 +10,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def allowed(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
-    """Return the number of VMs of the batch that all its strict groups allow per host.
-
-    None: the groups set no limit.
+    """Return the number of VMs of the batch that the strict groups allow per host, or None if they set no limit.
 
     If a group keeps its VMs together and has no VM yet, the planner chooses one host.
     """

@@ -32,7 +32,7 @@ class Spill:
     end: Ints
 
     def vms(self, taken: Ints) -> int:
-        """Return how many VMs spill just these disks once the clusters have taken so many."""
+        """Return how many VMs use the zone's pools for these disks after the clusters have taken ``taken`` VMs."""
         return int(np.maximum(np.minimum(taken, self.end) - self.first, 0).sum())
 
 
@@ -47,7 +47,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ZoneStorage:
-    """The zone's pools (a table of one row), the sizes of disks, and the disks that clusters move there."""
+    """The zone-wide pools, and the disks that do not fit into pools of clusters.
+
+    ``table`` has one row. ``sizes`` are the sizes of the disks of one VM.
+    """
 
     table: PoolTable
     sizes: Sequence[int]

@@ -20,7 +20,7 @@ def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
 
 
 def _tie_order(owner_vms: Ints, all_vms: Ints, capacity: Ints) -> Ints:
-    """Return positions in the order that decides between equal counts; members stand in order of their ids."""
+    """Return the positions in the order that decides between equal counts. Equal members are ordered by id."""
     return np.lexsort((-(capacity + owner_vms), all_vms - owner_vms))
 
 

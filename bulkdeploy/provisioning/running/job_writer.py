@@ -67,9 +67,9 @@ class JobWriter:
         self._moved_on: float | None = None
 
     def stuck_s(self) -> float:
-        """Return how long the batch that is being written has not come further.
+        """Return for how many seconds the batch that is being written has made no progress.
 
-        Waiting for the database is no hang.
+        Time spent waiting for an unreachable database is not counted.
         """
         moved_on = self._moved_on
         return 0.0 if moved_on is None else time.monotonic() - moved_on
@@ -183,7 +183,7 @@ class JobWriter:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _send(self, messages: Sequence[JobMessage]) -> None:
-        """Send jobs that were woken; what cannot be sent now stays in the outbox."""
+        """Send the messages of jobs that were woken. Messages that cannot be sent now stay in the outbox."""
         if not messages:
             return
         try:

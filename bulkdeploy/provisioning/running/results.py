@@ -61,7 +61,7 @@ NAMED = {
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
-    """Return the result that the kind of each job declares, by job id; a bare success if its object is gone."""
+    """Return the result that the kind of each job declares, by job id. A deleted object gives a plain success."""
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
         result = job_kinds()[job.kind].result

@@ -61,7 +61,7 @@ class Sweeper:
         self._clock_set_at: float | None = None
 
     def send_unsent(self) -> None:
-        """Send what API processes and earlier passes left in the outbox."""
+        """Send the messages that API processes and earlier passes left in the outbox."""
         self._report("sent", self._relay.send_unsent())
 
     def requeue_dropped(self) -> None:
@@ -119,7 +119,7 @@ class Sweeper:
         self._report("to_expunge", self._in_turns(expunge, Failpoint.SWEEP_EXPUNGE))
 
     def end_removals(self) -> None:
-        """End the jobs of calls that removed accounts, once their VMs are gone."""
+        """Complete the jobs of calls that removed accounts, once the VMs of these accounts are deleted."""
         minutes = self._setting("job.cancel.threshold.minutes")
         ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes), Failpoint.SWEEP_REMOVALS)
         self._report("removals_ended", ended)

@@ -233,7 +233,7 @@ class HostWatch:
             log.info("host_memory", hosts=len(changed))
 
     def _set_states(self, seen: Sequence[Seen], waits: Waits) -> list[Seen]:
-        """Write what changed, with alerts; the silent hosts that are Down now."""
+        """Write changed states of hosts with alerts, and return the silent hosts that are Down now."""
         now = self._clock()
         self._silent_since = {
             one.host.id: self._silent_since.get(one.host.id, now) for one in seen if not one.answers
@@ -307,7 +307,10 @@ class HostWatch:
                     log.warning("host_evacuated", host=one.host.name)
 
     def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]) -> None:
-        """Stop VMs that are missing for long enough; what is missing on hosts not seen now stays noted."""
+        """Mark VMs as stopped whose guests have been missing for long enough.
+
+        A missing guest on a host that was not read in this pass stays noted.
+        """
         answering = [one.host.uuid for one in seen]
         after: Sequence[Row[Any]] = ()
         if answering:
@@ -362,7 +365,7 @@ def _is_well(one: Seen) -> bool:
 def _write(
     connection: Connection, *, noted: Sequence[Seen], changed: Sequence[Seen], states: Mapping[int, HostState]
 ) -> list[tuple[str, HostState]]:
-    """Remember what was seen and change states; which hosts are in which state from now on."""
+    """Write answers and states of hosts, and return the new state of each host that changed."""
     alerts: list[Alert] = []
     for answers in (False, True):
         alike = {one.host.id: one.host for one in noted if one.answers is answers}

@@ -24,7 +24,10 @@ FROM = " from "
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to prove a password; ``address`` None: the user is authenticated otherwise."""
+    """An attempt to log in with a password.
+
+    ``address`` is None if the user is already authenticated by other means.
+    """
 
     domain_id: int
     username: str

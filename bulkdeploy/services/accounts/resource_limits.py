@@ -147,7 +147,9 @@ def check_project_limits(connection: Connection, owner: Owner) -> None:
 
 
 def limit_of_call(arguments: Arguments) -> NewLimit:
-    """Return the limit of an updateResourceLimit call. Storage is in GiB, memory in MiB. Without ``max``: no limit.
+    """Return the limit of an updateResourceLimit call. Storage is in GiB, and memory is in MiB.
+
+    A call without ``max`` removes the limit.
 
     Raises:
         InvalidParameter: no such resource type, an amount below -1.

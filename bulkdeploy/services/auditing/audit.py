@@ -108,9 +108,9 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
 
 @dataclass(slots=True)
 class _Look:
-    """The result of the first pass: the number of guests, and those that are doubtful.
+    """The result of the first pass over the guests: their numbers, and the guests to check again.
 
-    ``volumes_let_go``: of guests that run without rows on purpose (unmanageVirtualMachine).
+    ``volumes_let_go`` are the volumes of guests that run without rows on purpose (unmanageVirtualMachine).
     """
 
     doubtful: set[UUID]
@@ -211,7 +211,7 @@ def _look_again(
 
 
 def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mapping[UUID, str]) -> dict[UUID, str]:
-    """Return the VMs whose guests cannot be seen, running or not, each with the reason."""
+    """Return the VMs whose guests cannot be read, whether they run or not, with the reason for each."""
     found = {}
     for uuid in uuids:
         row = expected.guests.get(uuid)
@@ -247,9 +247,9 @@ def _breaches(compared: Mapping[UUID, str | None]) -> dict[UUID, str]:
 
 
 def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]) -> Expectation:
-    """Return the expectation for these ids.
+    """Return the expected guests and volumes for these ids.
 
-    Jobs are read first, so that a VM whose job ends meanwhile is left out.
+    Jobs are read first, so that a VM whose job ends in the meantime is omitted.
     """
     with read_only(engine) as connection:
         return Expectation(

@@ -86,7 +86,7 @@ ISO = Kind(
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The request of updateTemplatePermissions; None: unchanged."""
+    """The request of an updateTemplatePermissions call. None leaves a value unchanged."""
 
     operation: str | None
     accounts: Sequence[str] = ()

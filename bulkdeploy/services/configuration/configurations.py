@@ -247,7 +247,10 @@ class _Values:
 
 
 def _inherited_domains(connection: Connection, configuration: Configuration, place: Place) -> list[int]:
-    """Return the domains whose values of settings without effect an account or a domain inherits."""
+    """Return the domains from which an account or a domain inherits values, the nearest first.
+
+    This concerns only settings without effect, which are stored for clients that set them.
+    """
     if not configuration.flag(SETTINGS_FOR_CHILD_DOMAINS) or place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
         return []
     if place.scope is Scope.ACCOUNT:

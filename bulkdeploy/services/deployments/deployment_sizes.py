@@ -97,9 +97,10 @@ def vm_disks(
     disk_offerings: Mapping[int, DiskOfferingFacts],
     template: TemplateFacts,
 ) -> tuple[DiskSpec, ...]:
-    """Return the volumes of each VM, root first: ``diskofferingid`` is the root disk of an ISO, else a data disk.
+    """Return the volumes of each VM, the root volume first.
 
-    ``disk_offerings``: all that the call names, by internal id.
+    ``diskofferingid`` is the root volume of a VM from an ISO, and a data volume otherwise. ``disk_offerings`` are
+    all offerings that the call names, by internal id.
 
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
@@ -223,7 +224,7 @@ def _root_gib(
 
 
 def disk_gib(configuration: Configuration, requested_gib: int | None, offering: DiskOfferingFacts) -> int:
-    """Return the size of a disk of this offering, GiB; ``requested_gib``: the parameter ``size``.
+    """Return the size of a disk of this offering in GiB. ``requested_gib`` is the value of the parameter ``size``.
 
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.

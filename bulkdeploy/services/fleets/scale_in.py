@@ -41,9 +41,11 @@ def scale_in(
 
 
 def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPolicy) -> list[Row[Any]]:
-    """Return the VMs to remove, at most ``count``, in the order of the policy. VMs in state Error go first.
+    """Return the VMs to remove, at most ``count``, in the order of the policy.
 
-    ``members``: all VMs, the oldest first.
+    VMs in state Error are removed first.
+
+    ``members`` are all VMs of the deployment, the oldest first.
     """
     removable = [vm for vm in members if not vm.delete_protection]
     broken = [vm for vm in removable if vm.state == VmState.ERROR]

@@ -11,7 +11,7 @@ from bulkdeploy.domain.jobs import InstanceType, JobStatus, class_for
 
 
 def new_job_fields(caller: Caller, command_class: str, created: datetime) -> dict[str, Any]:
-    """Return the fields that all new jobs of one call for VMs share; ``command_class``: as in ``JobKind``."""
+    """Return the fields that all new jobs of one call for VMs share. ``command_class`` is that of ``JobKind``."""
     return {
         "accountid": caller.owner.account_uuid,
         "userid": caller.user_uuid,

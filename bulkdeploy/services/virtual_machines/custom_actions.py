@@ -140,7 +140,7 @@ def _role_types(given: tuple[str, ...]) -> list[str]:
 
 
 def delete_custom_action(connection: Connection, caller: Caller, ref: EntityRef) -> None:
-    """Delete an action. Jobs that run the action go on.
+    """Delete a custom action. Jobs that run the action continue.
 
     Raises:
         InvalidParameter: the action was deleted.

@@ -521,7 +521,9 @@ def _ids_of(machines: LearntMachines) -> set[UUID]:
 
 
 def ordered_there(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """Return the service's VM or volume for each id in the other cloud; None: the id of an earlier attempt.
+    """Return the service's VM or volume for each id of the other cloud.
+
+    None means that the id is of an earlier attempt.
 
     Args:
         connection: to read through.

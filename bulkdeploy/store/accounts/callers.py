@@ -63,7 +63,10 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True)
 class LoginUser:
-    """A user who is to be logged in; ``password_hash`` None: the user may not, or the password is locked."""
+    """A user who tries to log in.
+
+    ``password_hash`` is None if the user may not log in with a password or the password is locked.
+    """
 
     caller: Caller
     enabled: bool
@@ -75,7 +78,10 @@ class LoginUser:
 
 
 def callers(*columns: ColumnElement[Any]) -> Select[Any]:
-    """Return all users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
+    """Return a query for all users that are not removed, with the columns of a ``Caller`` and ``columns``.
+
+    Users of removed accounts are omitted.
+    """
     value = configuration_values.c
     mine = and_(value.scope == Scope.ACCOUNT.value, value.scope_id == accounts.c.id)
     guards = (
@@ -225,7 +231,7 @@ def default_admin(connection: Connection) -> Caller:
 
 
 def caller_by_id(connection: Connection, user_id: int) -> Caller | None:
-    """Return the enabled user with this id; None if the user or the account is disabled or was deleted."""
+    """Return the enabled user with this id, or None if the user or its account is disabled or was deleted."""
     row = connection.execute(callers().where(users.c.id == user_id)).mappings().first()
     return caller_of(row) if row is not None and is_enabled(row) else None
 

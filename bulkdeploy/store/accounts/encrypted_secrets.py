@@ -18,9 +18,9 @@ COLUMNS = (
 
 
 def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:
-    """Re-encrypt all stored secrets with the function ``anew``, and return the number of secrets.
+    """Encrypt all stored secrets again with the function ``anew``, and return the number of secrets.
 
-    A secret that another transaction replaces meanwhile keeps its newer value.
+    A secret that another transaction replaces in the meantime keeps its newer value.
     """
     replaced = 0
     for column in COLUMNS:

@@ -82,7 +82,7 @@ def require_within_limits(
 
 
 def measure(kind: ResourceType) -> ColumnElement[int]:
-    """Return what is counted of LIVE rows: their number, or the bytes of the files that were fetched."""
+    """Return the expression that counts a resource: the number of rows, or the bytes of fetched files."""
     if kind is ResourceType.SECONDARY_STORAGE:
         return cast(func.coalesce(func.sum(templates.c.fetched_bytes), 0), BigInteger)
     return func.count()

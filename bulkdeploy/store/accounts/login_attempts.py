@@ -47,7 +47,7 @@ def forget_attempts(connection: Connection, subject: str) -> None:
 
 
 def forget_all_attempts(connection: Connection, beginning: str) -> None:
-    """Forget the attempts of every subject whose text begins so."""
+    """Delete the attempts of every subject whose text begins with ``beginning``."""
     connection.execute(delete(login_attempts).where(attempt.subject.startswith(beginning, autoescape=True)))
 
 

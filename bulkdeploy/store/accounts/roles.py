@@ -129,7 +129,7 @@ def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Ri
 
 
 def role_of_rule(connection: Connection, rule_id: int) -> int | None:
-    """Return the id of the role that a rule belongs to; None where the rule is gone."""
+    """Return the id of the role to which a rule belongs, or None if the rule was deleted."""
     return connection.execute(select(role_rules.c.role_id).where(role_rules.c.id == rule_id)).scalar()
 
 
@@ -200,7 +200,7 @@ def insert_rule(connection: Connection, role_id: int, rule: Rule) -> int:
 
 
 def set_permission(connection: Connection, rule_id: int, permission: str) -> None:
-    """Let a rule of a locked role allow or deny."""
+    """Set the permission of one rule of a locked role: allow or deny."""
     connection.execute(update(role_rules).where(role_rules.c.id == rule_id).values(permission=permission))
 
 
@@ -217,7 +217,7 @@ _ORDER = text(
 
 
 def order_rules(connection: Connection, ids: Sequence[int]) -> None:
-    """Put the rules of a locked role into this order."""
+    """Set the order of the rules of a locked role."""
     connection.execute(_ORDER, {"ids": int_array(ids)})
 
 

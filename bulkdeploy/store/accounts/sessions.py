@@ -25,7 +25,10 @@ TOUCH_AFTER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that has not ended; ``due``: it must be prolonged, ``guards``: as for a ``KeyHolder``."""
+    """A session that has not expired.
+
+    ``due`` means that the session must be prolonged. ``guards`` restrict its calls.
+    """
 
     caller: Caller
     enabled: bool
@@ -76,7 +79,7 @@ def delete_expired_sessions(connection: Connection) -> None:
 
 
 def prolong_session(connection: Connection, token: str) -> None:
-    """Let a session that is not over last for another IDLE_SECONDS."""
+    """Extend a session that has not expired by IDLE_SECONDS from now."""
     connection.execute(
         update(sessions)
         .where(sessions.c.token_hash == digest(token), sessions.c.expires > func.now())

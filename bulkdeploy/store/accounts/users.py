@@ -102,7 +102,7 @@ def users_of(connection: Connection, caller: Caller, account_ids: Sequence[int])
 def user_by_key(
     connection: Connection, caller: Caller, visibility: Visibility, api_key: str
 ) -> dict[str, Any] | None:
-    """Return the live user that has this API key, or None if no user in sight of the caller has it."""
+    """Return the user who has this API key, or None if there is no such user whom the caller may see."""
     holder = select(api_keys.c.user_id).where(api_keys.c.api_key == api_key).scalar_subquery()
     query = _query(caller).where(users.c.id == holder, visibility.condition())
     row = connection.execute(query).mappings().one_or_none()
@@ -169,7 +169,7 @@ def end_sessions(connection: Connection, user_ids: Collection[int]) -> None:
 
 
 def remove_users(connection: Connection, user_ids: Collection[int]) -> None:
-    """Mark locked users removed; their keys, sessions and passwords are gone."""
+    """Mark locked users as removed, and delete their keys, sessions and passwords."""
     end_sessions(connection, user_ids)
     connection.execute(delete(api_keys).where(id_in(api_keys.c.user_id, user_ids)))
     gone = {"removed": func.now(), "password_hash": None}

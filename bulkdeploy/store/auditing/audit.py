@@ -138,7 +138,7 @@ _LOCK_ALL = tuple(
 
 
 def lock_for_healing(connection: Connection) -> None:
-    """Keep all claims, counts and addresses as they are until the transaction's end."""
+    """Prevent changes of claims, counts and addresses by other transactions until the end of this transaction."""
     for statement in _LOCK_ALL:
         connection.execute(statement)
 
@@ -212,7 +212,7 @@ _READY_VOLUMES = text(
 
 
 def running_vms(connection: Connection) -> Iterator[UUID]:
-    """Yield every VM that is Running, so many in memory at once."""
+    """Yield every VM that is Running. Rows are read in pages, so that memory is bounded."""
     for row in _in_pages(connection, _RUNNING_VMS):
         yield row.uuid
 

@@ -73,7 +73,7 @@ def is_encrypted(offerings: Table) -> ColumnElement[bool]:
 
 
 def encrypted(offerings: Table) -> Filter:
-    """Return the filter for offerings whose disks are to be encrypted, or are not."""
+    """Return the filter that selects offerings by whether their disks are encrypted."""
 
     def condition(wanted: bool) -> Condition:
         return is_encrypted(offerings) == literal(wanted)

@@ -21,7 +21,9 @@ from bulkdeploy.store.tables.topology import zones
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The selection of offerings besides a list's filters; nothing set: all that the caller may use.
+    """A selection of offerings in addition to a list's filters.
+
+    The default selects all offerings that the caller may use.
 
     Attributes:
         own_of: the id of a domain whose own offerings they must be, and its lineage.

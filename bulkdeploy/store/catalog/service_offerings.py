@@ -164,7 +164,10 @@ def _speed(mhz: int) -> Condition:
 
 
 def _has_capacity(template_bytes: int) -> Condition:
-    """Return offerings whose root disk is as large as a template, or is the template's."""
+    """Return the condition for offerings whose root disk is at least as large as a template.
+
+    Offerings without a root disk size use the size of the template.
+    """
     gib = service_offerings.c.root_disk_gib
     return or_(gib.is_(None), cast(gib, BigInteger) * GIB >= template_bytes)
 

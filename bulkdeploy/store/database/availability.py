@@ -52,7 +52,7 @@ def is_unreachable(error: BaseException) -> bool:
 
 
 def unavailability(error: BaseException) -> str | None:
-    """Return why the database cannot serve now, in words for the caller; None if it cannot be reached at all."""
+    """Return the reason why the database cannot serve now, or None if it cannot be reached at all."""
     state = _sqlstate(error) or ""
     return next((reason for beginning, reason in REASONS.items() if state.startswith(beginning)), None)
 

@@ -64,7 +64,7 @@ def bootstrap(
 
 
 def admin_row(connection: Connection) -> AdminRow | None:
-    """Return the default admin with its newest keys; None before ``bootstrap``."""
+    """Return the default admin with its newest keys, or None before ``bootstrap``."""
     row = connection.execute(
         select(users.c.username, users.c.password_hash, api_keys.c.api_key, api_keys.c.secret_key_encrypted)
         .join(api_keys, api_keys.c.user_id == users.c.id)

@@ -77,7 +77,7 @@ class _Reading:
 
 
 class ColumnCache:
-    """The cached columns of one process. Safe to share between threads: readings are replaced, never changed."""
+    """The cached columns of one process. Threads may share it, because readings are replaced and never changed."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -43,7 +43,7 @@ class NoJson(Exception):
 
 
 class JsonQuery:
-    """Objects of these fields as JSON texts; what none of the columns and parts has is left out.
+    """A query that returns objects with these fields as JSON texts. Fields without a column or a part are omitted.
 
     Args:
         query: a column for each plain field, after the object's id; one row for each object.
@@ -126,7 +126,7 @@ def _value(one: Field, columns: Columns, arrays: Arrays) -> ColumnElement[str] |
 
 
 def _map(column: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return a JSONB object whose values are texts; nearly all are empty."""
+    """Return a JSON object whose values are texts. Empty objects, which are the most frequent, are cheap."""
     pair = func.jsonb_each_text(column).table_valued("key", "value")
     member = cast(func.to_json(pair.c.key), Text) + _text(":") + cast(func.to_json(pair.c.value), Text)
     joined = select(func.string_agg(member, _text(","))).scalar_subquery()

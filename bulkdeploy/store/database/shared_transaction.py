@@ -34,7 +34,10 @@ MOST_WAIT = "250ms"
 
 
 class Apart(Exception):
-    """Raised in a shared transaction: these entries, by number, cannot share it; all is undone."""
+    """Raised in a shared transaction if some entries, given by number, cannot share it.
+
+    The transaction is rolled back.
+    """
 
     def __init__(self, entries: Collection[int]) -> None:
         super().__init__(f"{len(entries)} cannot share the transaction")

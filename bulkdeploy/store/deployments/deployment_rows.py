@@ -47,9 +47,10 @@ class JobsOfCalls:
 def write_deployments(
     connection: Connection, calls: Sequence[NewVms], queues: Sequence[str], jobs: JobsOfCalls
 ) -> list[Row[tuple[int, UUID, datetime]]]:
-    """Write all rows of the calls but their claims; return the ``id``, ``uuid`` and ``created`` of each deployment.
+    """Write all rows of the calls except their claims.
 
-    The VMs are in state Stopped. ``queues``: the queue that the jobs of each call are sent to.
+    Returns ``id``, ``uuid`` and ``created`` of each deployment. The VMs are in state Stopped. ``queues`` has the
+    queue of the jobs of each call.
 
     Raises:
         TransactionConflict: an instance group was made or deleted at this moment.
@@ -94,7 +95,10 @@ def _insert_deployments(
 
 
 def _deployment(call: DeployCall, part: CallPart, batch_id: int | None) -> dict[str, Any]:
-    """Return a row of ``deployments``: that of the call, or that of another part of the call ``batch_id``."""
+    """Return the row of ``deployments`` for one part of a call.
+
+    ``batch_id`` is None for the first part, and the id of the first part's row for each other part.
+    """
     request = part.spec.request
     token = request.request_token if batch_id is None else None
     return {

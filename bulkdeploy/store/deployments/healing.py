@@ -41,7 +41,7 @@ _HEALTHY = text(
 
 
 def note_healthy(connection: Connection, deployment_id: int) -> None:
-    """Begin to count tries anew, for no VM of the deployment is broken."""
+    """Reset the number of tries, because no VM of the deployment is broken."""
     connection.execute(_HEALTHY, {"id": deployment_id, "every": CHECK_EVERY_S})
 
 

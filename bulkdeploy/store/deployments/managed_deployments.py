@@ -29,7 +29,7 @@ def parts_of_deployment(deployment_id: int) -> Select[Any]:
 
 
 def insert_managed(connection: Connection, deployment_id: int, recorded: RecordedCall, desired: int) -> None:
-    """Let a deployment be managed from now on."""
+    """Insert the row that makes a deployment a managed one."""
     values = {
         "deployment_id": deployment_id,
         "desired_count": desired,
@@ -44,7 +44,7 @@ def insert_managed(connection: Connection, deployment_id: int, recorded: Recorde
 
 
 def lock_managed(connection: Connection, deployment_id: int) -> Row[Any] | None:
-    """Lock and return a managed deployment; None if the deployment is not managed."""
+    """Lock and return the row of a managed deployment, or return None if the deployment is not managed."""
     query = select(managed_deployments).where(managed_deployments.c.deployment_id == deployment_id)
     return connection.execute(query.with_for_update()).first()
 
@@ -86,7 +86,7 @@ def members_of(connection: Connection, deployment_id: int) -> Sequence[Row[Any]]
 
 
 def read_managed(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return the list fields of those of these deployments that are managed, by id."""
+    """Return the list fields of managed deployments by id. Deployments that are not managed are omitted."""
     managed = managed_deployments.c
     query = select(managed_deployments).where(managed.deployment_id.in_(deployment_ids))
     rows = {row.deployment_id: row for row in connection.execute(query)}
@@ -136,7 +136,10 @@ _LOCK_DUE = text(
 
 
 def lock_if_due(connection: Connection, deployment_id: int) -> Row[Any] | None:
-    """Lock and return a managed deployment that is due; None if another transaction works on it or did so."""
+    """Lock and return the row of a managed deployment that is due.
+
+    Returns None if another transaction processes the deployment now or has just done so.
+    """
     return connection.execute(_LOCK_DUE, {"id": deployment_id}).first()
 
 

@@ -54,7 +54,7 @@ class CallPart:
         return len(self.numbers)
 
     def keep(self, kept: Flags) -> None:
-        """Leave out the VMs whose flag, by number, is not set."""
+        """Remove the VMs whose numbers are not marked in ``kept``."""
         is_kept = kept[self.numbers]
         if not is_kept.all():
             self.named = [self.named[at] for at in is_kept.nonzero()[0].tolist()] if self.named else ()

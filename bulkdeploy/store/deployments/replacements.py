@@ -69,7 +69,7 @@ def update_replacement(connection: Connection, replacement_id: int, values: Mapp
 
 
 def end_step(connection: Connection, replacement_id: int, state: ReplacementState, failures: int) -> None:
-    """Write what a step leaves of a replacement, which is completed or not."""
+    """Write the state and the number of failures of a replacement after a step."""
     completed = func.now() if state is ReplacementState.COMPLETED else None
     values = {"state": state.value, "failures": failures, "completed": completed}
     update_replacement(connection, replacement_id, values)
@@ -133,7 +133,7 @@ _BY_CLUSTER = text(
 
 
 def read_replacements(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return what lists show of the newest replacement of each of these deployments, by deployment id."""
+    """Return the list fields of the newest replacement of each of these deployments, by deployment id."""
     rows = connection.execute(_SHOWN, {"ids": int_array(deployment_ids)}).all()
     if not rows:
         return {}

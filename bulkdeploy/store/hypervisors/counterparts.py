@@ -13,7 +13,7 @@ _FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")
 
 
 def find(connection: Connection, uuid: UUID) -> Row[Any] | None:
-    """Attempt and root volume of a VM or volume; None: nothing was noted."""
+    """Return the attempt and the root volume of a VM or volume, or None if nothing is recorded."""
     return connection.execute(_FIND, {"uuid": uuid}).first()
 
 
@@ -42,7 +42,10 @@ def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
 def write_addresses(
     connection: Connection, uuid: UUID, given: Sequence[GivenNic], is_of_cloud: Callable[[str], bool]
 ) -> None:
-    """Write what the cloud gave to the nics of a VM; of several nics in a network the first gets the first."""
+    """Write the addresses that the cloud assigned to the NICs of a VM.
+
+    If a VM has several NICs in one network, addresses are assigned to them in order.
+    """
     rows = list(nics_of(connection, uuid))
     addresses: list[GivenAddress] = []
     for one in given:

@@ -28,7 +28,7 @@ _RULES_OF = text(
 
 
 def rules_of(connection: Connection, guest_uuids: Collection[UUID]) -> dict[UUID, frozenset[Rule]]:
-    """Return the rules of those of these VMs that are in security groups."""
+    """Return the rules of these VMs by uuid. VMs without security groups are omitted."""
     found: dict[UUID, set[Rule]] = defaultdict(set)
     for row in connection.execute(_RULES_OF, {"guests": list(guest_uuids)}):
         rules = found[row.uuid]

@@ -177,7 +177,7 @@ def _guest_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[d
 
 
 def _host_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return the short and the long interval of each host with what was measured now."""
+    """Return the rows of the short and the long interval of each host with the present measurement."""
     return [
         {
             "host_id": row["host_id"],
@@ -259,7 +259,7 @@ def _host_row(
 
 
 def _difference(total: int, before: int) -> int:
-    """Return what was added to a total; a total that became smaller began again at 0."""
+    """Return the increase of a counter. A counter that became smaller was reset to 0 in between."""
     return total - before if total >= before else total
 
 

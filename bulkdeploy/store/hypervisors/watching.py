@@ -24,11 +24,12 @@ _WATCHED = text(
 
 
 def watched_hosts(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Return hosts of these hypervisors.
+    """Return the hosts of these hypervisors.
 
-    The columns are id, uuid, name, ip_address, hypervisor, url, state, zone_id, cluster_id, memory_mib, fenced, and
-    ``has_ha``, which says that host HA decides whether the host is fenced. Where a host is, or was lately, silent:
-    ``answers``, and for how many seconds (``lasted_s``); else None.
+    The columns are id, uuid, name, ip_address, hypervisor, url, state, zone_id, cluster_id, memory_mib, fenced,
+    ``has_ha`` (host HA decides whether the host is fenced), ``answers`` and ``lasted_s``. For a host that is
+    silent, or was silent recently, ``answers`` tells whether the host answers, and ``lasted_s`` for how many
+    seconds. Both are None for other hosts.
     """
     return connection.execute(_WATCHED, {"hypervisors": list(hypervisors)}).all()
 
@@ -137,7 +138,10 @@ _TO_FENCE = text(
 
 
 def lock_host_to_fence(connection: Connection, host_id: int) -> Row[Any] | None:
-    """Return a host that is to be fenced, locked and Down from now on; None if it is fenced, or is being fenced."""
+    """Lock a host, set its state to Down, and return its row.
+
+    Returns None if the host is fenced or is being fenced.
+    """
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
     return connection.execute(_TO_FENCE, {"host": host_id}).one_or_none()
 
@@ -148,7 +152,7 @@ _EVACUATION_OF = text(
 
 
 def evacuation_of(connection: Connection, host_id: int) -> UUID | None:
-    """Return the uuid of an unfinished job that evacuates a host; None: there is none."""
+    """Return the uuid of the unfinished job that evacuates a host, or None if there is no such job."""
     return connection.execute(_EVACUATION_OF, {"host": host_id}).scalar_one_or_none()
 
 

@@ -61,7 +61,7 @@ def is_enabled(connection: Connection, host_id: int) -> bool:
 
 
 def read_host_names(connection: Connection, host_ids: Collection[int]) -> dict[int, str]:
-    """Return the names of these hosts by id; those that were removed are left out."""
+    """Return the names of hosts by id. Removed hosts are omitted."""
     rows = connection.execute(
         text("SELECT id, name FROM hosts WHERE id = ANY(CAST(:ids AS bigint[])) AND removed IS NULL"),
         {"ids": int_array(host_ids)},

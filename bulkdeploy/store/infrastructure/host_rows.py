@@ -15,9 +15,9 @@ from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
 
 def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> None:
-    """Insert the limits of new hosts: their hardware times their cluster's over-commit, rounded down.
+    """Insert the limits of new hosts: their hardware times the over-commit of their cluster, rounded down.
 
-    ``vms_limits``: VMs at most by the host's internal id.
+    ``vms_limits`` has the maximum number of VMs by the host's internal id.
     """
     connection.execute(
         text(

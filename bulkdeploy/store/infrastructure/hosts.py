@@ -148,7 +148,7 @@ def list_hosts(
 
 
 def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) -> dict[int, dict[str, Any]]:
-    """Return the hosts by internal id; all joins are made for the rows of the page only."""
+    """Return hosts by internal id. Tables are joined for the rows of the page only."""
     found, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, ids)), Paging(limit=None))
     rows = {row.pop("_id"): row for row in found}
     disks = _local_disks(connection, ids) if with_capacity else {}

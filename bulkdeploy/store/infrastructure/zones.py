@@ -93,13 +93,16 @@ def list_zones(connection: Connection, caller: Caller, arguments: Arguments, pag
 
 
 def read_zone_names(connection: Connection, zone_ids: Iterable[int]) -> dict[int, str]:
-    """Return the names of these zones by id; those that were removed are left out."""
+    """Return the names of zones by id. Removed zones are omitted."""
     query = select(zones.c.id, zones.c.name).where(id_in(zones.c.id, zone_ids), zones.c.removed.is_(None))
     return {row.id: row.name for row in connection.execute(query)}
 
 
 def zone_of_place(connection: Connection, place: EntityRef) -> tuple[int, UUID] | None:
-    """Return the id and uuid of a live zone, or of the zone of a live pod or cluster; None where it was removed."""
+    """Return the id and uuid of a zone, or of the zone of a pod or cluster.
+
+    Return None if the place was removed.
+    """
     table = {Entity.ZONE: zones, Entity.POD: pods, Entity.CLUSTER: clusters}[place.entity]
     its_zone = zones.c.id == (table.c.id if table is zones else table.c.zone_id)
     query = select(zones.c.id, zones.c.uuid).where(table.c.id == place.id, table.c.removed.is_(None), its_zone)

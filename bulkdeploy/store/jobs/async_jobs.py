@@ -132,7 +132,7 @@ BY_NUMBER = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
 
 
 def find_job(connection: Connection, job_id: str) -> FoundJob | None:
-    """Return the job with this uuid or internal number; None where it expired or never was."""
+    """Return the job with this uuid or internal number, or None if the job was deleted or never existed."""
     if job_id.isdecimal():
         found = connection.execute(BY_NUMBER, {"id": int(job_id)})
     else:

@@ -27,7 +27,7 @@ LEFT_FOR_S = 5
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """The limits of jobs that drivers work on at the same time, over all workers; 0: any number.
+    """The limits on jobs that use drivers at the same time, over all workers. 0 means no limit.
 
     Attributes:
         suspect: a job whose workers ended abruptly so often runs when no other such job does in its process: the

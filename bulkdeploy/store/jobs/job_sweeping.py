@@ -54,7 +54,7 @@ _REQUEUE = _sql(
 
 
 def requeue_dropped(connection: Connection, job_queues: JobQueues, most: int) -> int:
-    """Queue jobs whose lease ran out, and jobs that waited long enough; how many."""
+    """Queue jobs whose lease expired and jobs whose waiting time ended. Return their number."""
     return connection.execute(_REQUEUE, {**_names(job_queues), "most": most}).rowcount
 
 
@@ -152,11 +152,10 @@ _STUCK = text(
 
 
 def read_stuck(connection: Connection, kinds: Collection[str], *, minutes: int, most: int) -> list[Row[Any]]:
-    """Return jobs of these kinds and this age that never began, while no job has moved for as long.
+    """Return jobs that were never leased, if no job has been leased for the same time.
 
-    No worker is there.
-
-    A job that waits in a line that moves is not stuck, however long the line is.
+    Only jobs of these kinds that are at least ``minutes`` old are returned, so no worker is running. A job in a
+    queue that moves is not stuck, however long the queue is.
     """
     return list(connection.execute(_STUCK, {"kinds": list(kinds), "minutes": minutes, "most": most}))
 

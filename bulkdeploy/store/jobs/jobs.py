@@ -31,11 +31,11 @@ class LeasedJob:
     """A job on which this process may work until its lease ends. ``fence`` identifies the lease.
 
     ``kind`` may be unknown to this release. ``instance_id`` is the internal id of the job's instance of type
-    ``instance_type``; ``parent_id`` is the job that created it; ``deployment_id`` is the deployment of the VM that
-    it deploys. ``progress`` are the notes of earlier tries; ``cancelled``: its deployment was cancelled before the
-    job began; ``lost``: leases that expired under a worker; ``runs_alone``: the next such lease is the last;
-    ``is_new``: this is its first lease; ``request_id`` and ``traceparent``: the call and the span that created it;
-    ``operation_id``: its bulk operation.
+    ``instance_type``. ``parent_id`` is the job that created this job, and ``operation_id`` its bulk operation.
+    ``deployment_id`` is the deployment of the VM that the job deploys. ``progress`` has the notes of earlier tries.
+    ``cancelled`` means that the deployment was cancelled before the job began. ``lost`` is the number of leases
+    that expired under a worker; with ``runs_alone``, the next such lease is the last. ``is_new`` means that this is
+    the first lease. ``request_id`` and ``traceparent`` are the call and the span that created the job.
     """
 
     id: int

@@ -64,7 +64,7 @@ def unsent_messages(connection: Connection) -> Backlog:
 
 
 def vms_by_state(connection: Connection) -> dict[str, int]:
-    """Return VMs by state, every state; those that are gone do not count."""
+    """Return the number of VMs in every state. Expunged VMs are not counted."""
     found = {row.state: row.vms for row in connection.execute(_VMS)}
     return {state.value: found.get(state, 0) for state in VmState}
 

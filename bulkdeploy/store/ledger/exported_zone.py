@@ -42,7 +42,7 @@ def read_places(connection: Connection, zone_id: int) -> tuple[list[Row[Any]], l
 
 
 def find_zone(connection: Connection, named: str) -> int | None:
-    """Return the id of the zone of this name or uuid; None: there is none."""
+    """Return the id of the zone with this name or uuid, or None if there is no such zone."""
     found = text("SELECT id FROM zones WHERE removed IS NULL AND (name = :named OR uuid::text = lower(:named))")
     return connection.execute(found, {"named": named}).scalar()
 

@@ -49,7 +49,7 @@ class Thresholds:
         return Thresholds(ids, cpu[first], memory[first])
 
     def of(self, cluster_ids: Ints) -> "Thresholds":
-        """Return the thresholds of those of these clusters that have any."""
+        """Return the thresholds of these clusters. Clusters without a threshold are omitted."""
         bounded = np.isin(self.cluster_ids, cluster_ids) & (np.isfinite(self.cpu) | np.isfinite(self.memory))
         return Thresholds(self.cluster_ids[bounded], self.cpu[bounded], self.memory[bounded])
 

@@ -48,7 +48,7 @@ def release_planned_hosts(connection: Connection, vm_ids: Sequence[int]) -> None
 
 
 def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release what destroyed VMs return immediately: the host, and the user_vm, cpu and memory counts.
+    """Release the host and the user_vm, cpu and memory counts of destroyed VMs.
 
     Volumes and addresses are kept until the VM is expunged (cloudstack-protocol.md 7.3).
     """

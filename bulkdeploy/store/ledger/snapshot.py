@@ -228,7 +228,10 @@ def _pool_columns(
     cluster: Ints,
     host: Ints,
 ) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
-    """Return the pools and what each may promise: size x over-provisioning (shared only) x threshold."""
+    """Return the pools with the bytes that each pool may allocate.
+
+    This is size x over-provisioning (shared pools only) x threshold.
+    """
     ids, any_special = rows["id"], bool(rows["special"].any())
     pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=any_special)
     restricted = _read_restricted_pools(connection, zone_id) if any_special else {}

@@ -89,7 +89,10 @@ _ORPHANED = text(
 
 
 def destroy_volumes_of_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Delete the volumes of these accounts that no VM has; others go when their VMs do (``release``)."""
+    """Delete the volumes of these accounts that no VM has.
+
+    Volumes of VMs are deleted with the VMs (``release``).
+    """
     found = connection.execute(_OF_ACCOUNTS, {"accounts": int_array(account_ids)}).scalars().all()
     destroy_volumes(connection, found)
 
@@ -110,7 +113,7 @@ _DUE = text(
 
 
 def volumes_to_remove(connection: Connection, *, most: int) -> list[Row[Any]]:
-    """Destroyed volumes that may be on a pool and are to be removed now, with all hypervisor types it serves."""
+    """Return destroyed volumes that are due for removal from their pools, with all hypervisors of the pool."""
     return list(connection.execute(_DUE, {"most": most}))
 
 

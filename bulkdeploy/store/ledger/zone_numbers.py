@@ -77,7 +77,10 @@ def positions(ids: Ints, wanted: Ints) -> Ints:
 def pools_of(
     rows: Mapping[str, Ints], cluster_ids: Ints, host_ids: Ints, *, with_local: bool
 ) -> tuple[Mapping[str, Ints], Ints, Ints]:
-    """Return the pools whose cluster and host are given, and the positions of these; -1 means all of them."""
+    """Return the pools of these clusters and hosts, with the position of each pool's cluster and host.
+
+    The position -1 means that the pool serves all clusters or hosts.
+    """
     cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
     there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))
     if not with_local:

@@ -94,7 +94,10 @@ class OfferingFacts:
 
 
 def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dict[int, OfferingFacts]:
-    """Network offerings by internal id; ``usable``: enabled, for guests, and not deleted."""
+    """Return network offerings by internal id.
+
+    ``usable`` means that the offering is enabled, is for guest networks, and was not deleted.
+    """
     rows = connection.execute(select(network_offerings).where(id_in(network_offerings.c.id, offering_ids)))
     return {
         row.id: OfferingFacts(
@@ -148,7 +151,7 @@ def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, in
 
 
 def keep_zones(connection: Connection, zone_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Live zones by internal id; they are neither deleted nor changed before the transaction ends."""
+    """Return live zones by internal id, and lock them against changes until the transaction ends."""
     query = select(zones).where(id_in(zones.c.id, zone_ids), zones.c.removed.is_(None)).order_by(zones.c.id)
     return {row.id: row for row in connection.execute(query.with_for_update(read=True))}
 

@@ -59,7 +59,7 @@ def add_permissions(connection: Connection, network_id: int, account_ids: Iterab
 def remove_permissions(
     connection: Connection, network_ids: Collection[int], account_ids: Collection[int] | None = None
 ) -> None:
-    """Take permissions for networks from accounts; None: from all accounts."""
+    """Remove permissions of accounts for networks. None stands for all accounts."""
     statement = delete(network_permissions).where(id_in(PERMISSION.network_id, network_ids))
     if account_ids is not None:
         statement = statement.where(id_in(PERMISSION.account_id, account_ids))

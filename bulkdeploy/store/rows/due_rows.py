@@ -22,7 +22,7 @@ def due_rows(
     live: Condition,
     most: int,
 ) -> list[tuple[Any, ...]]:
-    """Return these columns of at most ``most`` live rows whose time has come, the oldest time first."""
+    """Return these columns of at most ``most`` live rows that are due, the earliest first."""
     query = select(*columns).where(live, due_at <= func.now()).order_by(due_at, *columns).limit(most)
     return [tuple(row) for row in connection.execute(query)]
 

@@ -155,20 +155,20 @@ def _project(admin: bool) -> Condition:
 
 
 def _invitation(admin: bool) -> Condition:
-    """Return the condition of invitations to the caller's account and to projects that the caller knows."""
+    """Return the condition for invitations to the caller's account and to projects that the caller may see."""
     invitation, project = project_invitations.c, projects.alias()
     to_project = select(1).where(project.c.id == invitation.project_id, owned(project.c.account_id, admin))
     return or_(owned(invitation.account_id, admin), exists(to_project))
 
 
 def _project_role(admin: bool) -> Condition:
-    """Return the condition of roles of projects that the caller knows."""
+    """Return the condition for roles of projects that the caller may see."""
     project = projects.alias()
     return exists(select(1).where(project.c.id == roles.c.project_id, owned(project.c.account_id, admin)))
 
 
 def _project_rule(admin: bool) -> Condition:
-    """Return the condition of rules of roles of projects that the caller knows."""
+    """Return the condition for rules of roles of projects that the caller may see."""
     return exists(select(1).where(roles.c.id == role_rules.c.role_id, _project_role(admin)))
 
 

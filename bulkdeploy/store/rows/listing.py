@@ -40,7 +40,7 @@ class Page:
 
 
 def whole(result: Any) -> Any:
-    """Return a result that needs no connection any more: rows of a page may be read as late as they are sent."""
+    """Return a result that no longer needs the connection. Rows of a page are otherwise read when they are sent."""
     return Page(list(result.rows), result.count) if isinstance(result, Page) else result
 
 
@@ -113,7 +113,10 @@ class _Extended(Sequence[Row]):
 def ordered(
     query: Select[Any], orders: Orders, arguments: Mapping[str, Any], age: ColumnElement[Any]
 ) -> Select[Any]:
-    """Return the query in the order of ``sortby``, downwards with a minus; no value last, equal ones by age."""
+    """Return the query in the order of ``sortby``. A minus sign means descending order.
+
+    Rows without a value come last. Rows with equal values are ordered by ``age``.
+    """
     wanted = arguments.get("sortby", "")
     column = orders.get(wanted.removeprefix("-"))
     if column is None:
@@ -174,7 +177,7 @@ def _page_from_the_end(
 def fetch_rows(
     connection: Connection, query: Select[Any], paging: Paging, count: Select[Any] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """``fetch_page`` for queries whose rows are completed afterwards: the rows, and the count over all pages."""
+    """Return the rows of one page and the count over all pages, for callers that complete the rows afterwards."""
     cut = query if paging.limit is None else query.limit(paging.limit)
     rows = _rows(connection, cut.offset(paging.offset))
     if rows and (paging.limit is None or len(rows) < paging.limit):

@@ -227,7 +227,7 @@ def _taken(error: IntegrityError) -> Exception:
 
 
 def _as_text(value: object) -> str:
-    """Return a value that JSON has not, in the form in which PostgreSQL reads it."""
+    """Return a value that JSON cannot represent as a text that PostgreSQL can read."""
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     if isinstance(value, Decimal):

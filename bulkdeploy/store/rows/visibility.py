@@ -60,9 +60,9 @@ class Visibility:
         return or_(base, accounts.c.id.in_(joined))
 
     def of_account(self, account_id: ColumnElement[int]) -> Condition:
-        """Return the condition on the column of an owner's id, without a join of the owners to every row.
+        """Return the condition on the column of an owner's id, without joining the owners to every row.
 
-        The accounts are found once, before the rows. A join would look one up for each row that is counted.
+        The selected accounts are read once. A join would look up an account for each counted row.
         """
         if self == Visibility():
             return true()
@@ -123,7 +123,7 @@ def owner_columns() -> tuple[ColumnElement[Any], ...]:
 
 
 def account_name() -> ColumnElement[Any]:
-    """``account``: the owner's name; a project's own account has none to show."""
+    """Return the column ``account``, the owner's name. It is NULL for a project's account."""
     return case((accounts.c.account_type != AccountType.PROJECT, accounts.c.name)).label("account")
 
 

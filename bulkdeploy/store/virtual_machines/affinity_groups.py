@@ -62,7 +62,7 @@ def list_affinity_groups(
 
 
 def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
-    """Return why groups are in use, in words, by the ids of those groups through which places are dedicated."""
+    """Return the reason why a group cannot be deleted, for each group through which places are dedicated."""
     through = dedicated_resources.c.affinity_group_id
     dedicated = connection.execute(select(through).where(id_in(through, group_ids)).distinct()).scalars()
     return dict.fromkeys(dedicated, "a place is dedicated through it")

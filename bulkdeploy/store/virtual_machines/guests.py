@@ -80,7 +80,10 @@ def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Gues
 
 @dataclass(frozen=True, slots=True)
 class SharedConfig:
-    """The common properties of all VMs of a deployment; ``pinned``: no retry elsewhere."""
+    """The common properties of all VMs of a deployment.
+
+    ``pinned`` means that a VM is not retried on another host.
+    """
 
     uuid: UUID
     pinned: bool
@@ -157,7 +160,7 @@ _REMOVE_SNAPSHOTS = text(
 
 
 def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Note that the VMs are gone, with their snapshots. Their rows still resolve by uuid."""
+    """Mark VMs and their snapshots as removed. The rows can still be found by uuid."""
     vms = {"vms": int_array(sorted(vm_ids))}
     connection.execute(_REMOVE_SNAPSHOTS, vms)
     connection.execute(_REMOVE, vms)

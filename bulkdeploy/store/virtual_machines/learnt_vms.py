@@ -67,7 +67,7 @@ def host_places(connection: Connection, uuids: Iterable[str]) -> dict[str, tuple
 
 
 def places_of(connection: Connection, vms: Iterable[UUID]) -> dict[UUID, tuple[VmState, UUID | None]]:
-    """Return the state and the host of VMs that no job works on, by uuid; None is a VM that is not Running."""
+    """Return the state and the host of VMs without a job, by uuid. The host is None unless the VM is Running."""
     query = text(
         "SELECT v.uuid, v.state, h.uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
         " WHERE v.removed IS NULL AND v.uuid = ANY(:vms) AND v.state IN ('Running', 'Stopped', 'Destroyed')"
@@ -218,7 +218,7 @@ def remove_nics(connection: Connection, nic_ids: Sequence[int]) -> None:
 
 
 def mark_removed(connection: Connection, entity: Entity, ids: Collection[int], state: str) -> None:
-    """Mark VMs or volumes as gone."""
+    """Mark VMs or volumes as removed, with a final state."""
     if ids:
         table = TABLES[entity]
         values = {"state": state, "removed": text("now()")}

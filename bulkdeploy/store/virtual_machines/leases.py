@@ -17,7 +17,10 @@ VM = virtual_machines.c
 
 
 def due_leases(connection: Connection, most: int) -> list[tuple[Any, ...]]:
-    """Return the ids of VMs whose lease has expired, the oldest first; none while leases are disabled."""
+    """Return the ids of VMs whose lease has expired, the oldest first.
+
+    The list is empty while leases are disabled.
+    """
     if not read_configuration(connection).flag(LEASES_ENABLED):
         return []
     return due_rows(connection, (VM.id,), VM.lease_due, _is_live(), most)

@@ -119,7 +119,7 @@ def remove_rows(connection: Connection, vm_id: int) -> None:
 
 
 def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
-    """Delete the notes about guests that are VMs now, or gone. Their addresses become free."""
+    """Delete the records of unmanaged guests that were imported or removed. Their addresses become free."""
     query = text("DELETE FROM unmanaged_guests WHERE guest_uuid = ANY(CAST(:guests AS uuid[]))")
     connection.execute(query, {"guests": list(guests)})
 
@@ -158,7 +158,10 @@ def hosts_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[
 
 
 def pools_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """Return these pools by uuid: their place (cluster, host None: of all), state, size and promised bytes."""
+    """Return pools by uuid with their scope, state, size and allocated bytes.
+
+    ``cluster_id`` or ``host_id`` is None if the pool serves all clusters or hosts.
+    """
     rows = connection.execute(
         text(
             "SELECT uuid, id, name, zone_id, cluster_id, host_id, state, capacity_bytes, allocated_bytes,"
@@ -232,5 +235,5 @@ _NAMED = {
 
 
 def id_of_named(connection: Connection, table: str, named: str) -> Sequence[int]:
-    """Return the internal ids of what has this id or name; of domains, or this path (``ROOT/a``)."""
+    """Return the internal ids of objects with this uuid or name. Domains can also be given by path (``ROOT/a``)."""
     return connection.execute(_NAMED[table], {"named": named}).scalars().all()

@@ -38,9 +38,9 @@ def update_vm(connection: Connection, vm_id: int, values: Mapping[str, Any]) -> 
 
 
 def update_vms(connection: Connection, values: Mapping[int, Mapping[str, Any]]) -> None:
-    """Change columns of many VMs, the same columns of each; if states change, that is the VMs' last update.
+    """Update the same columns of several VMs. If states change, the time of their last update is set, too.
 
-    ``values``: the new values by VM id.
+    ``values`` has the new values by VM id.
     """
     names = sorted({name for columns in values.values() for name in columns})
     if not names:
@@ -208,7 +208,7 @@ def drive_of(connection: Connection, vm_id: int) -> int | None:
 
 
 def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
-    """Return the ISO in the VM's drive; None: there is none."""
+    """Return the ISO in the VM's drive, or None if the drive is empty."""
     query = (
         select(isos.c.id, isos.c.uuid, isos.c.name)
         .select_from(virtual_machines.join(templates, templates.c.id == virtual_machines.c.template_id))

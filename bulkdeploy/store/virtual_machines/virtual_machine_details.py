@@ -181,7 +181,7 @@ def _shared_key_pairs() -> ColumnElement[Any]:
 
 
 def user_data_column() -> ColumnElement[Any]:
-    """``userdata``: the VM's own, else its deployment's, base64."""
+    """Return the column ``userdata``: the user data of the VM, or else of its deployment, in base64."""
     shared = deployments.c.config.op("->>", return_type=Text())("user_data")
     own = virtual_machines.c.user_data
     return case((own.is_(None), shared), else_=own).label("userdata")

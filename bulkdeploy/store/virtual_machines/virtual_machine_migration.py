@@ -93,7 +93,7 @@ def _reservations_of(connection: Connection, vm_ids: Sequence[int]) -> list[UUID
 
 
 def release_reservations(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Give back the hosts that migrations of these VMs reserved and will not use."""
+    """Release the hosts that migrations of these VMs reserved and will not use."""
     release_hosts_of(connection, _reservations_of(connection, vm_ids))
 
 

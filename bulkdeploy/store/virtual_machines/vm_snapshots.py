@@ -128,7 +128,7 @@ def snapshots_of_vms(connection: Connection, vm_ids: Collection[int]) -> Sequenc
 def snapshots_of_volumes(
     connection: Connection, vm_ids: Collection[int], volume_ids: Collection[int] | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the live snapshots of single volumes of these VMs; ``volume_ids``: of these volumes."""
+    """Return the live snapshots of single volumes of these VMs, optionally only of these volumes."""
     snapshot = vm_snapshots.c
     query = select(vm_snapshots).where(
         id_in(snapshot.vm_id, vm_ids), snapshot.volume_id.is_not(None), snapshot.removed.is_(None)
@@ -229,7 +229,7 @@ def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Note that the snapshots that jobs of these VMs removed are gone. Their children get their parents."""
+    """Mark snapshots that jobs of these VMs removed as removed. Their children become children of their parents."""
     vms = {"vms": int_array(vm_ids)}
     for statement in (_PARENT_IS_CURRENT, _GONE):
         connection.execute(statement, vms)
@@ -246,7 +246,10 @@ def fail_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def fail_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots that jobs of these VMs failed to remove: parts may be gone, and they can be removed."""
+    """Mark snapshots whose removal by jobs of these VMs failed.
+
+    Parts may be missing, and the removal can be repeated.
+    """
     _become(connection, vm_ids, SnapshotState.EXPUNGING, SnapshotState.ERROR)
 
 

@@ -79,7 +79,7 @@ def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageTy
 
 
 def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> bool:
-    """Return whether a service offering says how large root disks are."""
+    """Return whether a service offering determines the size of root disks."""
     offering = service_offerings.c
     query = select(offering.root_disk_gib).where(offering.id == service_offering_id)
     return connection.execute(query).scalar_one() is not None

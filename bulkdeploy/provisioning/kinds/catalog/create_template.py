@@ -33,7 +33,7 @@ class CreateTemplate(VmSteps):
     """Params: ``template_id``, ``template_uuid``, ``volume_uuid``."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. The template is not made either."""
+        """Return the outcome of a job that need not run. If the job failed, the template was not created."""
         refused = super().at_once(work)
         return replace(refused, final=NOT_MADE) if isinstance(refused, Failed) else refused
 

@@ -84,7 +84,7 @@ def _next_turn(planned: Sequence[Sequence[int]], begun: Collection[int]) -> dict
 
 
 def _move(connection: Connection, work: PlaceWork, moves: Mapping[int, int]) -> list[JobMessage]:
-    """Return jobs that move VMs to these hosts; those that another transaction has locked come later."""
+    """Create jobs that move VMs to these hosts. VMs that another transaction has locked are moved later."""
     job = work.job
     jobs = [
         MIGRATE.new_job(

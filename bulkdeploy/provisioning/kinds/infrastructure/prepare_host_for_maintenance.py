@@ -90,7 +90,7 @@ class PrepareHostForMaintenance(JobSteps[PlaceWork]):
 
 
 def _move_some(connection: Connection, work: PlaceWork, left: Leaving) -> list[JobMessage]:
-    """Return jobs that migrate VMs off the host; no more at a time than the operator allows."""
+    """Create jobs that migrate VMs off the host, at most as many at a time as the setting allows."""
     places = read_configuration(connection).number("host.maintenance.migrations.max") - left.moving
     if places <= 0 or not left.to_move:
         return []

@@ -26,7 +26,7 @@ class DestroyVirtualMachine(VmSteps):
     """Params: ``expunge``; ``volume_ids``, data volumes that are deleted with it."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. A VM that is destroyed already is a success, unless it is to be expunged."""
+        """Return success for a VM that is destroyed already, unless it is to be expunged."""
         gone = work.state in (VmState.DESTROYED, VmState.EXPUNGING)
         return Succeeded(UNCHANGED) if gone and not work.job.params.get("expunge") else super().at_once(work)
 

@@ -12,7 +12,7 @@ from bulkdeploy.provisioning.outcome import UNCHANGED, Outcome
 
 
 class ExpungeVirtualMachine(VmSteps):
-    """The steps that expunge a VM; they have no params."""
+    """The steps that expunge a VM. The job has no parameters."""
 
     @override
     def run(self, work: Assignment) -> Outcome:

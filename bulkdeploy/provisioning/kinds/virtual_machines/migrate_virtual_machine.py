@@ -161,7 +161,10 @@ class MigrateVirtualMachine(VmSteps):
         return run_transaction(self.tools.engine, begin, MIGRATE_COMMIT, during=self.tools.planning)
 
     def _begin_reserved(self, works: Sequence[Assignment]) -> Sequence[_Move | None]:
-        """Begin moves to reserved hosts in one transaction; None for moves that must be begun by themselves."""
+        """Begin the moves to reserved hosts in one transaction.
+
+        The result is None for each move that must be begun in a transaction of its own.
+        """
         plain = [work for work in works if _is_plain(work)]
         begin = partial(self._swap_claims, works=plain)
         try:

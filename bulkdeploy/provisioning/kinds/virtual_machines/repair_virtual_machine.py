@@ -39,7 +39,10 @@ RUNS = FinalState(VmState.RUNNING)
 
 
 class RepairVirtualMachine(VmSteps):
-    """Params: ``forced``: a guest that cannot be set right while it runs is stopped and started."""
+    """The steps that repair a VM.
+
+    With the parameter ``forced``, a guest that cannot be repaired while it runs is stopped and started.
+    """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

@@ -92,7 +92,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return self.failed(work, RESOURCE_UNAVAILABLE, DECLARED_OFF, MOVED_ONLY if arrived else AS_BEFORE)
 
     def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
-        """See ScaleVirtualMachine: on its host, or on another."""
+        """Claim the new sizes on the VM's host, or on another host if its own host lacks capacity."""
         if reason is None:
             return super().claim(connection, work, row, reason)
         here = frozenset() if work.host_id is None else frozenset({work.host_id})

@@ -53,7 +53,7 @@ class StartVirtualMachine(VmSteps):
         self._starter = starter_of_existing_vms(kind, tools)
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. A VM that runs already is a success."""
+        """Return success for a VM that runs already."""
         return Succeeded(UNCHANGED) if work.state is VmState.RUNNING else super().at_once(work)
 
     @override

@@ -21,7 +21,7 @@ class StopVirtualMachine(VmSteps):
     """
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps. A VM that is stopped already is a success."""
+        """Return success for a VM that is stopped already."""
         return Succeeded(UNCHANGED) if work.state is VmState.STOPPED else super().at_once(work)
 
     @override

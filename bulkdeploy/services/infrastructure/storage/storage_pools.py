@@ -176,7 +176,7 @@ def delete_pools(
 
 
 def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
-    """Put a pool into maintenance, so that no volumes are placed in it; the job's result is the pool.
+    """Put a pool into maintenance, so that no volumes are placed in it. The result of the job is the pool.
 
     Raises:
         InvalidParameter: it is in maintenance, or was deleted.

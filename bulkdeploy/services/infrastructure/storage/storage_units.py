@@ -54,7 +54,7 @@ class SeenUnit:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the unit can be used; no unit of a silent host can."""
+        """Whether the unit can be used. A unit of a host that does not answer cannot be used."""
         return self.unit is not None and self.unit.is_healthy
 
 

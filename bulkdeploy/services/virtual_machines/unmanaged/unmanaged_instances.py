@@ -65,7 +65,7 @@ class Unmanaged:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The guests that are being removed, and the volumes with their pools' hypervisors (None: out of reach)."""
+    """The guests to remove, and the volumes to remove with the hypervisors of their pools (None: unreachable)."""
 
     guests: Sequence[UnmanagedGuest]
     volumes: Sequence[tuple[RealVolume, str | None]]
@@ -162,7 +162,7 @@ def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID
 
 
 def end_removal(connection: Connection, removal: Removal, failed: Collection[UUID]) -> None:
-    """Free the addresses of guests that are gone."""
+    """Release the addresses of guests that were removed."""
     store.forget_guests(connection, {one.guest.uuid for one in removal.guests} - set(failed))
 
 

@@ -43,12 +43,12 @@ def host_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID,
 
 
 def cluster_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, PlaceFigures]:
-    """Return the hosts of clusters, by the cluster's uuid; those that are up are of use."""
+    """Return the number of hosts of clusters, and the number of these that are Up, by the cluster's uuid."""
     return _figures(connection, clusters, uuids, hosts.c.cluster_id, hosts.c.state == UP)
 
 
 def zone_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, PlaceFigures]:
-    """Return the clusters of zones, by the zone's uuid; those that are enabled are of use."""
+    """Return the number of clusters of zones, and the number of these that are Enabled, by the zone's uuid."""
     enabled = clusters.c.allocation_state == AllocationState.ENABLED
     return _figures(connection, zones, uuids, clusters.c.zone_id, enabled)
 

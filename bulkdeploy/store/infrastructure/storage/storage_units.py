@@ -28,7 +28,7 @@ def hosts(
 
 
 def hosts_of_pool(connection: Connection, pool_id: int) -> Sequence[Row[Any]]:
-    """Return the hosts that reach a pool, as ``hosts`` has them."""
+    """Return the hosts that can use a pool, with the columns of ``hosts``."""
     query = text(
         f"{_HOSTS} AND EXISTS (SELECT FROM storage_pools p WHERE p.id = :pool AND (p.host_id = h.id"
         " OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
