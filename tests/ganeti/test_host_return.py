@@ -1,28 +1,20 @@
 """A node of a live cluster dies and returns: its VMs run elsewhere, each once, and no old guest runs on it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.ganeti.live import gnt, guest_files, kill_daemons, needs_cluster, pid_file, set_offline, start_daemons
 from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
-from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
+from tests.support.power.host_ha import finish, ha_state, host_ha, host_named
+from tests.support.power.redfish_servers import Server
 from tests.support.runs.waiting import wait_for
 
 pytestmark = needs_cluster
 
 NODE_DAEMON = "ganeti-noded"
 VMS = 4
-QUICK = {
-    "host.down.wait": 5,
-    "host.up.wait": 1,
-    "kvm.ha.activity.check.interval": 3,
-    "kvm.ha.activity.check.max.attempts": 2,
-    "kvm.ha.recover.failure.threshold": 0,
-}
 
 
 @pytest.fixture
@@ -33,12 +25,6 @@ def cloud(tmp_path: Path) -> Iterator[GanetiCloud]:
     with ganeti_cloud(tmp_path) as made:
         yield made
         made.destroy_all()
-
-
-def host_named(cloud: GanetiCloud, name: str) -> dict[str, Any]:
-    """Return a host as the API lists it."""
-    (found,) = cloud.client.call("listHosts", name=name, type="Routing")["host"]
-    return dict(found)
 
 
 def where_guests_run() -> dict[str, list[str]]:
@@ -64,8 +50,8 @@ def test_vms_of_a_dead_node_run_elsewhere(cloud: GanetiCloud, is_off: bool) -> N
             path.unlink()
     set_offline(dead, offline=True)
     try:
-        wait_for(lambda: host_named(cloud, dead)["state"] != "Up", "the host is not Up", pause_s=1)
-        job = cloud.client.call("evacuateHost", id=host_named(cloud, dead)["id"], force=True)["jobid"]
+        wait_for(lambda: host_named(cloud.client, dead)["state"] != "Up", "the host is not Up", pause_s=1)
+        job = cloud.client.call("evacuateHost", id=host_named(cloud.client, dead)["id"], force=True)["jobid"]
         cloud.kill_programs("workers.app", "workers.sweeper")
         moved = cloud.result(job)["hostmigration"]
         assert ({vm["virtualmachineid"] for vm in moved["moved"]}, moved.get("failed", [])) == (lost, [])
@@ -75,7 +61,7 @@ def test_vms_of_a_dead_node_run_elsewhere(cloud: GanetiCloud, is_off: bool) -> N
         start_daemons(dead, NODE_DAEMON)
         set_offline(dead, offline=False)
         cloud.kill_programs("workers.sweeper")
-    take_back(cloud, dead)
+    reconnect(cloud, dead)
     assert where_guests_run() == {f"{vm['id']}.bulkdeploy": [vm["hostname"]] for vm in cloud.vms()}
     assert len(cloud.vms()) == VMS
     cloud.service.run("audit")
@@ -93,28 +79,9 @@ def switch_off(node: str) -> None:
         path.unlink()
 
 
-@contextmanager
-def host_ha(cloud: GanetiCloud) -> Iterator[None]:
-    """All nodes have host HA and a controller that switches them, for a while."""
-    for name, value in QUICK.items():
-        cloud.client.call("updateConfiguration", name=name, value=value)
-
-    def server(node: str) -> Server:
-        return Server(switch=lambda on: start_daemons(node, NODE_DAEMON) if on else switch_off(node))
-
-    hosts = cloud.client.call("listHosts", type="Routing")["host"]
-    with redfish({node: server(node) for node in nodes()}) as port:
-        login = {"driver": "redfish", "username": USER, "password": PASSWORD, "port": port}
-        for host in hosts:
-            address = f"127.0.0.1/{host['name']}"
-            cloud.client.call("configureOutOfBandManagement", hostid=host["id"], address=address, **login)
-            cloud.result(cloud.client.call("enableOutOfBandManagementForHost", hostid=host["id"])["jobid"])
-            given = {"hostid": host["id"], "provider": "kvmhaprovider"}
-            cloud.result(cloud.client.call("configureHAForHost", **given)["jobid"])
-            cloud.result(cloud.client.call("enableHAForHost", hostid=host["id"])["jobid"])
-        yield
-        for host in hosts:
-            cloud.result(cloud.client.call("disableHAForHost", hostid=host["id"])["jobid"])
+def server_of(node: str) -> Server:
+    """Return a node as its controller has it: the power ends its programs, and the test starts them again."""
+    return Server(switch=lambda on: None if on else switch_off(node))
 
 
 def test_vms_of_a_node_with_host_ha_run_elsewhere_without_an_operator(cloud: GanetiCloud) -> None:
@@ -125,17 +92,9 @@ def test_vms_of_a_node_with_host_ha_run_elsewhere_without_an_operator(cloud: Gan
         cloud.client.call("updateVirtualMachine", id=vm["id"], haenable=True)
     rows = {f"{vm['id']}.bulkdeploy": vm["hostname"] for vm in cloud.vms()}
     dead = max(node for node in rows.values() if node != "node1")
-    with host_ha(cloud):
-        wait_for(
-            lambda: bool(host_named(cloud, dead)["hostha"]["hastate"] == "Available"), "host HA begins", pause_s=1
-        )
+    with host_ha(cloud.client, {node: server_of(node) for node in nodes()}):
         kill_daemons(dead, NODE_DAEMON)  # its guests run on until its controller switches it off
-        wait_for(
-            lambda: bool(host_named(cloud, dead)["hostha"]["hastate"] == "Fenced"),
-            "the node is fenced",
-            pause_s=1,
-            patience_s=PATIENCE_OF_MANY_S,
-        )
+        wait_for(lambda: ha_state(cloud.client, dead) == "Fenced", "the node is fenced", pause_s=1)
         wait_for(
             lambda: len(cloud.vms()) == VMS and dead not in {vm["hostname"] for vm in cloud.vms()},
             "the VMs run elsewhere",
@@ -144,21 +103,21 @@ def test_vms_of_a_node_with_host_ha_run_elsewhere_without_an_operator(cloud: Gan
         )
         assert where_guests_run() == {f"{vm['id']}.bulkdeploy": [vm["hostname"]] for vm in cloud.vms()}
         assert gnt("gnt-node", "list", "--no-headers", "-o", "offline", dead).strip() == "Y"
-        host = host_named(cloud, dead)["id"]
-        power = {"hostid": host, "action": "ON"}
-        cloud.result(cloud.client.call("issueOutOfBandManagementPowerAction", **power)["jobid"])
+        host = host_named(cloud.client, dead)["id"]
+        finish(cloud.client, "issueOutOfBandManagementPowerAction", hostid=host, action="ON")
+        start_daemons(dead, NODE_DAEMON)
         set_offline(dead, offline=False)
-        take_back(cloud, dead)
-        cloud.result(cloud.client.call("cancelHostMaintenance", id=host)["jobid"])
+        reconnect(cloud, dead)
+        finish(cloud.client, "cancelHostMaintenance", id=host)
     cloud.service.run("audit")
 
 
-def take_back(cloud: GanetiCloud, name: str) -> None:
+def reconnect(cloud: GanetiCloud, name: str) -> None:
     """Reconnect a host until the call succeeds, and wait until the host is Up."""
-    host = host_named(cloud, name)["id"]
+    host = host_named(cloud.client, name)["id"]
 
     def is_taken_back() -> bool:
         return cloud.client.get("reconnectHost", id=host).status == 200
 
     wait_for(is_taken_back, "the host is taken back", pause_s=1, patience_s=PATIENCE_OF_MANY_S)
-    wait_for(lambda: bool(host_named(cloud, name)["state"] == "Up"), "the host is Up", pause_s=1)
+    wait_for(lambda: bool(host_named(cloud.client, name)["state"] == "Up"), "the host is Up", pause_s=1)

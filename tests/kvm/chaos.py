@@ -1,26 +1,70 @@
 """``make chaos DRIVER=libvirt``: real guests under load while workers, daemons, guests and whole hosts die.
 
-``SEED=`` chooses what happens, ``MINUTES=`` how long (default 10).
+All VMs are highly available, and each host has a management controller, which may be dead itself. ``SEED=`` chooses
+what happens, ``MINUTES=`` how long (default 10).
 """
 
 import os
 import random
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
-from tests.support.hypervisors.libvirt_hosts import LibvirtHost, libvirt_hosts, why_not
+from tests.kvm.writing_guest import writing_image
+from tests.support.api.api_client import ApiFailure
+from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts, libvirt_hosts, why_not
+from tests.support.hypervisors.libvirt_servers import DoubleRuns, switch
 from tests.support.hypervisors.real_trial import Trial, run_trial
+from tests.support.power.host_ha import ha_state, host_ha, host_named, take_back
+from tests.support.power.redfish_servers import Server
+from tests.support.runs.waiting import wait_for
+
+FENCED_S = 120.0
+"""How long it may take until a dead host is fenced."""
+
+
+class WritingHosts(LibvirtHosts):
+    """Hosts whose guests write to their disks, which shows that they run."""
+
+    def write_image(self, path: Path) -> None:
+        """Write the image of guests that append a counter to their disks."""
+        path.write_bytes(writing_image())
 
 
 class LibvirtTrial(Trial):
-    """Accidents of libvirt daemons and of QEMU."""
+    """Accidents of libvirt daemons, of QEMU, and of servers with their management controllers."""
+
+    @contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """Give every host a controller and host HA, and watch for guests that run twice; all VMs get HA."""
+        client, hosts = self.cloud.client, self.cloud.hosts.hosts
+        self._servers = {host.name: Server(switch=partial(switch, host)) for host in hosts}
+        client.call("updateConfiguration", name="vm.ha.restart.attempts", value=100)
+        tiny = client.call("listServiceOfferings", id=self.cloud.ids["serviceofferingid"])["serviceoffering"][0]
+        size = {key: tiny[key] for key in ("cpunumber", "cpuspeed", "memory")}
+        made = client.call("createServiceOffering", name="ha", displaytext="HA", offerha=True, **size)
+        self.cloud.ids["serviceofferingid"] = made["serviceoffering"]["id"]
+        with host_ha(client, self._servers), DoubleRuns(hosts) as doubles:
+            yield
+        self.breaches += [f"guest {guest} ran twice at once" for guest in doubles.found]
+
+    def broken_promises(self) -> list[str]:
+        """Return highly available VMs that do not run although the load has not stopped them."""
+        return [
+            f"highly available VM {vm['id']} is Stopped, and nobody stopped it"
+            for vm in self.cloud.vms()
+            if vm["state"] == "Stopped" and vm["id"] not in self.may_be_stopped
+        ]
 
     def accidents(self) -> Sequence[Callable[[random.Random], str]]:
         """See Trial."""
-        return [self._kill_guest, self._kill_daemon, self._pause_daemon, self._reboot_host]
+        on_hosts = [self._kill_daemon, self._pause_daemon, self._reboot_host, self._cut_off, self._cut_power]
+        return [self._kill_guest, *(partial(self._on_host, accident) for accident in on_hosts)]
 
     def remains(self) -> list[str]:
         """See Trial."""
@@ -34,32 +78,73 @@ class LibvirtTrial(Trial):
                 os.kill(pids[chance.choice(sorted(pids))], signal.SIGKILL)
         return f"killed a guest: on {host.name}, one of {len(pids)}"
 
-    def _kill_daemon(self, chance: random.Random) -> str:
+    def _on_host(self, accident: Callable[[LibvirtHost, random.Random], str], chance: random.Random) -> str:
+        """Let something happen to a host; if host HA has fenced the host meanwhile, take it back."""
         host = self._host(chance)
+        what = accident(host, chance)
+        try:
+            wait_for(lambda: self._is_settled(host), f"host {host.name} is Up or Fenced", patience_s=FENCED_S)
+            if self._ha_state(host) == "Fenced":
+                take_back(self.cloud.client, host.name)
+                wait_for(lambda: self._is_settled(host), f"host {host.name} is Up", patience_s=FENCED_S)
+                what += ", fenced and taken back"
+        except (AssertionError, ApiFailure) as error:
+            self.breaches.append(f"after an accident ({what}): {error}")
+        return what
+
+    def _is_settled(self, host: LibvirtHost) -> bool:
+        row = host_named(self.cloud.client, host.name)
+        return row["hostha"]["hastate"] == "Fenced" or (
+            row["hostha"]["hastate"] == "Available" and row["state"] == "Up" and bool(host.is_alive)
+        )
+
+    def _ha_state(self, host: LibvirtHost) -> str:
+        return ha_state(self.cloud.client, host.name)
+
+    def _kill_daemon(self, host: LibvirtHost, chance: random.Random) -> str:
         host.signal(signal.SIGKILL)
         time.sleep(chance.uniform(0, 5))
-        host.start()
-        host.wait()
+        switch(host, on=True)
         return f"killed a libvirtd: {host.name}"
 
-    def _pause_daemon(self, chance: random.Random) -> str:
-        host, seconds = self._host(chance), chance.uniform(2, 10)
+    def _pause_daemon(self, host: LibvirtHost, chance: random.Random) -> str:
+        seconds = chance.uniform(2, 10)
         host.signal(signal.SIGSTOP)
         time.sleep(seconds)
         host.signal(signal.SIGCONT)
         return f"paused a libvirtd: {host.name}, {seconds:.0f} s"
 
-    def _reboot_host(self, chance: random.Random) -> str:
-        host = self._host(chance)
-        host.signal(signal.SIGKILL)
-        lost = host.guest_pids()
-        for pid in lost.values():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    def _reboot_host(self, host: LibvirtHost, chance: random.Random) -> str:
+        lost = len(host.guest_pids())
+        switch(host, on=False)
         time.sleep(chance.uniform(1, 6))
-        host.start()
-        host.wait()
-        return f"rebooted a host: {host.name} with {len(lost)} guests"
+        switch(host, on=True)
+        return f"rebooted a host: {host.name} with {lost} guests"
+
+    def _cut_off(self, host: LibvirtHost, chance: random.Random) -> str:
+        """Silence a host for longer than its checks take, while its guests write."""
+        seconds = chance.uniform(15, 25)
+        host.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        host.signal(signal.SIGCONT)
+        return f"cut off a host: {host.name} with {len(host.guest_pids())} guests, {seconds:.0f} s"
+
+    def _cut_power(self, host: LibvirtHost, chance: random.Random) -> str:
+        """Cut a server's power; its controller may know that, believe that it is on, or be dead for a while."""
+        server, lost = self._servers[host.name], len(host.guest_pids())
+        server.is_on = chance.random() < 0.5
+        dead_s = chance.choice((0.0, chance.uniform(15, 25)))
+        repaired = threading.Event()
+        if dead_s:
+            server.stall = repaired
+        switch(host, on=False)
+        if dead_s:
+            time.sleep(dead_s)
+            if self._ha_state(host) == "Fenced":
+                self.breaches.append(f"host {host.name} is Fenced though its controller is dead")
+            server.stall = None
+            repaired.set()
+        return f"cut the power of a server: {host.name} with {lost} guests, its controller dead for {dead_s:.0f} s"
 
     def _host(self, chance: random.Random) -> LibvirtHost:
         host: LibvirtHost = chance.choice(self.cloud.hosts.hosts)
@@ -70,7 +155,7 @@ def main() -> None:
     """Run one trial."""
     if (reason := why_not()) is not None:
         sys.exit(reason)
-    with libvirt_hosts(3) as hosts:
+    with libvirt_hosts(3, of=WritingHosts) as hosts:
         run_trial(hosts, LibvirtTrial)
 
 

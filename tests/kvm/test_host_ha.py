@@ -7,10 +7,9 @@ QEMU processes, ON starts the daemon again. Guests append a counter to their dis
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,21 +22,13 @@ from bulkdeploy.store.database.engine import create_engine
 from tests.kvm.test_bulk_call import Cloud, cloud, cloud_host_state, nothing_left, wait_until
 from tests.kvm.writing_guest import writing_image, written_numbers
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost
-from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
+from tests.support.hypervisors.libvirt_servers import DoubleRuns, switch
+from tests.support.power.host_ha import LOGIN, ha_state, host_ha, take_back
+from tests.support.power.redfish_servers import Server
 
 __all__ = ["cloud", "nothing_left"]
 
 VMS, MANY = 6, 20
-QUICK = {
-    "host.down.wait": 5,
-    "host.up.wait": 1,
-    "kvm.ha.activity.check.interval": 3,
-    "kvm.ha.activity.check.max.attempts": 2,
-    "kvm.ha.activity.check.timeout": 30,
-    "kvm.ha.recover.failure.threshold": 0,
-    "kvm.ha.fence.timeout": 10,
-    "outofbandmanagement.action.timeout": 5,
-}
 
 
 @pytest.fixture(scope="module")
@@ -84,75 +75,12 @@ def guests_of(cloud: Cloud, host: LibvirtHost) -> set[str]:
     return {str(uuid) for uuid, name in cloud.hosts.running().items() if name == host.name}
 
 
-def switch(host: LibvirtHost, on: bool) -> None:
-    """Cut a server's power, or switch it on."""
-    if on:
-        host.start()
-        host.wait()
-        return
-    with suppress(AssertionError, ProcessLookupError):
-        host.signal(signal.SIGKILL)
-    for pid in host.guest_pids().values():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-class DoubleRuns:
-    """Samples the processes of all guests every 50 ms, and keeps guests that run twice at once."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud, self._over = cloud, threading.Event()
-        self.found: set[UUID] = set()
-        self._thread = threading.Thread(target=self._sample)
-
-    def __enter__(self) -> "DoubleRuns":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._over.wait(0.05):
-            guests: set[UUID] = set()
-            for host in self._cloud.hosts.hosts:
-                alive = {guest for guest, pid in host.guest_pids().items() if is_alive(pid)}
-                self.found |= guests & alive
-                guests |= alive
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs and is no zombie."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
 @contextmanager
 def controlled(cloud: Cloud) -> Iterator[tuple[dict[str, Server], int]]:
-    """All servers behind one controller, each with host HA."""
+    """Enable host HA of all servers, which are behind one controller; yields them and the controller's port."""
     servers = {host.name: Server(switch=partial(switch, host)) for host in cloud.hosts.hosts}
-    for name, value in QUICK.items():
-        cloud.client.call("updateConfiguration", name=name, value=value)
-    with redfish(servers) as port:
-        for host in cloud.client.call("listHosts", type="Routing")["host"]:
-            login = {"driver": "redfish", "username": USER, "password": PASSWORD}
-            where = {"address": f"127.0.0.1/{host['name']}", "port": port}
-            cloud.client.call("configureOutOfBandManagement", hostid=host["id"], **login, **where)
-            cloud.job("enableOutOfBandManagementForHost", hostid=host["id"])
-            cloud.job("configureHAForHost", hostid=host["id"], provider="kvmhaprovider")
-            cloud.job("enableHAForHost", hostid=host["id"])
-        wait_until(lambda: {ha_state(cloud, name) for name in servers} == {"Available"}, "host HA does not begin")
+    with host_ha(cloud.client, servers) as port:
         yield servers, port
-        for host in cloud.client.call("listHosts", type="Routing")["host"]:
-            cloud.job("disableHAForHost", hostid=host["id"])
-
-
-def ha_state(cloud: Cloud, host: str) -> str:
-    """A host's state of HA."""
-    (row,) = cloud.client.call("listHosts", name=host, type="Routing")["host"]
-    return str(row["hostha"]["hastate"])
 
 
 def last_transition(cloud: Cloud) -> int:
@@ -176,15 +104,6 @@ def transitions(cloud: Cloud) -> Sequence[Row[Any]]:
         engine.dispose()
 
 
-def take_back(cloud: Cloud, host: LibvirtHost) -> None:
-    """Switch the server on by its controller, and take it back."""
-    (row,) = cloud.client.call("listHosts", name=host.name, type="Routing")["host"]
-    cloud.job("issueOutOfBandManagementPowerAction", hostid=row["id"], action="ON")
-    cloud.client.call("reconnectHost", id=row["id"])
-    cloud.job("cancelHostMaintenance", id=row["id"])
-    wait_until(lambda: cloud_host_state(cloud, host.name) == "Up", "the host is not taken back")
-
-
 @pytest.mark.parametrize(
     ("count", "killed", "state"),
     [
@@ -204,7 +123,7 @@ def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(
     dead = cloud.hosts.hosts[0]
     lost = guests_of(cloud, dead)
     assert lost
-    with controlled(cloud) as (servers, _), DoubleRuns(cloud) as doubles:
+    with controlled(cloud) as (servers, _), DoubleRuns(cloud.hosts.hosts) as doubles:
         began, last = time.monotonic(), last_transition(cloud)
         switch(dead, on=False)  # its controller goes on, and still reports On
         before = {vm: last_number(disks[vm]) for vm in lost}
@@ -218,11 +137,11 @@ def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(
             f"{len(lost)} guests of a dead server ran elsewhere after {time.monotonic() - began:.0f} s\n"
         )
         wait_for_numbers(disks, before)
-        assert ha_state(cloud, dead.name) == "Fenced"
+        assert ha_state(cloud.client, dead.name) == "Fenced"
         assert set(servers[dead.name].requests) == {"ForceOff"}
         assert killed or servers[dead.name].requests == ["ForceOff"]
         assert {cloud.host_of(vm) for vm in lost}.isdisjoint({dead.name})
-        take_back(cloud, dead)
+        take_back(cloud.client, dead.name)
     assert doubles.found == set()
     cloud.assert_intact()
 
@@ -234,15 +153,15 @@ def test_a_server_that_is_only_cut_off_keeps_its_guests(cloud: Cloud, writing: d
     here = guests_of(cloud, cut)
     assert here
     before = cloud.hosts.running()
-    with controlled(cloud) as (servers, _), DoubleRuns(cloud) as doubles:
+    with controlled(cloud) as (servers, _), DoubleRuns(cloud.hosts.hosts) as doubles:
         cut.signal(signal.SIGSTOP)
         try:
-            wait_until(lambda: ha_state(cloud, cut.name) == "Degraded", "the server is not Degraded")
+            wait_until(lambda: ha_state(cloud.client, cut.name) == "Degraded", "the server is not Degraded")
             wait_for_numbers(disks, {vm: last_number(disks[vm]) for vm in disks})
             assert servers[cut.name].requests == []
         finally:
             cut.signal(signal.SIGCONT)
-        wait_until(lambda: ha_state(cloud, cut.name) == "Available", "the server is not available again")
+        wait_until(lambda: ha_state(cloud.client, cut.name) == "Available", "the server is not available again")
         wait_until(lambda: cloud_host_state(cloud, cut.name) == "Up", "the host is not Up again")
         assert cloud.hosts.running() == before
         assert servers[cut.name].requests == []
@@ -259,20 +178,20 @@ def test_nothing_starts_while_the_controller_does_not_answer(cloud: Cloud) -> No
     lost = {str(uuid) for uuid, name in cloud.hosts.running().items() if name == dead.name}
     with controlled(cloud) as (_, port):
         (row,) = cloud.client.call("listHosts", name=dead.name, type="Routing")["host"]
-        login = {"driver": "redfish", "username": USER, "password": PASSWORD, "address": f"127.0.0.1/{dead.name}"}
+        login = {**LOGIN, "address": f"127.0.0.1/{dead.name}"}
         cloud.client.call("configureOutOfBandManagement", hostid=row["id"], port=1, **login)
         switch(dead, on=False)
-        wait_until(lambda: ha_state(cloud, dead.name) == "Fencing", "the server is not fenced")
+        wait_until(lambda: ha_state(cloud.client, dead.name) == "Fencing", "the server is not fenced")
         wait_until(
             lambda: "could not be fenced" in str(cloud.client.call("listAlerts")),
             "no alert says that it is not off",
         )
         time.sleep(5)
-        assert ha_state(cloud, dead.name) == "Fencing"
+        assert ha_state(cloud.client, dead.name) == "Fencing"
         assert {str(uuid) for uuid in cloud.hosts.running()} == set(vms) - lost
         cloud.client.call("configureOutOfBandManagement", hostid=row["id"], port=port, **login)
         wait_until(lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(vms), "guests do not run elsewhere")
-        take_back(cloud, dead)
+        take_back(cloud.client, dead.name)
     cloud.assert_intact()
 
 
@@ -283,7 +202,7 @@ def test_crashed_guests_run_again_where_they_were(cloud: Cloud) -> None:
     for vm in available:
         cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
     where = {vm: cloud.host_of(vm) for vm in vms}
-    with DoubleRuns(cloud) as doubles:
+    with DoubleRuns(cloud.hosts.hosts) as doubles:
         for host in cloud.hosts.hosts:
             for guest, pid in host.guest_pids().items():
                 if str(guest) in (plain, available[0]):

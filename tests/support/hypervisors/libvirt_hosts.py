@@ -121,6 +121,11 @@ class LibvirtHost:
         if number in (signal.SIGKILL, signal.SIGTERM):
             self._process.wait(PATIENCE_S)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the daemon has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def guest_pids(self) -> dict[UUID, int]:
         """The processes of its guests."""
         return guest_processes(self.folder / "run" / "libvirt" / "qemu" / "run")
@@ -224,14 +229,16 @@ class LibvirtHosts:
 
 
 @contextmanager
-def libvirt_hosts(count: int, kind: type[LibvirtHost] = LibvirtHost) -> Iterator[LibvirtHosts]:
+def libvirt_hosts(
+    count: int, kind: type[LibvirtHost] = LibvirtHost, of: type[LibvirtHosts] = LibvirtHosts
+) -> Iterator[LibvirtHosts]:
     """That many hosts, which end with the context."""
     import libvirt
 
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
     folder = Path(tempfile.mkdtemp(prefix="kvm-"))
     folder.chmod(0o755)
-    made = LibvirtHosts(folder, count, kind)
+    made = of(folder, count, kind)
     try:
         for host in made.hosts:
             host.start()

@@ -116,6 +116,7 @@ def real_cloud(made: Hosts, *, workers: int) -> Iterator[RealCloud[Hosts]]:
             lease_seconds=LEASE_SECONDS,
             drivers={made.hypervisor: made.driver},
             driver={made.driver: made.driver_options},
+            power={"redfish": {"https": False, "tries": 1}},
             fetch=FetchRules(directories=(folder,)),
         )
         running = Stack(settings, lambda name, line: print(name, line, file=log, flush=True))

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,7 @@ SNAPSHOTS = 0.4
 
 OF_VM_SNAPSHOTS = "revertToVMSnapshot", "deleteVMSnapshot"
 OF_SNAPSHOTS = "revertSnapshot", "deleteSnapshot"
+REVERTS = "revertToVMSnapshot", "revertSnapshot"
 
 BREAKS_S = 4.0, 8.0
 """Seconds between two accidents."""
@@ -53,6 +54,12 @@ class Trial(ABC):
     ends: float
     done: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
+    may_be_stopped: set[str] = field(default_factory=set)
+    """VMs that the load has stopped or reverted at least once."""
+
+    def surroundings(self) -> AbstractContextManager[object]:
+        """Return the context in which the trial runs, from before the load until everything has come to rest."""
+        return nullcontext()
 
     # The load
 
@@ -81,6 +88,8 @@ class Trial(ABC):
         vm = chance.choice(steady)
         if chance.random() < SNAPSHOTS:
             command, parameters = chance.choice(self._calls_of_snapshots(vm, with_memory=chance.random() < 0.5))
+            if command in REVERTS:
+                self.may_be_stopped.add(vm["id"])
             client.call(command, **parameters)
             self.done[command] += 1
             return
@@ -99,6 +108,8 @@ class Trial(ABC):
                 "destroyVirtualMachine",
             ]
         command = chance.choice(names)
+        if command == "stopVirtualMachine":
+            self.may_be_stopped.add(vm["id"])
         client.call(command, **calls[command])
         self.done[command] += 1
 
@@ -152,6 +163,7 @@ class Trial(ABC):
         """Wait until nothing is under way; what then does not agree is a breach."""
         if not self.cloud.wait_until(lambda: not self._differences(), REST_S):
             self.breaches += [f"{REST_S:.0f} s later still: {one}" for one in self._differences()]
+        self.breaches += self.broken_promises()
         self._audit("after the trial")
         for vm in self.cloud.vms():
             self.cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)
@@ -159,6 +171,10 @@ class Trial(ABC):
             self.breaches.append(f"VMs cannot be destroyed: {[vm['state'] for vm in self.cloud.vms()]}")
         self.breaches += [f"left on the hosts: {one}" for one in self.remains()]
         self._audit("with everything gone")
+
+    def broken_promises(self) -> list[str]:
+        """Return what is wrong with VMs that have come to rest, by promises of this hypervisor alone."""
+        return []
 
     def _differences(self) -> list[str]:
         """What is under way, and where rows and processes differ."""
@@ -191,11 +207,12 @@ def run_trial(hosts: RealHosts, make: Callable[[RealCloud[Any], int, float], Tri
     say(f"DRIVER={hosts.driver} SEED={seed} MINUTES={minutes:g}")
     with real_cloud(hosts, workers=WORKERS) as cloud:
         trial = make(cloud, seed, time.monotonic() + minutes * 60)
-        threads = [threading.Thread(target=work, daemon=True) for work in (trial.load, trial.break_things)]
-        for thread in threads:
-            thread.start()
-        cloud.wait_until(lambda: not any(thread.is_alive() for thread in threads), minutes * 60 + REST_S)
-        trial.come_to_rest()
+        with trial.surroundings():
+            threads = [threading.Thread(target=work, daemon=True) for work in (trial.load, trial.break_things)]
+            for thread in threads:
+                thread.start()
+            cloud.wait_until(lambda: not any(thread.is_alive() for thread in threads), minutes * 60 + REST_S)
+            trial.come_to_rest()
         log = (cloud.folder / "programs.log").read_text()
         if "Traceback" in log:
             trial.breaches.append("there is a traceback in the programs' log")
