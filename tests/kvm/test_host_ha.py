@@ -218,3 +218,37 @@ def test_crashed_guests_run_again_where_they_were(cloud: Cloud) -> None:
     assert {vm: cloud.host_of(vm) for vm in available} == {vm: where[vm] for vm in available}
     assert doubles.found == set()
     cloud.assert_intact()
+
+
+def test_a_guest_that_crashes_again_and_again_runs_elsewhere_and_is_stopped_at_last(cloud: Cloud) -> None:
+    """With one attempt, the first crash restarts it on its host, the second elsewhere, and the third stops it."""
+    cloud.client.call("updateConfiguration", name="vm.ha.restart.attempts", value=1)
+    (vm,) = cloud.deploy(1)
+    cloud.client.call("updateVirtualMachine", id=vm, haenable=True)
+    places = [cloud.host_of(vm)]
+    with DoubleRuns(cloud.hosts.hosts) as doubles:
+        for _ in range(2):
+            crash(cloud, vm, restarts=True)
+            wait_until(lambda: cloud.state(vm) == "Running", "the VM is not Running")
+            places.append(cloud.host_of(vm))
+        crash(cloud, vm, restarts=False)
+        wait_until(lambda: cloud.state(vm) == "Stopped", "the VM is not stopped")
+    assert places[0] == places[1] != places[2]
+    assert "its guest crashed 3 times within an hour" in str(cloud.client.call("listAlerts"))
+    assert doubles.found == set()
+    cloud.assert_intact()
+
+
+def crash(cloud: Cloud, vm: str, *, restarts: bool) -> None:
+    """Kill the process of a VM's guest, and wait until the guest has a new one if it restarts."""
+    pid = pid_of(cloud, vm)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    if restarts:
+        wait_until(lambda: pid_of(cloud, vm) not in (None, pid), "the guest does not run again")
+
+
+def pid_of(cloud: Cloud, vm: str) -> int | None:
+    """Return the process of a VM's guest, or None if there is none."""
+    pids = (host.guest_pids().get(UUID(vm)) for host in cloud.hosts.hosts)
+    return next((pid for pid in pids if pid is not None), None)

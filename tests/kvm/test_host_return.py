@@ -69,6 +69,7 @@ def test_vms_of_a_dead_host_run_elsewhere(cloud: Cloud, kill_worker: bool) -> No
 
 def test_guests_that_ran_on_end_when_their_host_is_back(cloud: Cloud) -> None:
     """The host was only cut off: a lock keeps its guests' disks. Once it is back they end, and their VMs start."""
+    cloud.client.call("updateConfiguration", name="start.retry", value=2)  # each start fails until then
     vms = cloud.deploy(VMS)
     dead = cloud.hosts.hosts[0]
     lost = {str(uuid) for uuid, name in cloud.hosts.running().items() if name == dead.name}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, join_again, repair_controller
 from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
@@ -11,7 +12,7 @@ from bulkdeploy.provisioning.power_calls import PowerCalls
 from bulkdeploy.provisioning.watches.host_ha import HostHa
 from bulkdeploy.provisioning.watches.host_watch import HostWatch
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.commands.availability.controlled_hosts import alerts, enable, hypervisor, system
+from tests.commands.availability.controlled_hosts import Unfenced, alerts, enable, hypervisor, system
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
@@ -209,6 +210,37 @@ def test_nothing_starts_while_the_controller_is_silent(
     fleet.assert_intact()
 
 
+def test_nothing_starts_before_the_hypervisor_knows_that_the_host_is_off(
+    fleet: Fleet,
+    client: ApiClient,
+    host: str,
+    sweeps: Sweeps,
+    hypervisor: OneDriver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster that counts the host as running would not start its guests elsewhere: the job tells it again."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise DriverError("fence", HOST, "the cluster is busy", transient=True)
+
+    fleet.set_value("kvm.ha.recover.failure.threshold", 0)
+    fail(fleet)
+    with monkeypatch.context() as patch:
+        patch.setattr(Unfenced, "declare_off", refuse)
+        sweeps.until("Fencing")
+        for _ in range(2):
+            fleet.run(drivers=hypervisor)
+            fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+            assert sweeps.go() == ["Fencing"]
+    assert (len(evacuations(fleet)), _on(fleet, host)) == (1, VMS)
+    assert sum("could not be fenced" in text and "the cluster is busy" in text for _, text in alerts(client)) == 1
+    fleet.run(drivers=hypervisor)
+    assert sweeps.go() == ["Fenced"]
+    _finish(fleet, client, str(evacuations(fleet)[0].uuid))
+    assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
+    fleet.assert_intact()
+
+
 def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fleet: Fleet, sweeps: Sweeps) -> None:
     """Two of three hosts of the cluster are silent, though most hosts of the zone answer."""
     for name in (HOST, "a-1-2"):
@@ -224,7 +256,12 @@ def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fle
     "place",
     [
         f"{point}.{side}"
-        for point in (Failpoint.POWER_ACTION, "evacuate_host.commit", Failpoint.SWEEP_HOST_HA)
+        for point in (
+            Failpoint.POWER_ACTION,
+            Failpoint.DRIVER_FENCE,
+            "evacuate_host.commit",
+            Failpoint.SWEEP_HOST_HA,
+        )
         for side in ("before", "after")
     ],
 )
