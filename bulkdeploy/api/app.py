@@ -1,4 +1,4 @@
-"""The web applications: one address for all commands, and two for monitoring."""
+"""The web applications: one path for all commands, and two paths for monitoring."""
 
 import re
 

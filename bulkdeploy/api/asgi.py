@@ -1,4 +1,4 @@
-"""The bridge from the event loop to threads: a call gets a thread only when its request is whole.
+"""The bridge from the event loop to threads. A call uses a thread only after its request has arrived completely.
 
 The application behind it is WSGI (Flask). Monitoring has threads of its own, and is told
 that it lives without any.

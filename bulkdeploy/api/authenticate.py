@@ -1,4 +1,4 @@
-"""The authentication of callers, by signature or by session. Refusals never say what was wrong.
+"""The authentication of callers by signature or session. Errors do not tell which part was wrong.
 
 The order is CloudStack's (cloudstack-protocol.md 2.1): a caller with a valid key learns that a command is
 not available to him before the signature is compared. A request with a key and a signature is

@@ -1,4 +1,4 @@
-"""The commands as OpenAPI 3.1, for anybody: it says what the project's own documentation says."""
+"""The commands as OpenAPI 3.1. Anyone may read it, because it contains only public documentation."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""The way of a call: find the command, authenticate, authorise, bind, handle, render.
+"""The processing of a call: find the command, authenticate, authorise, bind, handle, render.
 
 What all commands share happens here, once; each part is a module of its own. Nothing here knows
 the web framework.

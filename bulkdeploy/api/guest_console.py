@@ -1,4 +1,4 @@
-"""Consoles of guests over websockets: what the guest shows goes out, what a person types goes in.
+"""Consoles of guests over websockets, which carry the guest's screen and the user's input.
 
 The event loop carries the bytes: a console that is looked at for hours holds no thread of the API. The token of
 createConsoleEndpoint is checked before the connection becomes a websocket; without a valid one the answer is 403. A

@@ -1,4 +1,4 @@
-"""``/metrics``: what Prometheus reads from an API process, for all of them and for the service as a whole."""
+"""``/metrics``: the metrics of all API processes and of the service as a whole, for Prometheus."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connection, with an end to everything: bytes, time, patience (one file: one connection's states).
+"""HTTP/1.1 on one connection, with limits on bytes and on time (one file: one connection's states).
 
 The protocol itself is uvicorn's. What is here bounds it, and answers in the form of the API what never becomes a
 call: uvicorn has no deadline for headers or bodies, no bound for headers, and plain text for its refusals.

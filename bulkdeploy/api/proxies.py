@@ -1,4 +1,4 @@
-"""The trusted proxies as a process knows them: looked up again every second, and kept where nothing answers."""
+"""The trusted proxies of a process. Their names are resolved every second; the last result is kept on errors."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The answer to a request that never becomes a call, as bytes: what the web framework would have made of it."""
+"""The responses to requests that never become calls, as the bytes that the web framework would send."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

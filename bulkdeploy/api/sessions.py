@@ -1,4 +1,4 @@
-"""Sessions on the wire: two cookies, and the session key that every call carries as a parameter.
+"""Sessions in HTTP: two cookies, and the session key that every call carries as a parameter.
 
 Source: cloudstack-protocol.md 2.2. A browser adds cookies to whatever another site makes it send, and that site
 cannot read them; so a call counts only with the session key as the parameter ``sessionkey``, as under CloudStack's

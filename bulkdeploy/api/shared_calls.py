@@ -1,4 +1,4 @@
-"""Calls that come while others are being committed, and are then handled in one transaction (ADR 62)."""
+"""Calls that arrive while others are being committed, and are then handled in one transaction (ADR 62)."""
 
 from collections.abc import Hashable, Sequence
 from contextvars import Context, copy_context

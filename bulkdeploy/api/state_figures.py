@@ -1,4 +1,4 @@
-"""The state of the whole service in figures, looked up on request."""
+"""The state of the whole service in numbers, read from the database on request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A request and an answer as values: what the dispatcher works on, free of the web framework."""
+"""A request and a response as values, independent of the web framework."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""XML answers: the same tree that JSON shows, on one line (cloudstack-protocol.md 1.4)."""
+"""XML responses: the same tree as in JSON, on one line (cloudstack-protocol.md 1.4)."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Calls to a CloudStack: signed, paced, repeated where harmless, lists read whole (one file: all of its protocol).
+"""Calls to a CloudStack: signed, paced, and repeated if harmless (one file: all of its protocol).
 
 Source: cloudstack-protocol.md 1.1-1.8 and 2.1.
 """

@@ -1,4 +1,4 @@
-"""Sending a call to CloudStack's API over HTTP and reading the answer, for all clients in this project.
+"""Sends a call to CloudStack's API over HTTP and reads the response, for all clients in this project.
 
 Source: cloudstack-protocol.md 1.1-1.8.
 """

@@ -1,4 +1,4 @@
-"""The answers to each type of query, from one state of the inventory; no I/O.
+"""The answers to each type of query, computed from one state of the inventory without I/O.
 
 Hosts are nodes, VMs are instances, networks are links. Confd servers are the master candidates, the first of them
 is the master. Source of the answers' forms: Ganeti's Confd/Server.hs, version 3.0.

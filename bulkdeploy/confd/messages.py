@@ -1,4 +1,4 @@
-"""Datagrams of Ganeti's confd protocol: four letters, then JSON of a message, its salt, and the HMAC over both.
+"""Datagrams of Ganeti's confd protocol: four letters, then JSON with the message, its salt, and the HMAC of both.
 
 Source: Ganeti's design 2.1, section "Ganeti confd", and what version 3.0 does on the wire. The key is a whole file,
 its last newline included.

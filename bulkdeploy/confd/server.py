@@ -1,4 +1,4 @@
-"""Answers confd queries on UDP, from the newest state of the inventory that could be read.
+"""The server for confd queries over UDP. It answers from the newest inventory that it could read.
 
 One thread answers, another reads; if either ends, the program ends. A datagram with a wrong key, time or form gets
 no answer. An answer from a state that was last found current longer ago than ``confd_stale_seconds`` says so.

@@ -1,4 +1,4 @@
-"""Binding: from the parameters of a request to the arguments of its command, by the declaration.
+"""The conversion of a request's parameters to the arguments of its command, according to the declaration.
 
 Two stages. First everything that can be said without the database: presence, type, length,
 bounds and words of every parameter in declared order, then the command's rules. Only then are

@@ -1,4 +1,4 @@
-"""A command: everything that one API call promises, as data.
+"""The declaration of a command: everything that one API call promises, as data.
 
 The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the reference pages and the
 tests that walk all commands read this one declaration.

@@ -1,4 +1,4 @@
-"""Lists of what is like a call itself: read from pairs as CloudStack's clients write maps, or from JSON."""
+"""Lists whose entries are like calls, given as name-value pairs of CloudStack's maps or as JSON."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Marshmallow fields of the wire types: how the text of one parameter becomes a value.
+"""Marshmallow fields of the wire types, which convert the text of a parameter to a value.
 
 The rules are those of cloudstack-protocol.md 1.2, strictly: numbers are ASCII digits and nothing else
 (marshmallow's own fields take ``1_000``, `` 1``, ``1.9`` and digits of other scripts). A field

@@ -1,4 +1,4 @@
-"""Parameters that any call may have, whichever its command declares (ADR 17). All in lower case."""
+"""Parameters that every call may have in addition to those of its command (ADR 17), in lower case."""
 
 OF_THE_PROTOCOL = frozenset(
     {"command", "response", "apikey", "signature", "signatureversion", "expires", "sessionkey", "jsessionid", "_"}

@@ -1,4 +1,4 @@
-"""Parameters that many list commands share, declared once (cloudstack-protocol.md 1.8).
+"""Parameters that many list commands have, declared once (cloudstack-protocol.md 1.8).
 
 ``PAGING`` belongs to every list command, ``OWNER`` to lists of things that accounts own and
 ``PROJECT`` to those of them that projects may own too.

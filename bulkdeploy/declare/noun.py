@@ -1,4 +1,4 @@
-"""A noun: what zone files say of one kind of thing, by the commands that create and change it.
+"""A noun: one kind of object in zone files, described by the commands that create and change it.
 
 An entry of a file is bound as a call is (``declare.binding``), and created or changed by what the calls use: a call
 is a batch of one. Nouns stand beside their commands, as ``NOUNS`` of a module of ``commands``.

@@ -1,4 +1,4 @@
-"""Parameters that say for whom a call makes something, declared once (cloudstack-protocol.md 1.8)."""
+"""Parameters that name the owner of a new object, declared once (cloudstack-protocol.md 1.8)."""
 
 from bulkdeploy.declare.parameters import Parameter, string, uuid
 from bulkdeploy.domain.entities import Entity

@@ -1,4 +1,4 @@
-"""docs/reference/api.md: every command with its parameters and answers, from the declarations."""
+"""The generator of docs/reference/api.md: every command with its parameters and responses."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The declaration of a command's answer: the fields of its objects, their JSON types, and the envelope's shape."""
+"""The declaration of a command's response: its fields, their JSON types, and the shape of the envelope."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

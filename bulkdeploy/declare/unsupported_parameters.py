@@ -1,4 +1,4 @@
-"""The description and the refusal of parameters that CloudStack has and this service does not support.
+"""The description and rejection of CloudStack's parameters that this service does not support.
 
 Clients read from ``listApis`` which parameters there are: forms of CloudStack's UI stay empty where a parameter of
 theirs is missing. Such a parameter is therefore described, with the reason why it is refused.

@@ -1,4 +1,4 @@
-"""Alerts: what operators are to know of, in CloudStack's words."""
+"""Alerts: conditions that operators must know, with CloudStack's names."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""CloudStack's global settings: those that bulkdeploy honours, with defaults and meanings (one file: a list).
+"""CloudStack's global settings that have an effect here (one file: a list).
 
 Operators change them at run time through ``updateConfiguration``; ``store.configuration.configuration`` reads
 them. A setting that nothing reads does not belong here: ``store.configuration.cloudstack_settings`` has all others.

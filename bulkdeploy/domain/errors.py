@@ -1,4 +1,4 @@
-"""Every way a call or a job can fail, with typed fields (one file: a class per cause, as api.errors has them).
+"""All errors of calls and jobs, with typed fields (one file: a class per cause, as api.errors has them).
 
 ``api.errors`` maps each class to its HTTP status and ``cserrorcode`` and is the only place
 that knows those numbers. The text of an error names the parameter, the value, the rule and

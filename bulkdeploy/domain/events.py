@@ -1,4 +1,4 @@
-"""Events: their types, levels and states, in CloudStack's words."""
+"""Events: their types, levels and states, with CloudStack's names."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Asynchronous jobs: what CloudStack shows of them, and what the engine knows besides.
+"""Asynchronous jobs: the properties that CloudStack shows, and those that the job engine adds.
 
 What is true of one kind of job stands in its file in ``provisioning/kinds``.
 Sources: cloudstack-protocol.md 3 for the wire, ADR 9 for phases and leases.

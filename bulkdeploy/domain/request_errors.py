@@ -1,4 +1,4 @@
-"""The errors of requests that are not read to their end.
+"""The errors of requests that are rejected before they are read completely.
 
 They are answered like all others, then the connection closes.
 """

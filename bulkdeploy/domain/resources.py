@@ -1,4 +1,4 @@
-"""Resource types that limits are kept for, with CloudStack's numbers, names and units."""
+"""The types of resources with limits, with CloudStack's numbers, names and units."""
 
 from dataclasses import dataclass
 from enum import IntEnum

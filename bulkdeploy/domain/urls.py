@@ -1,4 +1,4 @@
-"""URLs as people may read them: without the credentials that they carry."""
+"""URLs without their credentials, as people may see them."""
 
 import re
 from urllib.parse import urlsplit, urlunsplit

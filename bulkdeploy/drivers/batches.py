@@ -1,4 +1,4 @@
-"""Drivers that take many calls at once, for hypervisors to which one message may say much.
+"""Drivers that send many calls at once, for hypervisors whose requests can contain several operations.
 
 The worker sends calls together that gather while others are under way; a driver that is no ``BatchDriver`` gets
 each call by itself, from a thread of its own.

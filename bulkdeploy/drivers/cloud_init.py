@@ -1,4 +1,4 @@
-"""The network configuration that guests with cloud-init get (format: cloud-init's manual, networking version 1).
+"""The network configuration for guests with cloud-init (format: cloud-init's manual, networking version 1).
 
 Every renderer of cloud-init must understand the configuration: netplan, eni, sysconfig, network-manager, networkd
 and those of the BSDs. Version 1 is the format that all of them share. Version 2 is netplan's. With version 2,

@@ -1,4 +1,4 @@
-"""The contract of drivers as pytest classes to subclass, which docs/tutorials/drivers.md shows. Needs pytest.
+"""The contract of drivers as pytest classes to subclass, as docs/tutorials/drivers.md shows. It needs pytest.
 
 ``DriverContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
 take batches, ``FencingContract`` for hypervisors that check fences, ``CapacityContract`` for those that refuse

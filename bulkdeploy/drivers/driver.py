@@ -1,4 +1,4 @@
-"""The protocol of hypervisor drivers: idempotent calls, and queries (one file: one protocol, whole).
+"""The interface of hypervisor drivers: idempotent calls and queries (one file: one protocol, whole).
 
 Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a

@@ -1,4 +1,4 @@
-"""Files that hosts shall have, the same on all of them (docs/how-to/host-files.md)."""
+"""Files that the service writes to all hosts (docs/how-to/host-files.md)."""
 
 import hashlib
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Hosts, and machines that are to be hosts: how they are reached, what they may promise, what they have."""
+"""Hosts, and machines that are to become hosts: their addresses, limits and hardware."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""The installed drivers of one kind: those of the tree, and those that other distributions add by entry points."""
+"""The installed drivers of one kind: built-in ones, and those that other packages add by entry points."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

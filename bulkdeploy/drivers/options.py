@@ -1,4 +1,4 @@
-"""Options of drivers: what each driver declares, read from settings, secrets also from files.
+"""The options that drivers declare, read from settings. Secrets can also be read from files.
 
 ``[driver.NAME]`` in the TOML file has one key per option; ``BULKDEPLOY_DRIVER__NAME__KEY`` in the environment wins.
 ``KEY_file`` instead of ``KEY`` names a file that holds the value, as secrets mounted into containers do.

@@ -1,4 +1,4 @@
-"""The memory of the service for drivers: hosts, pools, fences and more (one file: one protocol a subject).
+"""The records that the service keeps for drivers: hosts, pools, fences and more (one file: one protocol a subject).
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
 transactions of their own, so that what stands there outlives its writer. Safe to share between threads.

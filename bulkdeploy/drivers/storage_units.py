@@ -1,4 +1,4 @@
-"""Storage units: what a host keeps data on, as its hypervisor tells of it (docs/how-to/storage-units.md)."""
+"""Storage units: the disks, mounts and volume groups that a hypervisor reports (docs/how-to/storage-units.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Guests that hypervisors have and their owner does not know, found without holding all that there are."""
+"""Guests without a VM row, found by comparing hypervisors with the database in pages."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice

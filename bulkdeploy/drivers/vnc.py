@@ -1,4 +1,4 @@
-"""Connecting to a VNC server with a password: the security handshake of RFC 6143, and nothing after it."""
+"""The security handshake of a VNC server with a password (RFC 6143). Later messages are not interpreted."""
 
 import socket
 

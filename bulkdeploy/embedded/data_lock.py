@@ -1,4 +1,4 @@
-"""The lock of a data directory: one process at a time uses it."""
+"""The lock of a data directory, which lets only one process use it."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: binaries from the ``embedded`` extra, data in one directory.
+"""A PostgreSQL server of this service: binaries from the ``embedded`` extra, data in one directory.
 
 It listens on a Unix socket only, in a directory that no other account may enter. Killing it, or
 the process that started it, at any moment loses nothing that was committed; the next start takes over.

@@ -1,4 +1,4 @@
-"""A small supervisor: starts children in stages, restarts what dies, stops all within seconds.
+"""A small supervisor: starts children in stages, restarts children that die, and stops all within seconds.
 
 It holds no state that matters: killed at any moment, the kernel ends its children (see
 ``processes.spawn``) and the next start begins anew.

@@ -1,4 +1,4 @@
-"""Running a server that refuses root when we are root: its account, and the paths it must reach."""
+"""The account for a server that refuses to run as root, and the paths that the account must be able to read."""
 
 import os
 import pwd

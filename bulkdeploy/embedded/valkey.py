@@ -1,4 +1,4 @@
-"""A Redis-compatible server of our own (Valkey): nothing persists, it carries messages only."""
+"""A Redis-compatible server of this service (Valkey). It only carries messages and stores nothing on disk."""
 
 import importlib.util
 import platform

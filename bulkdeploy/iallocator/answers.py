@@ -1,4 +1,4 @@
-"""Answers to requests for nodes of new and of placed instances (one file: all of them place and take away alike).
+"""Answers to requests for the nodes of new and of placed instances (one file: they share placing and removing).
 
 Each takes the request's members and gives what the protocol calls ``result``, with a line of information.
 """

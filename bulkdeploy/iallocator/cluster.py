@@ -1,4 +1,4 @@
-"""A Ganeti cluster as placement reads it: nodes as hosts, node groups as clusters, and what instances use.
+"""A Ganeti cluster as placement needs it: nodes as hosts, node groups as clusters, and the usage of instances.
 
 Nodes and groups are numbered in the order of their names, which are their ids for placement. It changes as
 instances are placed and taken away; each snapshot shows the state of its moment.

@@ -1,4 +1,4 @@
-"""Ganeti's cluster score, as hbal and hail compute it: what a node group scores with one instance more.
+"""Ganeti's cluster score, as hbal and hail compute it, for a node group with one more instance.
 
 The score is a weighted sum over the online nodes of a group; 0 is best. Standard deviations are those of the whole
 population. No load figures are read, so an instance counts 1 for each kind of load, as it does for hail.

@@ -1,4 +1,4 @@
-"""An allocator request of Ganeti, read and checked: groups, nodes, instances (one file: one document).
+"""An allocator request of Ganeti, parsed and checked: groups, nodes, instances (one file: one document).
 
 Ganeti's doc/iallocator.rst, version 2 of the protocol, says what is in it. Amounts are MiB. Members that no answer
 depends on (addresses, operating systems) are not read. It is read by hand because a schema library would take

@@ -1,4 +1,4 @@
-"""Answers to the requests that move placed instances, with the jobs that Ganeti runs for it."""
+"""Answers to requests that move placed instances, with the jobs that Ganeti then runs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The measure by which Ganeti's hail places new instances where all nodes have exclusive storage.
+"""The measure by which Ganeti's hail places instances if all nodes have exclusive storage.
 
 Each node is worth the number of smallest instances that it can still take, counted for each pair of bounds of its
 group's policy, the pair with the largest disk first. A placement costs the difference. Hail prefers the lowest

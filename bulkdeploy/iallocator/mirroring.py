@@ -1,4 +1,4 @@
-"""Secondaries for instances whose primary nodes are chosen already: what the driver for Ganeti plans with.
+"""The choice of secondary nodes for instances with given primary nodes, used by the driver for Ganeti.
 
 The rules are those of ``allocate`` and ``allocate-secondary``: room on disk, the memory that the failure of any one
 other node would bring (N+1), exclusion tags, locations.

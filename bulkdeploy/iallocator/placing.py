@@ -1,4 +1,4 @@
-"""Finds nodes for one instance at a time, by the rules of virtual machines (one file: its choices share caches).
+"""The search for nodes of one instance, by the rules of VMs (one file: its choices share caches).
 
 A primary is planned on the cluster as it is, a secondary on the cluster as it would be if that primary had failed:
 so each node keeps the memory that the failure of any one other node would bring (N+1), and secondaries are spread

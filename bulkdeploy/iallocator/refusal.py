@@ -1,4 +1,4 @@
-"""The reasons why an instance was not placed, in words: which resource of which node lacks how much."""
+"""The reasons why an instance was not placed: the resource that each node lacks, and how much of it."""
 
 from collections import defaultdict
 from dataclasses import dataclass

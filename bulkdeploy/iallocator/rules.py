@@ -1,4 +1,4 @@
-"""Ganeti's rules for an instance, as rules of placement, and what a node lacks by each.
+"""Ganeti's rules for instances as placement rules, and the shortage of a node by each rule.
 
 Those of a policy or of free space are Ganeti's (doc/iallocator.rst, ipolicy, htools): free memory and disk stay
 above zero, virtual CPUs of primaries within the group's ratio, exclusion tags once a node. Soft rules are those

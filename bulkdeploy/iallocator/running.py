@@ -1,4 +1,4 @@
-"""Runs allocator programs of others, and believes nothing that their answers say."""
+"""The execution of foreign allocator programs, whose answers are checked completely."""
 
 import json
 import tempfile

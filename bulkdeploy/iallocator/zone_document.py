@@ -1,4 +1,4 @@
-"""A zone in the form of an allocator request of Ganeti (doc/iallocator.rst, version 2): for allocators of others.
+"""A zone in the format of Ganeti's allocator requests (doc/iallocator.rst, version 2), for other allocators.
 
 Hosts are nodes, clusters node groups, claims instances. The ledger's arithmetic is kept: virtual CPUs are MHz, with
 a ratio of 1 to what a host may promise, spindles are guests. As the protocol wants something left of memory and

@@ -1,4 +1,4 @@
-"""Moves that put running VMs into balance (one file: the score and what lowers it are one thing).
+"""Moves of running VMs that balance a zone (one file: the score and the moves that lower it).
 
 The score is a sum over hosts, so that what a move gains depends on its two hosts and not on how many others there
 are: the squares of how far the share of CPU, and of memory, that is promised of a host lies from that of all hosts;

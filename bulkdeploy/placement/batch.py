@@ -1,4 +1,4 @@
-"""Plans of a batch of unlike VMs: each kind on what the kinds before it leave, the largest kind first.
+"""Plans for several kinds of VMs: the largest kind first, each kind on the capacity that earlier kinds leave.
 
 A batch is a list of requests, one per kind, each for ``count`` alike VMs. One kind alone gives its own plan. More
 are planned by size: what is large finds room before what is small takes it, and what is small fills what is left.

@@ -1,4 +1,4 @@
-"""The number of VMs that each cluster takes.
+"""The number of VMs that each cluster can take.
 
 The capacity of its candidate hosts, limited by storage and by its own rules.
 

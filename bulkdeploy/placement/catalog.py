@@ -1,4 +1,4 @@
-"""The placement rules and strategies that there are, found elsewhere (``scheduling.catalog``), in their order."""
+"""The available placement rules and strategies in their order (found by ``scheduling.catalog``)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The zone, and the affinity groups of a request, once a plan is claimed."""
+"""The state of a zone, and of a request's affinity groups, after a plan is claimed."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sharing a number of VMs among places that each have a level and some room.
+"""The distribution of a number of VMs over places with a present count and a capacity.
 
 A *member* is a cluster, a pod, a host or a storage pool; members stand in *segments* (the clusters of a
 zone, the hosts of a cluster). Filling by levels is what happens when VMs come one at a time and each

@@ -1,4 +1,4 @@
-"""The planner: a snapshot and a request in, a plan out. No I/O, no clock, no chance but the seed's.
+"""The planner, which computes a plan from a snapshot and a request. It has no I/O and reads no clock.
 
 The steps: exclude hosts and count what the others hold (``capacity``), share the VMs among clusters
 (``strategies``), then inside each cluster among hosts (``hosts``) and pools (``pool_choice``), and put

@@ -1,4 +1,4 @@
-"""The number of further VMs that fit, their places, and what limits them.
+"""The number of further VMs that fit, their places, and the reasons that limit them.
 
 By the planner itself, which would place just these.
 

@@ -1,4 +1,4 @@
-"""The form of placement rules: which hosts or clusters a rule excludes, how many VMs it allows them, and why.
+"""The form of placement rules: the hosts or clusters that a rule excludes or limits, and the reason.
 
 A rule is one file in ``placement/rules`` with its ``RULE``; nothing else names it. A strategy may bring rules
 of its own.

@@ -1,4 +1,4 @@
-"""The shortage of a VM that fits nowhere, on the host that comes closest to taking it."""
+"""The missing capacity for a VM that fits on no host, on the host that comes closest."""
 
 from dataclasses import dataclass
 

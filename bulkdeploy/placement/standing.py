@@ -1,4 +1,4 @@
-"""The check whether an earlier plan is still valid: by the same rules, on the current zone."""
+"""The check whether an earlier plan is still valid in the present zone, by the same rules."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Tags of hosts and pools: a thing serves a request when it carries all tags that the request names."""
+"""Tags of hosts and pools. A host or pool must have all tags that the request names."""
 
 import numpy as np
 

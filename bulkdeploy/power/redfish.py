@@ -1,4 +1,4 @@
-"""The power driver ``redfish``: controllers with the DMTF's HTTP interface, through the library sushy."""
+"""The power driver ``redfish``: controllers with the Redfish interface of the DMTF, by the library sushy."""
 
 from pathlib import Path
 from typing import Any, Self

@@ -1,4 +1,4 @@
-"""The power driver ``simulator``: it switches simulated hosts off and on, with all that runs on them."""
+"""The power driver ``simulator``, which switches simulated hosts off and on."""
 
 from typing import LiteralString, Self
 

@@ -1,4 +1,4 @@
-"""Failpoints: the places, by name, at which a trial lets a process die.
+"""Failpoints: named places in the code at which a test can kill the process.
 
 Before and after every commit, publish and driver call on a job's way stands ``before(point)`` and
 ``after(point)``. Unless a trial has armed this process they do nothing, in less than a tenth of a microsecond.

@@ -1,4 +1,4 @@
-"""Requests of many threads served together: one caller's thread works for all who wait.
+"""Requests of many threads that are served together by the thread of one caller.
 
 A caller that comes while nobody is served serves its own request at once. Callers that come meanwhile wait; when
 the first batch is served, the first of them serves all of them. Batches are therefore as large as the load asks

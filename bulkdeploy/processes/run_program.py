@@ -1,4 +1,4 @@
-"""Runs a program that operators name, once, within bounds: without a shell, and without this process's environment.
+"""The execution of a program that operators configured: without a shell, with limits, in a clean environment.
 
 It is the leader of its own process group, which is killed when its time is over, when it prints more than
 MOST_BYTES, and when this process dies, however it does (docs/adr/0052-programs-end-with-who-runs-them.md).

@@ -1,4 +1,4 @@
-"""The input of a leased job: an assignment has all that the driver calls of a VM's job need."""
+"""The input of a leased job, which contains everything that the driver calls of a VM's job need."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Jobs that a job makes for others to run, such as a move for each VM of a host."""
+"""Jobs that a job creates, such as a move for each VM of a host."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The message broker on Redis (or Valkey), spoken to as Celery speaks to it.
+"""The message broker on Redis (or Valkey), used with Celery's message format.
 
 Publishing through Celery costs a round trip and about a millisecond of CPU per message; a bulk call
 sends tens of thousands. So messages are written here, in the form that kombu's Redis transport reads

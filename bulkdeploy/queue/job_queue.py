@@ -1,4 +1,4 @@
-"""The message broker between the API and the workers: names of queues, and what is sent.
+"""The interface of the message broker between the API and the workers: queue names and messages.
 
 A message carries a job's id and nothing else; what is true is in the database. Losing a message
 delays its job until the sweeper sends it again; a message that arrives twice finds the lease taken.

@@ -1,4 +1,4 @@
-"""The addresses of Redis: one server, or the primary that Sentinels name.
+"""The addresses of Redis: one server, or the primary server that Sentinels name.
 
 ``redis://:password@host:6379/0`` (``rediss://`` with TLS) is one server.
 ``sentinel://:password@one:26379,two:26379/0?master=mymaster`` are Sentinels, whose ports may be left out; the

@@ -1,4 +1,4 @@
-"""A zone as balancing sees it: its hosts and VMs as columns, and where each VM may be, by the rules of placement.
+"""A zone in the form that balancing needs: hosts and VMs as columns, and the hosts that each VM may use.
 
 Only reads: each move claims its destination by itself, where every rule is asked again.
 """

@@ -1,4 +1,4 @@
-"""Hosts for many VMs that exist, planned together as one batch, and claimed together.
+"""Hosts for many existing VMs, planned together as one batch and claimed together.
 
 VMs with equal needs are planned as one kind, as in a bulk deployment. VMs that move hold the hosts that they leave
 until they have arrived: the plan counts both.

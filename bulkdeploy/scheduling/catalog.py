@@ -1,4 +1,4 @@
-"""The placement rules and strategies of this installation, found by scan, and what may be chosen of them by name.
+"""The placement rules and strategies of this installation, and the names by which calls can choose them.
 
 A rule is a module of ``placement/rules`` with a ``RULE``, a strategy one of ``placement/strategies`` with a
 ``STRATEGY``. Strategies of other distributions join by an entry point in the group ``bulkdeploy.strategies`` whose

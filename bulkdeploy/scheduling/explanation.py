@@ -1,4 +1,4 @@
-"""The reasons why hosts do, or do not, take VMs like those of a deployment, in the current zone.
+"""The reasons why hosts can or cannot take VMs like those of a deployment, in the present zone.
 
 Locks and claims nothing.
 """

@@ -1,4 +1,4 @@
-"""The check whether a running VM may be larger on its host, by the rules that depend on sizes and tags."""
+"""The check whether a running VM may grow on its host, by the rules that depend on sizes and tags."""
 
 from collections.abc import Mapping
 from dataclasses import replace

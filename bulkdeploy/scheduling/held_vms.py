@@ -1,4 +1,4 @@
-"""The VMs that the hosts of a zone hold, in the form of ``placement.host_loss``."""
+"""The VMs on the hosts of a zone, in the form that ``placement.host_loss`` needs."""
 
 import numpy as np
 from sqlalchemy import Connection

@@ -1,4 +1,4 @@
-"""The destinations of a running VM, and the claim that moves it: destination and source are held at once."""
+"""The destinations of a running VM, and the claims of a migration, which claims destination and source."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Moves and starts of VMs that exist, as plans show them and as they are judged by.
+"""Moves and starts of existing VMs, as plans show them.
 
 Each is planned as its job will plan it, on what those before it leave. The VMs of a lost host are planned in the
 orders in which remaining capacity plans them (``placement.host_loss``). Only reads: no lock is taken.

@@ -1,4 +1,4 @@
-"""Giving a VM a nic, and taking it away: addresses and rows, for calls and for jobs.
+"""Adding NICs to VMs and removing them: addresses and rows, for calls and for jobs.
 
 Networks and address ranges are locked before the VM (ADR 5).
 """

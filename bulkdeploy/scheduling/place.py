@@ -1,4 +1,4 @@
-"""Snapshot -> plan -> claim, inside one transaction of the caller (one file: all that places comes by).
+"""Snapshot, plan and claim inside one transaction of the caller (one file: every placement uses it).
 
 ``plan_kinds_in_zone`` decides; the ledger checks the room again where a decision is claimed. A ``Place`` is the
 plan of one VM that exists, and ``claim_place`` claims it.

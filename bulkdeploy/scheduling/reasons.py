@@ -1,4 +1,4 @@
-"""The reasons why hosts take no VMs, for answers: codes with their texts and remedies, and whole sentences."""
+"""The reasons why hosts take no VMs, for responses: codes with texts and remedies, and whole sentences."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A VM gets another place: the old one is given back, the new one claimed, in one step and the order of locks."""
+"""The exchange of a VM's place: old claims are released and new ones made in one step (ADR 5)."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Existing VMs as placement sees them: their sizes, their rules, and what their volumes bind them to."""
+"""Existing VMs as placement sees them: their sizes, their rules, and the places to which volumes bind them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Giving a VM a data volume, and taking it away: the rules, the room and the rows, for calls and for jobs."""
+"""Attaching and detaching data volumes: rules, capacity and rows, for calls and for jobs."""
 
 from collections.abc import Collection
 from typing import Any

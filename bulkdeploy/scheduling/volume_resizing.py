@@ -1,4 +1,4 @@
-"""Making a volume larger or smaller: the rules, the room and the rows, for calls and for jobs.
+"""Resizing volumes: rules, capacity and rows, for calls and for jobs.
 
 A row never has less than what is on the pool: a volume that grows is claimed and counted first, one that shrinks is
 given back last.

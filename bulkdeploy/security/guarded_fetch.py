@@ -1,4 +1,4 @@
-"""The only way in which this service reads what a URL of a caller names (one file: each check guards the next).
+"""The only way to read a URL that a caller gave (one file: each check protects the next).
 
 A URL of a caller can name this machine, the database's machine or a cloud's metadata server. ``Fetcher`` therefore
 resolves the host's name once, checks every address that the name has, connects to one of these addresses, and does

@@ -1,4 +1,4 @@
-"""Addresses of hosts: read in every spelling, resolved, and told apart by whom they belong to."""
+"""Addresses of hosts: parsed in every notation, resolved, and classified by network."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""The progress of following CloudStacks, and the process that follows each."""
+"""The CloudStacks that are followed: the process that follows each, and how far it has come."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every lock at which transactions wait for each other, in the order in which they take them (ADR 5).
+"""All locks for which transactions wait, in the order in which transactions take them (ADR 5).
 
 A transaction takes locks of ascending rank, rows of one table by ascending key, so that no two ever wait for each
 other crosswise. Tests watch it (``tests/support/runs/lock_order.py``).

@@ -1,4 +1,4 @@
-"""Tags of resources: put on, taken off, those of many resources in one statement, and the list query of all."""
+"""Tags of resources: inserts and deletes for many resources in one statement, and the list query."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

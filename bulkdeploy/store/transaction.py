@@ -1,4 +1,4 @@
-"""The state of a transaction of ``store.database.engine.run_transaction``, which travels with its connection."""
+"""The state of a transaction of ``store.database.engine.run_transaction``, stored with its connection."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field

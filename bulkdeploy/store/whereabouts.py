@@ -1,4 +1,4 @@
-"""The hosts of VMs: the whole inventory at one moment, and a number that grows with every change of it."""
+"""The hosts of all VMs at one moment, with a serial number that grows with every change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The request that a thread works for, and its user: from the proxy through the log to the job and its worker.
+"""The id and the user of the request for which a thread works, passed from the proxy to logs, jobs and workers.
 
 Context variables, for they go along with every layer and none of them acts on them.
 """

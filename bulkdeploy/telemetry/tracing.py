@@ -1,4 +1,4 @@
-"""Spans: how long a call, its jobs and calls to hypervisors take, and which of them is part of which (ADR 46).
+"""Trace spans of calls, jobs and hypervisor calls (ADR 46).
 
 There are none until ``record_with`` says who records them, which ``wiring.tracing`` does where a setting asks for
 it. Until then a span costs next to nothing, and nothing of OpenTelemetry is imported.

@@ -1,4 +1,4 @@
-"""The memory of drivers in the database (``drivers.records``) (one file: one class a protocol)."""
+"""The records of drivers in the database (``drivers.records``) (one file: one class a protocol)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The step from settings to drivers: their options, and the database of the simulated ones."""
+"""The creation of drivers from settings: their options, and the database of simulated drivers."""
 
 from collections.abc import Mapping
 from functools import cache, partial

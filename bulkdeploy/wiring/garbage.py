@@ -1,4 +1,4 @@
-"""The frequency of garbage collection: low, because nearly all objects stay, or are freed without it."""
+"""The frequency of garbage collection, which is low because most objects live long or are freed without it."""
 
 import gc
 

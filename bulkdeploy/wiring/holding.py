@@ -1,4 +1,4 @@
-"""Programs that load while what they need is still being made.
+"""Programs that load their code while a resource that they need is still being created.
 
 Loading a program takes about as long as making a database, and on two cores both fit side by side. So ``up``
 starts its programs first, with one pipe as the standard input of all, and closes it once the database is ready.

@@ -1,4 +1,4 @@
-"""The files that the setting ``host_files`` declares for all hosts, as they are now."""
+"""The files that the setting ``host_files`` declares for all hosts."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath

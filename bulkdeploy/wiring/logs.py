@@ -1,4 +1,4 @@
-"""The destination and the form of log lines: one setting for the service's and for libraries'."""
+"""The destination and the format of log lines, for the service and for libraries."""
 
 import logging
 import sys

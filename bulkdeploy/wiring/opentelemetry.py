@@ -1,4 +1,4 @@
-"""Spans recorded by OpenTelemetry's SDK and sent as OTLP over HTTP; its packages are the extra ``opentelemetry``.
+"""Spans recorded by OpenTelemetry's SDK and sent as OTLP over HTTP (extra ``opentelemetry``).
 
 Everything of the SDK's but the receiver is set by OpenTelemetry's own variables, such as OTEL_TRACES_SAMPLER,
 OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.

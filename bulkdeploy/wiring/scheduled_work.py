@@ -1,4 +1,4 @@
-"""The sweeper's work that services do: snapshots, schedules and leases of VMs, sizes of deployments, balance.
+"""Periodic work of the sweeper that services do: snapshots, schedules, leases, deployment sizes, balance.
 
 Every pass may be run by several processes at once and may die at any line: each step is one transaction.
 """

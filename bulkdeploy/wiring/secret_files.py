@@ -1,4 +1,4 @@
-"""Secrets that an installation makes for itself, in files that only its account may read."""
+"""Secrets that an installation generates and stores in files that only its account may read."""
 
 import os
 import secrets

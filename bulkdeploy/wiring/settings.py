@@ -1,4 +1,4 @@
-"""Every setting of a process: a TOML file, then environment variables over it (one file: they are read together).
+"""The settings of a process: a TOML file, overridden by environment variables (one file: they are read together).
 
 Settings that operators change while everything runs are CloudStack's global settings instead
 (``domain.configuration``). ``config/default.toml`` is generated from this module.

@@ -1,4 +1,4 @@
-"""The composition root: from settings to everything a process works with."""
+"""The composition root of the API: from settings to all objects that a process works with."""
 
 from functools import partial
 

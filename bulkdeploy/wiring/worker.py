@@ -1,4 +1,4 @@
-"""The composition root of the worker half: what workers and the sweeper work with."""
+"""The composition root of workers and the sweeper."""
 
 import time
 from dataclasses import dataclass

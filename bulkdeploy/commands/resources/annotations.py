@@ -1,4 +1,4 @@
-"""Annotations: remarks of users on resources."""
+"""Commands of annotations, which are remarks of users on resources."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The conditions that operators set for every call, besides its credentials (cloudstack-protocol.md 1.7)."""
+"""Restrictions that operators set on all calls, besides credentials (cloudstack-protocol.md 1.7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The delay after wrong passwords until the next password is checked.
+"""The delay after wrong passwords before the next password is checked.
 
 Wrong passwords count for the pair of user and address, and for the address. So wrong passwords from one address do
 not delay the user at another address, and no stranger can lock anybody out. Delays are for everybody, the default

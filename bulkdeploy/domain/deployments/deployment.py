@@ -1,4 +1,4 @@
-"""Deploy calls: their requests, the facts that rules are checked against, their results (one file: one vocabulary).
+"""Deploy calls: requests, the facts against which rules are checked, and results (one file: one vocabulary).
 
 A ``DeployCall`` has a ``DeployRequest``, with ids resolved, for each configuration. A ``DeploySpec`` is a request
 that broke no rule, in the sizes and ids that are written. Units: MHz, MiB, bytes.

@@ -1,4 +1,4 @@
-"""Rolling replacements of the VMs of a managed deployment: their rules, and the next step from what is seen now.
+"""Rolling replacements of a managed deployment's VMs: their rules, and the choice of the next step.
 
 A step is chosen from the state of all VMs and from nothing that an earlier step remembered. So any sweeper may take
 the next step after any other one died.

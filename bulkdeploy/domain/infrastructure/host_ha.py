@@ -1,4 +1,4 @@
-"""High availability of hosts: its states and transitions, in CloudStack's words, and what decides on them."""
+"""High availability of hosts: states and transitions with CloudStack's names, and the conditions for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

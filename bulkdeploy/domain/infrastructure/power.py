@@ -1,4 +1,4 @@
-"""Power of hosts, as their management controllers (BMCs) report and change it, in CloudStack's words."""
+"""The power states and actions of hosts' management controllers (BMCs), with CloudStack's names."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Words for the infrastructure: zones, clusters, hosts, storage pools and hypervisors."""
+"""The vocabulary of the infrastructure: zones, clusters, hosts, storage pools and hypervisors."""
 
 from collections.abc import Mapping
 from enum import StrEnum

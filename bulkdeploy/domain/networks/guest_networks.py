@@ -1,4 +1,4 @@
-"""Subnets and VLANs of guest networks: read from what a call says, and the rules that they keep."""
+"""Subnets and VLANs of guest networks: read from the parameters of a call and checked."""
 
 import re
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""A rule of a security group: what it lets through, and who is at the other end."""
+"""Rules of security groups: the accepted traffic and the peer of each rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Networks as a text, CIDRs separated by commas, and the grouping of addresses by client."""
+"""Lists of networks (CIDRs separated by commas), and the grouping of addresses by client."""
 
 from ipaddress import IPv6Address, ip_address, ip_network
 

@@ -1,4 +1,4 @@
-"""Schedules as cron writes them: five fields, in a time zone, between two dates.
+"""Schedules in the format of cron: five fields, in a time zone, between two dates.
 
 A time that the clocks skip in spring is made up for when they have moved. A time that comes twice in autumn is one
 occurrence, unless the expression names every hour or every minute.

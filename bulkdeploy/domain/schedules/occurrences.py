@@ -1,4 +1,4 @@
-"""Occurrences of schedules: which one is to be handled now, and when the next one is planned.
+"""Occurrences of schedules: which one is due, and when the next one is planned.
 
 A row has a schedule and the time of its next occurrence. The process that handles an occurrence locks the row,
 does the work and moves the time in one transaction. Each occurrence is therefore handled once, with any number of

@@ -1,4 +1,4 @@
-"""Parameters of disks and nics, as details of offerings and VMs name them: ``disk.cache``, ``nic.mode``."""
+"""Parameters of disks and NICs in details of offerings and VMs: ``disk.cache``, ``nic.mode``."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""States of a virtual machine and the moves between them that the engine makes.
+"""The states of virtual machines, and the transitions that the job engine makes.
 
 Source: CloudStack's VirtualMachine.State; cloudstack-protocol.md 5.2. A move that is not listed
 here is refused by the compare-and-set that writes it.

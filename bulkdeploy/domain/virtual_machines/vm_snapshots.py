@@ -1,4 +1,4 @@
-"""Snapshots of VMs, and of their volumes, in CloudStack's words."""
+"""Snapshots of VMs and of volumes, with CloudStack's names."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""The calls of the driver for CloudStack: shared polling, jobs, error texts (one file: all waiting there).
+"""The calls of the driver for CloudStack: shared polling, jobs and error texts (one file: all waiting there).
 
 Reference sections 3 and 8.16. A job is asked for by itself where the VM does not tell how it ended.
 """

@@ -1,4 +1,4 @@
-"""Driver for a CloudStack behind this one: docs/explanation/cloudstack-driver.md (one file: a call is one VM).
+"""The driver for an upstream CloudStack: docs/explanation/cloudstack-driver.md (one file: a call is one VM).
 
 A guest is a VM there, on the host that was planned (``hostid``), under an id that we choose (``customid``), so that
 CloudStack itself refuses a second one; after a lost answer it is found by that id before anything is repeated. Ids

@@ -1,4 +1,4 @@
-"""HTTP to a cluster: each request goes to whichever of its servers answers, the last that did first."""
+"""HTTP requests to a cluster. Servers are tried in turn, the server that answered last first."""
 
 import ssl
 import time

@@ -1,4 +1,4 @@
-"""A call about one guest, fenced in the service's records: for drivers whose hypervisors know no fences."""
+"""A call about one guest, for drivers whose hypervisors cannot compare fences themselves."""
 
 import time
 from collections.abc import Collection

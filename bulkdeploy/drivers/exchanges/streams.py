@@ -1,4 +1,4 @@
-"""A stream of a hypervisor's own kind as a connected socket, which is what consoles are."""
+"""The conversion of a hypervisor's console stream to a connected socket."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Calls of one guest, one at a time within a process: for drivers whose hypervisors do not keep them apart."""
+"""The serialization of calls for one guest in a process, for hypervisors that do not serialize them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Does an executable keep CloudStack's Extension protocol? Every action is run on a guest that is removed again."""
+"""The check whether an executable follows CloudStack's Extension protocol. It runs every action on a test guest."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

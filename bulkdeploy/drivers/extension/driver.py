@@ -1,4 +1,4 @@
-"""Driver for executables of the Extension protocol: docs/how-to/extensions.md (one file: a call is one guest).
+"""The driver for executables of the Extension protocol: docs/how-to/extensions.md (one file: a call is one guest).
 
 A guest is what ``prepare`` and ``create`` made of a payload; what ``prepare`` answered is kept and sent with each
 later action. ``create`` may not be repeated: that it is begun is kept before it is, so that after a lost answer

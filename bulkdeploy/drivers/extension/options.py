@@ -1,4 +1,4 @@
-"""The executable, and what it is given."""
+"""The options of an extension: its executable, and the details that the executable receives."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The payload for executables of CloudStack's Extension protocol: guests and hosts in its terms.
+"""The payload for executables of CloudStack's Extension protocol, which describes guests and hosts.
 
 Source: adminguide/extensions of CloudStack 4.21, and of 4.22 for consoles; what its own extensions for Proxmox VE,
 Hyper-V and MaaS read.

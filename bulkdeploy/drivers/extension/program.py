@@ -1,4 +1,4 @@
-"""An executable of CloudStack's Extension protocol, run: ``EXECUTABLE ACTION PAYLOAD.json SECONDS``.
+"""The execution of an action of the Extension protocol: ``EXECUTABLE ACTION PAYLOAD.json SECONDS``.
 
 Source: CloudStack 4.21, adminguide/extensions: the exit code decides, what it prints is JSON or nothing. It is run
 as ``run_program`` runs programs. The payload, which has secrets, is a file that only its user reads, and removed.

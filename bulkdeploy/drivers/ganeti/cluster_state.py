@@ -1,4 +1,4 @@
-"""A cluster's state over RAPI, in the form that Ganeti gives its allocators: nodes, instances, what is being made.
+"""A cluster's state, read over RAPI, in the format of Ganeti's allocator requests.
 
 Memory is counted as it is when a host is added: what nodes have, without what is reserved and what instances may
 use, whatever they use at the moment. Jobs are read before instances, so that one that ends meanwhile is seen twice,

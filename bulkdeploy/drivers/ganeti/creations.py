@@ -1,4 +1,4 @@
-"""Many instances that are made by one request: Ganeti's ``instances-multi-alloc``, with the nodes that were chosen.
+"""The creation of many instances by one request (``instances-multi-alloc``) on given nodes.
 
 Source: Ganeti's doc/rapi.rst. The request is a job, which submits a job for each instance, in their order.
 """

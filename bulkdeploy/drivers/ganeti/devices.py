@@ -1,4 +1,4 @@
-"""Disks, nics and operating systems of instances, as Ganeti is asked for them.
+"""Disks, NICs and operating systems of instances in the format of Ganeti's requests.
 
 A parameter is the driver's option unless the guest's disk or nic says otherwise; what neither says is the cluster's
 own default. Source: Ganeti's doc/rapi.rst, version 3.0, ``/2/instances``.

@@ -1,4 +1,4 @@
-"""Driver for Ganeti clusters, over RAPI: docs/how-to/ganeti.md (one file: a call is one instance and one fence).
+"""The driver for Ganeti clusters: docs/how-to/ganeti.md (one file: a call is one instance and one fence).
 
 A guest is the instance UUID.bulkdeploy, so that Ganeti itself refuses a second one; tags hold what Ganeti has no
 place for. What it cannot compare, fences and the one host that may have a guest, stands in the service's records.

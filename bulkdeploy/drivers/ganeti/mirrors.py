@@ -1,4 +1,4 @@
-"""Secondary nodes of instances with DRBD, chosen by the planner that answers Ganeti's allocator requests (ADR 61).
+"""Secondary nodes of DRBD instances, chosen by the planner that answers Ganeti's allocator requests (ADR 61).
 
 Who chooses has a turn, in which nobody else does, until Ganeti has the job that follows from it: the next one sees
 that job in Ganeti's queue, and counts it.

@@ -1,4 +1,4 @@
-"""Ganeti's remote API (RAPI, version 2): requests to whichever node is the master, and jobs until they have ended.
+"""Ganeti's remote API (RAPI, version 2): requests to the present master, and waiting for jobs.
 
 Source: Ganeti's doc/rapi.rst, version 3.0.
 """

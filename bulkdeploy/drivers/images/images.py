@@ -1,4 +1,4 @@
-"""Images of templates and ISOs: fetched, checked before a hypervisor sees a byte, and read chunk by chunk."""
+"""Images of templates and ISOs: fetched, checked before a hypervisor receives any byte, and read in chunks."""
 
 import hashlib
 import os

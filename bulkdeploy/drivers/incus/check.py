@@ -1,4 +1,4 @@
-"""``bulkdeploy check incus``: does a cluster have what its members need as hosts?"""
+"""``bulkdeploy check incus``: checks whether the members of a cluster can be hosts."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Driver for Incus clusters: docs/how-to/incus.md (one file: one class, a method for each call of drivers).
+"""The driver for Incus clusters: docs/how-to/incus.md (one file: one class, a method for each call of drivers).
 
 A guest is the instance vm-UUID, a member is a host. What has a fence stands in the instance and is changed by
 compare-and-set; an instance that is not to run has a gate, which keeps Incus from starting it. So Incus itself is

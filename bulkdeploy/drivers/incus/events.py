@@ -1,4 +1,4 @@
-"""The events of Incus about guests that end: one websocket receives those of the whole cluster.
+"""The events of Incus about guests that end. One websocket receives the events of the whole cluster.
 
 A broken one is opened again, at most every RETRY_S. What happens meanwhile is missed: events are hints, and looks
 at hosts find the rest.

@@ -1,4 +1,4 @@
-"""Instances as Incus defines them: written for a guest, and read back.
+"""Instances in the format of Incus: written for a guest, and read again.
 
 What Incus has no place for stands in ``user.bulkdeploy.*``. An instance that is not to run has a gate: a nic whose
 parent no member has, so that Incus refuses to start it (docs/adr/0047-incus-is-the-lock.md).

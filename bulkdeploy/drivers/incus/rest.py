@@ -1,4 +1,4 @@
-"""Incus's REST API: requests, and operations until they have ended (one file: a client of one API).
+"""Incus's REST API: requests, and waiting for operations (one file: a client of one API).
 
 A request goes to whichever member answers.
 

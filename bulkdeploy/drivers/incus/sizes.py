@@ -1,4 +1,4 @@
-"""Sizes as Incus has them: written by us or by hand (Incus's doc/reference/instance_units.md)."""
+"""Sizes in the format of Incus, as this driver or an operator wrote them (doc/reference/instance_units.md)."""
 
 import re
 

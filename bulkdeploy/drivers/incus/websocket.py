@@ -1,4 +1,4 @@
-"""Websockets to a cluster, which tells over them what consoles show and what happens to instances."""
+"""Websockets to a cluster, which carry consoles and events."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""The shared part of calls about one guest: one at a time, fenced, with pools of their host."""
+"""The shared part of calls about one guest: one at a time, fenced, with the pools of its host."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Images of a Ceph pool, through the programs ``rbd`` and ``ceph`` on this machine.
+"""Images of a Ceph pool, managed by the programs ``rbd`` and ``ceph`` on this machine.
 
 libvirt cannot write into images and takes no snapshots of them, so the service reaches Ceph itself, as OpenStack's
 volume service does (docs/adr/0068-ceph.md). The key of the user is in the environment of the programs, never among

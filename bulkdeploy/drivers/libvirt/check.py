@@ -1,4 +1,4 @@
-"""The requirements of a machine to be a host, tried one after the other, each with its remedy.
+"""The requirements for a libvirt host, checked one after the other, each with its remedy.
 
 The last is the only proof that guests run: a boot sector must say its line. That /dev/kvm opens proves nothing.
 """

@@ -1,4 +1,4 @@
-"""Connections to libvirt daemons: pooled, kept alive, made again, and no call waits longer than it may.
+"""Connections to libvirt daemons: pooled, kept alive and reopened. Every call has a timeout.
 
 Calls of libvirt's Python binding have no time-out. Each driver call to a host therefore runs in a thread of its
 own; whoever made it waits for as long as it may and then goes on, while the thread ends when libvirt lets it:

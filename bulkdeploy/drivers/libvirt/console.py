@@ -1,4 +1,4 @@
-"""Consoles of guests as sockets: the screen by VNC, behind its handshake, and the serial console as bytes.
+"""Consoles of guests as sockets: the screen over VNC after its handshake, and the serial console as bytes.
 
 A guest's VNC password is made when the guest is defined and stands in its definition: libvirt takes it along when
 the guest moves. It is read from there and never stored elsewhere.

@@ -1,4 +1,4 @@
-"""Devices of guests that run: volumes, nics, and what is in the drive."""
+"""Devices of running guests: volumes, NICs, and the ISO in the drive."""
 
 import time
 from functools import partial

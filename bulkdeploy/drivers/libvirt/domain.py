@@ -1,4 +1,4 @@
-"""Guests as libvirt's domain XML, from a typed model and read again (one file: what is written is what is read).
+"""Guests as libvirt's domain XML, written from a typed model and read into it (one file: writer and reader agree).
 
 What only we know of a guest (fence, MHz) stands in its metadata, in a namespace of ours: domains without it are
 other people's, and are left alone. A device's uuid is in its alias, which libvirt keeps while the guest runs and

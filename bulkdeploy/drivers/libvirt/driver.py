@@ -1,4 +1,4 @@
-"""KVM hosts with libvirt, nothing else on them (one file: one class, a method for each call of drivers).
+"""The driver for KVM hosts with libvirt and no agent (one file: one class, a method for each call of drivers).
 
 Persistent definitions are the lock (docs/adr/0024-fences-for-drivers.md): a start raises the fence, defines, looks
 at the fence again and creates; a removal raises the fence, undefines, and only then ends the guest.

@@ -1,4 +1,4 @@
-"""libvirt's errors as drivers' errors: may the same call succeed later, and may it have been done?"""
+"""The conversion of libvirt's errors to driver errors: may a retry help, did the call take effect?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Calls about snapshots of guests, running or not, and what is kept of them; they are made by ``snapshots``.
+"""Calls about snapshots of running and stopped guests, and the records about them.
 
 Snapshots of running guests are QEMU's, in files and in images of Ceph. Of a stopped guest, ``snapshots`` takes
 those in files, and the pool takes those of images.

@@ -1,4 +1,4 @@
-"""The virtual hardware where hosts differ: machine type and CPU that all hosts of a cluster can give.
+"""The virtual hardware of guests where hosts differ: the machine type and CPU that a whole cluster supports.
 
 Each host is asked when it is added or reconnected (``describe``); what it says is kept with it, and read when
 guests start (docs/adr/0060-cpus-of-clusters.md). Libvirt does the arithmetic.

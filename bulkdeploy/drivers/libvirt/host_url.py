@@ -1,4 +1,4 @@
-"""URLs of libvirt hosts: an allow-list of transports and parameters.
+"""URLs of libvirt hosts, restricted to a list of allowed transports and parameters.
 
 libvirt's own URLs can start programs on the machine that opens them (``qemu+ext``, ``command=``, ``netcat=``,
 ``proxy=``) and can switch off the verification of the other side. The text of a caller is therefore never given to

@@ -1,4 +1,4 @@
-"""The options of the libvirt driver, the same for all its hosts."""
+"""The options of the libvirt driver, which are the same for all its hosts."""
 
 from pathlib import Path
 from typing import Literal

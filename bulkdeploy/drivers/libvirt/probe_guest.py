@@ -1,4 +1,4 @@
-"""The smallest guest: a boot sector that proves that a host runs guests, and lets tests see that they do.
+"""A boot sector as the smallest guest, with which checks and tests show that a host can run guests.
 
 It writes ``guest <uuid> is up`` to its serial console and then counts the seconds, lets go of devices that it is to
 lose, and switches itself off when its power button is pressed. It needs 1 MiB of memory, no disk but its own 512

@@ -1,4 +1,4 @@
-"""The data for a guest's first boot: a NoCloud seed for cloud-init, an ISO image made in memory.
+"""The data for a guest's first boot: a NoCloud seed for cloud-init, as an ISO image built in memory.
 
 cloud-init's manual, "NoCloud": a disk labelled cidata with meta-data, user-data, vendor-data and network-config.
 JSON is YAML, so it is written as JSON.

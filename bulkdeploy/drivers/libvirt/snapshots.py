@@ -1,4 +1,4 @@
-"""Snapshots of guests inside the files of their volumes (qcow2), taken and reverted to by libvirt.
+"""Snapshots inside the files of a guest's volumes (qcow2), taken and reverted by libvirt.
 
 What a daemon notes of a snapshot stays with that daemon, and a guest that has such notes does not move. So they are
 made for a call, and forgotten with the guest's next move or end. What a revert needs of them, the definition that

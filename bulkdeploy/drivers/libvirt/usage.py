@@ -1,4 +1,4 @@
-"""Usage of a libvirt host: node statistics, and the statistics of all running domains in one call."""
+"""The usage of a libvirt host and of all its running domains, read in one call each."""
 
 from collections.abc import Mapping
 from contextlib import suppress

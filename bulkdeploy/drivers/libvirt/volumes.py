@@ -1,4 +1,4 @@
-"""Volumes of guests, running or not, and other files of guests in pools: resized, measured, removed."""
+"""Operations on volumes and other files of guests in pools: resize, measure, delete."""
 
 from collections.abc import Sequence
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Calls as the simulator's database reads them (``batches.sql``), and their outcomes as it tells them."""
+"""Calls in the format of the simulator's database (``batches.sql``), and their results."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The misbehaviour of simulated hypervisors: fault rules and latencies, changed at run time.
+"""Faults and latencies of simulated hypervisors, which can be changed at run time.
 
 Any connection to the simulator's database may change them; the next call of any
 process sees it. Without rules nothing fails and nothing takes time.

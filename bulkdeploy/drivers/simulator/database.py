@@ -1,4 +1,4 @@
-"""The database that the simulated hypervisors keep their state in: where it is, and how it is made.
+"""The database with the state of the simulated hypervisors: its URL and its creation.
 
 It lies on the given server, apart from the product's own database, so that what is really running
 can be compared with what the product believes.

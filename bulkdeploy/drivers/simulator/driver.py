@@ -1,4 +1,4 @@
-"""Simulated hosts with a memory, a capacity and a temper of their own (one file: one driver, whole).
+"""The driver for simulated hosts, which have state, capacity, latency and faults (one file: one driver).
 
 State lies in a database apart from the product's (``database``) and every call is one round trip and
 one durable transaction there (``calls.sql``). Time that steps take is slept afterwards, without a

@@ -1,4 +1,4 @@
-"""The inventory of the simulated hypervisors: their hosts, and the guests that already run.
+"""The inventory of the simulated hypervisors: hosts and running guests.
 
 Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,000 guests are a
 matter of seconds.

@@ -1,4 +1,4 @@
-"""Connections to the simulator's database, and what happens to a call when one breaks."""
+"""Connections to the simulator's database, and the retries of calls whose connection broke."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

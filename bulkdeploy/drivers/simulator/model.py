@@ -1,4 +1,4 @@
-"""The model of a simulated machine, read from its url, in which an operator describes it.
+"""The hardware of a simulated machine, which an operator describes by its URL.
 
 ``http://any/path`` is a host of the size that CloudStack's own simulator gives its hosts; a query makes it
 another: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. Its name is made of the url's

@@ -1,4 +1,4 @@
-"""Strict affinity groups: VMs apart, or VMs together, on hosts (cloudstack-protocol.md 6.5)."""
+"""Strict affinity groups: VMs on different hosts, or all on one host (cloudstack-protocol.md 6.5)."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Hosts that an allocator program chose: the planner places VMs there and nowhere else."""
+"""The rule that VMs are placed only on hosts that an allocator program chose."""
 
 import numpy as np
 

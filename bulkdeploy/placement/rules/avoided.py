@@ -1,4 +1,4 @@
-"""Hosts that a start or a move failed on, and the one that a VM is to leave."""
+"""The rule that excludes hosts on which a start or a move failed, and the host that a VM must leave."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Clusters that take no VMs."""
+"""The rule that excludes disabled clusters."""
 
 from bulkdeploy.placement.rule import Rule
 

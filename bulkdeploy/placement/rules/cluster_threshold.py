@@ -1,4 +1,4 @@
-"""Clusters keep headroom: what starts may fill them up to their disable thresholds (cloudstack-protocol.md 6.3).
+"""The rule that clusters are filled at most to their disable thresholds (cloudstack-protocol.md 6.3).
 
 What runs already may use the headroom, to move and to grow; that is what it is for.
 """

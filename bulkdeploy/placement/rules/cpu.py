@@ -1,4 +1,4 @@
-"""CPU that is not claimed yet, over-commit included."""
+"""The rule that a host has enough unclaimed CPU, over-commit included."""
 
 from bulkdeploy.placement.fitting import fit
 from bulkdeploy.placement.model import Ints, PlacementRequest, Purpose, ZoneSnapshot

@@ -1,4 +1,4 @@
-"""A VM has no more cores than its host."""
+"""The rule that a host has at least as many cores as the VM."""
 
 from bulkdeploy.placement.model import Purpose
 from bulkdeploy.placement.rule import PLACING, Rule

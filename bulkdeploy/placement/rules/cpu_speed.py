@@ -1,4 +1,4 @@
-"""A VM's cores are no faster than its host's."""
+"""The rule that a host's cores are at least as fast as the VM's."""
 
 from bulkdeploy.placement.model import Purpose
 from bulkdeploy.placement.rule import PLACING, Rule

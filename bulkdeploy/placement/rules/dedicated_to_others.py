@@ -1,4 +1,4 @@
-"""Hosts that are dedicated to others (cloudstack-protocol.md 6.3)."""
+"""The rule that excludes hosts that are dedicated to other owners (cloudstack-protocol.md 6.3)."""
 
 from bulkdeploy.placement.rule import Rule
 

@@ -1,4 +1,4 @@
-"""Hosts dedicated to the owner are for VMs in an ExplicitDedication group."""
+"""The rule that only VMs in an ExplicitDedication group use hosts dedicated to their owner."""
 
 from bulkdeploy.placement.rule import Rule
 

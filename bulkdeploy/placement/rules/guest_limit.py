@@ -1,4 +1,4 @@
-"""The rule about the number of guests that a host's hypervisor may have."""
+"""The rule that limits the number of guests on a host to the maximum of its hypervisor."""
 
 from bulkdeploy.placement.rule import Rule
 

@@ -1,4 +1,4 @@
-"""Hosts that the operator wants no VMs on."""
+"""The rule that excludes hosts that an operator disabled or put into maintenance."""
 
 from bulkdeploy.placement.rule import Rule
 

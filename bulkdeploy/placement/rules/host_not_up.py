@@ -1,4 +1,4 @@
-"""Hosts whose agent does not answer."""
+"""The rule that excludes hosts that do not answer."""
 
 from bulkdeploy.placement.rule import Rule
 

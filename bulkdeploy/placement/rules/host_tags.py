@@ -1,4 +1,4 @@
-"""Hosts carry all host tags of the offering and the template."""
+"""The rule that a host has all host tags of the offering and the template."""
 
 from bulkdeploy.placement.model import Flags, PlacementRequest, Purpose, ZoneSnapshot
 from bulkdeploy.placement.rule import PLACING, Rule

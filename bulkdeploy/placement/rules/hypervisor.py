@@ -1,4 +1,4 @@
-"""Clusters of another hypervisor than the VMs'."""
+"""The rule that excludes clusters with another hypervisor than the VMs'."""
 
 import numpy as np
 

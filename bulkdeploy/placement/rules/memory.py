@@ -1,4 +1,4 @@
-"""Memory that is not claimed yet, over-commit included."""
+"""The rule that a host has enough unclaimed memory, over-commit included."""
 
 from bulkdeploy.placement.fitting import fit
 from bulkdeploy.placement.model import Ints, PlacementRequest, Purpose, ZoneSnapshot

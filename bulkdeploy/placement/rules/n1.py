@@ -1,4 +1,4 @@
-"""Room kept for the loss of any one host, where it is asked for: ``placement.remaining_capacity`` looks to it."""
+"""The rule that enough capacity stays free for the loss of any one host, if a call requests this."""
 
 from bulkdeploy.placement.rule import Rule
 

@@ -1,4 +1,4 @@
-"""Batches in an ExplicitDedication group use only hosts dedicated to the owner."""
+"""The rule that VMs in an ExplicitDedication group use only hosts dedicated to their owner."""
 
 from bulkdeploy.placement.rule import Rule
 

@@ -1,4 +1,4 @@
-"""A pinned pod, cluster or host is considered alone; pins hold together, and no pin lifts another rule."""
+"""The rule that excludes hosts outside the pod, cluster or host to which a call is pinned."""
 
 import numpy as np
 

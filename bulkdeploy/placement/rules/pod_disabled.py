@@ -1,4 +1,4 @@
-"""Pods that take no VMs."""
+"""The rule that excludes disabled pods."""
 
 from bulkdeploy.placement.rule import Rule
 

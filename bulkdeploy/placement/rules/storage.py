@@ -1,4 +1,4 @@
-"""Disks need pools with room: of the host, of its cluster or of the zone (cloudstack-protocol.md 6.3).
+"""The rule that disks fit into pools of the host, its cluster or the zone (cloudstack-protocol.md 6.3).
 
 The planner applies it (``capacity``): where the disks lie decides how many VMs fit, and which pools they get.
 """

@@ -1,4 +1,4 @@
-"""Pods and clusters whose policy of allocation is unallocable."""
+"""The rule that excludes pods and clusters whose allocation policy is unallocable."""
 
 from bulkdeploy.domain.infrastructure.topology import AllocationPolicy
 from bulkdeploy.placement.rule import Rule

@@ -1,4 +1,4 @@
-"""The number of VMs whose disks fit into the pools of each row, first fit, for all rows at once.
+"""The number of VMs whose disks fit into the pools of each row, by first fit, for all rows at once.
 
 The rule, as if VMs came one at a time: each disk in its order goes to the first pool of the row, in
 the table's order, that may take it and has room. Since the VMs are alike, a whole run of them uses the

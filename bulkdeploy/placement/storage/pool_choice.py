@@ -1,4 +1,4 @@
-"""The choice of a pool for each placed VM's disks, once it is known how many VMs each cluster gets.
+"""The choice of pools for the disks of placed VMs, after the number of VMs per cluster is known.
 
 How many fit was counted first fit. Where the disks of a VM may lie in the same pools and a cluster (or the
 zone) has pools that hold all its VMs whole, the VMs are shared evenly instead: each goes, with all these

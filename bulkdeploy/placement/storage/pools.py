@@ -1,4 +1,4 @@
-"""The primary storage pools that may hold each disk of a VM (cloudstack-protocol.md 6.3).
+"""The primary storage pools that can store each disk of a VM (cloudstack-protocol.md 6.3).
 
 A pool serves a disk when it is up, of the right scope, and carries all tags of the disk; a zone-wide pool
 must also be for the VM's hypervisor or for any. Disks of storage type ``local`` lie in pools of the VM's

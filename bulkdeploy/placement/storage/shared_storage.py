@@ -1,4 +1,4 @@
-"""Shared storage of a batch: how many VMs each cluster's pools hold, with and without the zone's."""
+"""Shared storage of a batch: the VMs that each cluster's pools can store, with and without the zone's pools."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Zone-wide pools: the one resource that clusters share, so that filling one takes room from the others.
+"""Zone-wide pools, the only resource that clusters share: filling one cluster leaves less for others.
 
 A cluster's first VMs keep their disks in the cluster's own pools; from some VM on a disk *spills* into
 the zone's pools, first one disk of each VM, later perhaps all. VMs come in the strategy's order, and each

@@ -1,4 +1,4 @@
-"""``UserDispersingPlanner``, by count: VMs go where the owner has fewest.
+"""``UserDispersingPlanner`` by count: VMs go to the clusters where the owner has the fewest VMs.
 
 Each VM goes to the cluster with room where the owner has the fewest VMs; ties: fewer VMs in all, then more
 free slots, then the lower id. Both tie rules compare sums that one more VM does not change (others' VMs

@@ -1,4 +1,4 @@
-"""``FirstFitPlanner``: clusters by least use of CPU first, each filled to its capacity.
+"""``FirstFitPlanner``: clusters with the lowest CPU usage first, each filled to its capacity.
 
 With pods first, pods by least use of CPU, and the clusters inside each pod likewise. The order is that of
 the moment of the plan: a later batch sees the use that the first one made and may begin elsewhere.

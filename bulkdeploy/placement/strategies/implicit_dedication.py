@@ -1,4 +1,4 @@
-"""``ImplicitDedicationPlanner``, strict: only hosts on which no other account has VMs.
+"""``ImplicitDedicationPlanner`` in strict mode: only hosts on which no other account has VMs.
 
 Clusters are then taken as first fit does, so that few hosts become the owner's.
 """

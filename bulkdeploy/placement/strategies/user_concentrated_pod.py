@@ -1,4 +1,4 @@
-"""``UserConcentratedPodPlanner``: pods where the owner has most VMs first, each filled to its room.
+"""``UserConcentratedPodPlanner``: pods where the owner has most VMs first, each filled to its capacity.
 
 Inside a pod the clusters where the owner has most VMs come first as well, then those with the least use
 of CPU: so a batch continues where the one before it stopped.

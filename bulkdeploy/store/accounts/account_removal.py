@@ -1,4 +1,4 @@
-"""Removing accounts with all they own: rows at once, VMs by jobs, and the job of the call when those are gone.
+"""The removal of accounts with everything that they own: rows immediately, VMs by jobs.
 
 Everything but VMs is marked removed in the transaction of the call; it cannot end half way. VMs need their
 hypervisors: each gets a job that expunges it, and what a race leaves behind the sweeper finds by its

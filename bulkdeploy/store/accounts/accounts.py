@@ -1,4 +1,4 @@
-"""Accounts: the list query, with their users, limits and totals, and making and changing them."""
+"""Rows of accounts: the list query with users, limits and totals, inserts and updates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

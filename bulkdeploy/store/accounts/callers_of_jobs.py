@@ -1,4 +1,4 @@
-"""The lookup of polling callers and the polled jobs: together, for all who poll at the same moment."""
+"""The lookup of polling callers and the jobs that they poll, combined for concurrent polls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

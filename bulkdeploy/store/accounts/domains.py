@@ -1,4 +1,4 @@
-"""Domains: the list queries, with limits and totals, and making, renaming and removing them."""
+"""Rows of domains: the list queries with limits and totals, inserts, updates and deletes."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every secret that is stored encrypted: secret keys of users, passwords, and secrets of storage pools."""
+"""The columns with encrypted secrets: secret keys of users, passwords, and secrets of storage pools."""
 
 from collections.abc import Callable
 

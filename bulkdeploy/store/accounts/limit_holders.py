@@ -1,4 +1,4 @@
-"""The holders of limits, as limit rows name them."""
+"""The holders of limits (accounts and domains), as rows of limits identify them."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Limits of what is counted when it is asked for, and not kept as a count: networks, templates, snapshots.
+"""Limits of resources that are counted on request instead of by a stored count: networks, templates, snapshots.
 
 Who adds one holds an advisory lock of the account and of each domain above it, counts, and adds: two calls at
 once cannot both pass. ``resource_counts`` does the same for what deployments use by the thousand.

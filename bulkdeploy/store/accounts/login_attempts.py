@@ -1,4 +1,4 @@
-"""Attempts to prove a password, counted before the password is looked at, so that none of many at once is free.
+"""Attempts to log in, counted before the password is checked, so that concurrent attempts are counted, too.
 
 All times are the database's. The table is not logged: a crash of the database forgives what was tried before it.
 """

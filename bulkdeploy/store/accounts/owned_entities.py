@@ -1,4 +1,4 @@
-"""Rows of things that accounts own, whatever their kind: made once per name, locked, renamed, marked removed."""
+"""Rows of objects that accounts own, of any kind: insert once per name, lock, rename, mark as removed."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any

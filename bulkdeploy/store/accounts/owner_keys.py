@@ -1,4 +1,4 @@
-"""The owners of objects in a form in which rows and entries, which may name no owner, are compared."""
+"""Keys that identify the owner of an object, for comparing rows with entries of zone files."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Accounts as owners: looked up by id, by name in a domain, or as the account behind a project."""
+"""Accounts as owners, found by id, by name in a domain, or as the account of a project."""
 
 from collections.abc import Collection, Iterable
 from uuid import UUID

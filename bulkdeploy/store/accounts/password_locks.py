@@ -1,4 +1,4 @@
-"""Locks passwords that were guessed at too often, until an administrator enables the user; keys and sessions go on.
+"""Locks on passwords after too many failures, until an administrator enables the user. Keys stay valid.
 
 A locked password is like none: it never matches, and the answer does not say why. The default admin's is never
 locked; guesses at it are delayed like all others (``services.accounts.login_attempts``).

@@ -1,4 +1,4 @@
-"""Invitations of accounts to projects: the list query, and making, answering and deleting them.
+"""Rows of invitations to projects: the list query, inserts, answers and deletes.
 
 An unanswered invitation expires by its age; no process changes its row.
 """

@@ -1,4 +1,4 @@
-"""Roles of projects: the list query, and making them. ``store.accounts.roles`` changes and deletes them."""
+"""Rows of project roles: the list query and inserts. ``store.accounts.roles`` updates and deletes them."""
 
 from typing import Any
 

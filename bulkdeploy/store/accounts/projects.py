@@ -1,4 +1,4 @@
-"""Projects: the list queries, with limits and totals, and making and changing them and their members."""
+"""Rows of projects and their members: the list queries with limits and totals, inserts and updates."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Limits, totals and what is available, as accounts, projects and domains show them.
+"""The limit, the total and the remainder of each resource, as accounts, projects and domains show them.
 
 ``vmlimit vmtotal vmavailable`` and so on: limits and what is available are texts,
 ``Unlimited`` where nothing binds, totals are numbers; storage in GiB, memory in MiB. Any number of

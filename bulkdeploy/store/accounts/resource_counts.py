@@ -1,4 +1,4 @@
-"""Counts of what accounts and domains use, and the check of a batch against their limits.
+"""The stored resource counts of accounts and domains, and the check of a batch against the limits.
 
 A count row exists per owner and resource type once something was counted; the account and every
 domain of its lineage (ROOT too) are changed together. Limits bind the account and each domain

@@ -1,4 +1,4 @@
-"""Limits of accounts and domains: what is set, what holds where nothing is set, and setting one.
+"""Limits of accounts and domains: stored ones, the defaults of settings, and writing them.
 
 Amounts are in the unit that counts are kept in: storage in bytes, memory in MiB, else pieces;
 -1 is no limit. Root admin accounts and the ROOT domain are never limited (cloudstack-protocol.md 7.2).

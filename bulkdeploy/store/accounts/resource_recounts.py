@@ -1,4 +1,4 @@
-"""Counting anew what accounts and domains use, and repairing the counts kept of it.
+"""The recalculation of the stored resource counts of accounts and domains.
 
 What is true is what ``store/auditing/audit.sql`` compares with: VMs that hold compute, and volumes.
 """

@@ -1,4 +1,4 @@
-"""Roles and their rules: the list queries, and making, changing and removing them."""
+"""Rows of roles and their rules: the list queries, inserts, updates and deletes."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

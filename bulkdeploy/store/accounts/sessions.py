@@ -1,4 +1,4 @@
-"""Sessions of logged-in users, and what logins leave behind.
+"""Sessions of logged-in users, and the deletion of expired ones.
 
 Neither session tokens nor session keys are stored, only their SHA-256: who reads the table can
 not take over a session. All times are the database's.

@@ -1,4 +1,4 @@
-"""Users: the list query, users of accounts, and making, changing and removing them with their keys."""
+"""Rows of users and their keys: the list query, inserts, updates and deletes."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

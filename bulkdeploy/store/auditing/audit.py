@@ -1,4 +1,4 @@
-"""The invariants of the ledger (``audit.sql``), each as one query for what breaks it.
+"""The invariants of the database (``audit.sql``), each with a query that finds violations.
 
 Every query answers the rows that are wrong, as text; an intact system answers none. They are run in
 one REPEATABLE READ transaction, so that a live system is compared with itself at one moment.

@@ -1,4 +1,4 @@
-"""Rows of what is wrong on hypervisors: what is to be repaired, and what is to be removed once more."""
+"""The rows for repairs on hypervisors: VMs to repair, and guests to remove again."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

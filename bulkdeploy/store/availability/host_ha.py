@@ -1,4 +1,4 @@
-"""High availability of hosts: configured here, followed by sweepers (one file: one table and its transitions)."""
+"""Rows of host HA: calls configure it, and sweepers change its states (one file: one table and its transitions)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Management controllers (BMCs) of hosts: how they are reached, whether they are used, and their power states."""
+"""Rows of management controllers (BMCs): address, whether enabled, and the power state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

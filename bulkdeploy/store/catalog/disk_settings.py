@@ -1,4 +1,4 @@
-"""Cache mode, rates and encryption of disks, which offerings keep as parameters of disks.
+"""Cache mode, rates and encryption of disks, which offerings store as disk parameters.
 
 ``domain.virtual_machines.device_parameters`` names parameters of disks. A hypervisor whose driver does not know a
 parameter rejects VMs and volumes of an offering that has it.

@@ -1,4 +1,4 @@
-"""The hypervisors that there are clusters of."""
+"""The hypervisors of existing clusters."""
 
 from sqlalchemy import Connection, select
 

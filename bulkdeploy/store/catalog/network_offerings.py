@@ -1,4 +1,4 @@
-"""The list query of network offerings, their rows, and what hangs on one."""
+"""Rows of network offerings: the list query, inserts and updates, and the networks that use an offering."""
 
 from collections.abc import Mapping
 from typing import Any

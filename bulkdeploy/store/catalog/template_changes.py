@@ -1,4 +1,4 @@
-"""Templates and ISOs registered, changed, shared and deleted: the rows."""
+"""Rows of templates and ISOs: inserts, updates, sharing and deletes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

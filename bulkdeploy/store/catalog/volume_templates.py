@@ -1,4 +1,4 @@
-"""Templates that jobs make of volumes: which are being made, and what becomes of them."""
+"""Templates that jobs create from volumes: their state during the job and afterwards."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The groups and subgroups that CloudStack's settings page shows settings in.
+"""The groups and subgroups in which CloudStack's settings page shows settings.
 
 ``setting_groups.csv`` has the subgroups in the order in which the page shows them, each with words. The first word
 of a setting's name that is a subgroup's name or word says where the setting belongs.

@@ -1,4 +1,4 @@
-"""Arrays of ids and texts as PostgreSQL reads them fastest."""
+"""Arrays of ids and texts in the format that PostgreSQL parses fastest."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Column cache: numbers of large tables, kept by the process and brought up to date by what has changed since.
+"""A cache for numbers of large tables, which each process updates with the changes since its last read.
 
 A plan needs a few numbers of every host of its zone, and nearly all of them are what they were at the last plan.
 PostgreSQL knows which are not: every row version carries the transaction that wrote it (its system column

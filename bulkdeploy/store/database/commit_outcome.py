@@ -1,4 +1,4 @@
-"""The outcome of a commit whose answer did not arrive: PostgreSQL remembers it by the transaction's number.
+"""The outcome of a commit whose response was lost, found by the number of the transaction.
 
 A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
 afterwards on another connection.

@@ -1,4 +1,4 @@
-"""Queries that are asked thousands of times a second, put together once and run on libpq, the client below psycopg.
+"""Queries that run thousands of times per second: compiled once, and run on libpq below psycopg.
 
 What SQLAlchemy and psycopg do around such a statement (looking it up, its parameters, a cursor, a description of
 each column) costs more than the rest of it in this process: docs/explanation/performance.md has the measurement.

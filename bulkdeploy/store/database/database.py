@@ -1,4 +1,4 @@
-"""Making the database itself, where the server is ours."""
+"""The creation of the database on a server that this service manages."""
 
 import contextlib
 

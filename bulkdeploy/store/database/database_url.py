@@ -1,4 +1,4 @@
-"""The database's URL, as libpq reads it: one server or several, and any of its parameters."""
+"""The URL of the database in the format of libpq: one or several servers, with any parameters."""
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and transactions repeated whole on a conflict (one file: they share a session).
+"""Connections to PostgreSQL, and transactions that are repeated after a conflict (one file: they share a session).
 
 No statement changes a session: what a transaction needs it says itself, so a pooler may give each another session.
 """

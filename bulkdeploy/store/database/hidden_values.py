@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL without the values of rows: errors end in logs, rows hold hashes and encrypted secrets."""
+"""The removal of row values from PostgreSQL's errors, because errors are logged and rows contain secrets."""
 
 import psycopg
 

@@ -1,4 +1,4 @@
-"""Objects of answers as JSON texts made by PostgreSQL: to the byte what ``api.envelope`` makes of the same columns.
+"""Response objects that PostgreSQL builds as JSON, identical to those that ``api.envelope`` renders.
 
 For lists that are long and wide: a row that travels as text costs this process a tenth of one that becomes objects
 and text again (ADR 59).

@@ -1,4 +1,4 @@
-"""Percentages as CloudStack writes them."""
+"""Percentages in CloudStack's format."""
 
 from sqlalchemy import ColumnElement, Numeric, Text, cast, func, literal_column
 

@@ -1,4 +1,4 @@
-"""Request coalescing: one query for all threads of a process that want the same kind of row at the same time.
+"""The combination of concurrent look-ups of one kind: one query serves all threads of a process.
 
 Hundreds of clients that poll ask for two things, again and again: who they are, and one job. While one thread
 queries, the keys of others gather, and one query then answers all of them (``joined_requests``). Nothing is

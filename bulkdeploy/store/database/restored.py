@@ -1,4 +1,4 @@
-"""The repair of a database that was put back to an earlier moment: numbers that are given out only once."""
+"""The repair of a restored database: numbers that may have been used since the backup are skipped."""
 
 from sqlalchemy import Connection, text
 

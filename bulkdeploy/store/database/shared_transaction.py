@@ -1,4 +1,4 @@
-"""Shared transactions: calls that come while one is being committed wait, and are then done together (ADR 62).
+"""Shared transactions: calls that arrive during a commit wait, and are then committed together (ADR 62).
 
 A transaction for many costs little more than one for one: locks, the reads of a zone, statements and above all the
 wait for the disk are there once (``joined_requests``). Nobody is answered before the commit.

@@ -1,4 +1,4 @@
-"""Reading what a deploy call refers to: one statement per thing, as small frozen values."""
+"""The objects to which a deploy call refers, read with one statement per kind as immutable values."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Writing deploy calls, by COPY, in the transaction that claims (one file: all rows of a call).
+"""The rows of deploy calls, written by COPY in the claiming transaction (one file: all rows of a call).
 
 What is written here exists whole or not at all: VMs, nics, volumes, group memberships, jobs, the outbox and the
 Scheduled events. Ids are reserved first (``new_vms``), so that rows can refer to each other.

@@ -1,4 +1,4 @@
-"""Deployments as a whole: found by token, listed with the state of their jobs, cancelled."""
+"""Bulk deployments as a whole: found by token, listed with the states of their jobs, cancelled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

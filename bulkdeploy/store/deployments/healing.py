@@ -1,4 +1,4 @@
-"""Healing of managed deployments: the VMs that are broken, and the tries so far."""
+"""The broken VMs of managed deployments, and the number of tries to heal them."""
 
 from collections.abc import Collection
 from uuid import UUID

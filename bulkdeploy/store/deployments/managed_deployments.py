@@ -1,4 +1,4 @@
-"""Managed deployments: their desired number of VMs, the VMs that they have, and which are due for a comparison."""
+"""Rows of managed deployments: desired size, VMs, and the time of the next comparison."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The VMs of a deploy call before they are written: as a whole, and in parts that are configured alike."""
+"""The VMs of a deploy call before they are written: all VMs, and parts with the same configuration."""
 
 import os
 from collections.abc import Mapping, Sequence

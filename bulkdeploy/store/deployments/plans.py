@@ -1,4 +1,4 @@
-"""Plans that dry runs answered, kept for a day so that they can be applied as they were shown."""
+"""Plans of dry runs, stored for one day so that later calls can apply them unchanged."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rolling replacements: their rows, and the VMs that each of them is to replace."""
+"""Rows of rolling replacements, and the VMs that each of them has to replace."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Turns of callers that decide something about a hypervisor's cluster, one at a time."""
+"""Locks that let one caller at a time decide about a hypervisor's cluster."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The orders to a cloud behind this one for VMs and volumes, by attempts. Rows stay forever."""
+"""Records of the calls to an upstream cloud for VMs and volumes. Rows are never deleted."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Hosts, pools and templates as drivers need them. Few rows, read whole, when a driver looks at everything."""
+"""Hosts, pools and templates as drivers need them, read completely because there are few."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one call a step.
+"""Fences of guests for drivers whose hypervisors do not compare fences: one row per guest.
 
 Taking volumes, and removing them, holds their advisory locks.
 """

@@ -1,4 +1,4 @@
-"""The space of fetched images: in their owners' secondary storage, and in the pools that have copies.
+"""The space that fetched images use in their owners' secondary storage and in pools.
 
 A copy claims its pool as a volume does, with its own uuid as the consumer. Runs in the caller's transaction.
 """

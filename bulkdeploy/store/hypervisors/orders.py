@@ -1,4 +1,4 @@
-"""The orders of VMs, by the uuids that a cloud behind this one uses as well."""
+"""The deploy parameters of VMs by uuid, for an upstream cloud with the same uuids."""
 
 from collections.abc import Collection
 from typing import Any

@@ -1,4 +1,4 @@
-"""The rules of VMs' security groups, and which running guests do not have them yet. Set-based."""
+"""The security group rules of VMs, and the running guests that do not have their current rules."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence

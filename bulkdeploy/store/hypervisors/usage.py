@@ -1,4 +1,4 @@
-"""Writing what guests, hosts and storage pools use. Totals that hypervisors measure become differences here."""
+"""The measured usage of guests, hosts and storage pools. Counters are stored as differences."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Hosts that are watched, VMs that are to be seen on them, and what was seen. Set-based."""
+"""The hosts that sweepers check, the VMs expected on them, and the results of the checks."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plans that balanced a cluster, read from the jobs that did it, and clusters that are due for another."""
+"""DRS plans, read from the jobs that executed them, and the clusters that are due for a plan."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The list query of clusters, what may be in one, and their over-commit."""
+"""Rows of clusters: the list query, the objects in a cluster, and its over-commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

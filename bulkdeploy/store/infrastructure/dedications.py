@@ -1,4 +1,4 @@
-"""Zones, pods, clusters and hosts that a domain or an account has alone: listed, found, written."""
+"""Rows of dedications of zones, pods, clusters and hosts to a domain or an account."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Hosts on their way into maintenance: their resource state, and the VMs that still have to leave them.
+"""Hosts that enter maintenance: their resource state, and the VMs that still have to leave.
 
 Changing a resource state locks the row that claims lock: so every claim that found the host Enabled was
 committed before, and is seen from then on.

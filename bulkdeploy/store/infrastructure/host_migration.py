@@ -1,4 +1,4 @@
-"""The results of jobs that take all VMs off hosts."""
+"""The results of jobs that move all VMs off hosts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

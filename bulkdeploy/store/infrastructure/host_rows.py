@@ -1,4 +1,4 @@
-"""Writing hosts with what hangs on them: their capacity in the ledger and the pools of their own disks."""
+"""The rows of new hosts: the host, its capacity in the ledger, and the pool of its own disks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The list query of hosts, with what the ledger says of each (one file: one query)."""
+"""The list query of hosts, with their figures from the ledger (one file: one query)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

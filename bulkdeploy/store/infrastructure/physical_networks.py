@@ -1,4 +1,4 @@
-"""Physical networks with their traffic types and service providers: the list queries, and what hangs on one."""
+"""Rows of physical networks with traffic types and service providers, and the objects that use them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

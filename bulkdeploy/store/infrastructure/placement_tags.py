@@ -1,4 +1,4 @@
-"""The tags that hosts and storage pools carry."""
+"""The tags of hosts and storage pools."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The list query of pods, and what may be in one."""
+"""The list query of pods, and the objects in a pod."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network

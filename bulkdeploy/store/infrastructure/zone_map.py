@@ -1,4 +1,4 @@
-"""The hosts of a zone by cluster, in columns: a number for each host, made by the database."""
+"""The hosts of a zone by cluster, as columns with one number per host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The list query of zones, and what may be in one."""
+"""The list query of zones, and the objects in a zone."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

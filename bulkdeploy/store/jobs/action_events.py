@@ -1,4 +1,4 @@
-"""Events of actions on VMs, volumes and hosts: Scheduled when a job is made, Started and Completed by workers.
+"""Events of actions: Scheduled when a job is created, Started and Completed when a worker runs it.
 
 The Scheduled event's uuid is the job's; the later ones name it as their parent, so that nobody has to
 look it up.

@@ -1,4 +1,4 @@
-"""Alerts: written by who notices, listed and put away by root admins."""
+"""Rows of alerts: written by any part of the service, listed and archived by root admins."""
 
 from collections.abc import Sequence
 

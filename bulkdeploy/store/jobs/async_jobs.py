@@ -1,4 +1,4 @@
-"""Jobs as clients see them: one, or a page of them; expired ones are gone."""
+"""Jobs as API clients see them: one job, or a page of jobs. Expired jobs are not returned."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Operations on many virtual machines: inserted, found by their token, listed and cancelled."""
+"""Rows of bulk operations: inserted, found by token, listed and cancelled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Jobs that were done with their call: what is asynchronous in CloudStack and needs no hypervisor here."""
+"""Finished jobs of calls that are asynchronous in CloudStack but need no hypervisor in this service."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

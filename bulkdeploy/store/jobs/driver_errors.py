@@ -1,4 +1,4 @@
-"""Failed driver calls by step, hypervisor type and kind: workers add to them, getHealth sums them up."""
+"""Counters of failed driver calls by step, hypervisor type and kind, which getHealth sums up."""
 
 from collections import Counter
 from collections.abc import Sequence

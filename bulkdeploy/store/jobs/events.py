@@ -1,4 +1,4 @@
-"""Events: the list query, and recording what a synchronous call changed.
+"""Rows of events: the list query, and the events of synchronous calls.
 
 Events of actions on VMs are written with their jobs.
 """

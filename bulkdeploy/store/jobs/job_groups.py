@@ -1,4 +1,4 @@
-"""The jobs that one call made, as a whole: those of a deployment, or of an operation on many virtual machines."""
+"""The jobs of one deployment or of one bulk operation as a whole."""
 
 from collections.abc import Sequence
 from enum import Enum

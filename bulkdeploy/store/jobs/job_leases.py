@@ -1,4 +1,4 @@
-"""Taking leases and giving them back: how many jobs a host has in hand at once, and who may be asked again.
+"""Acquiring and returning leases, with limits on concurrent jobs per host and per hypervisor.
 
 While a job is leased its row names the host that its VM is on. Leases of one host are taken one transaction
 after the other (an advisory lock per host), so that the number of them can be counted and kept below a limit

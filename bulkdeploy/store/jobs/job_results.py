@@ -1,4 +1,4 @@
-"""Job results as they are kept: JSON objects, written once (cloudstack-protocol.md 3)."""
+"""Job results as they are stored: JSON objects that are written once (cloudstack-protocol.md 3)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

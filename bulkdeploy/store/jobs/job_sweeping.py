@@ -1,4 +1,4 @@
-"""The jobs that the sweeper looks for: dropped, lost, late or old ones. Safe for several sweepers at once.
+"""The jobs that the sweeper handles: dropped, lost, late or old ones. Several sweepers may run.
 
 Whatever is to be run again goes through the outbox, in the statement that finds it. For a queued job
 ``retry_at`` says when it was last sent again. A time further ahead than anybody would write was written before

@@ -1,4 +1,4 @@
-"""Jobs as the engine sees them: made, kept, tried again later, finished. All set-based.
+"""Jobs as the job engine sees them: insert, renew leases, pause, complete. All statements handle many jobs.
 
 Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
 another worker holds a newer one, or where the job is done. A job is only leased while no earlier job of

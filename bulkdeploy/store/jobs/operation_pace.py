@@ -1,4 +1,4 @@
-"""The pace of bulk operations: how many of their jobs are under way at once, and how many may fail.
+"""The pace of bulk operations: how many of their jobs run at the same time, and how many may fail.
 
 The first ``max_parallel`` jobs of an operation are sent when they are inserted, and the others are held. Each end
 of a job releases one held job in the same transaction, so that never more than ``max_parallel`` jobs are under way.

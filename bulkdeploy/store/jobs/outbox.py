@@ -1,4 +1,4 @@
-"""The outbox: jobs whose message was, perhaps, not sent yet.
+"""The outbox: jobs whose messages may not have been sent yet.
 
 A row is written with its job, in one transaction, and deleted after the message was sent. A process that dies in
 between leaves it for the sweeper; a message sent twice is harmless.

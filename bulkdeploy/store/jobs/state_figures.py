@@ -1,4 +1,4 @@
-"""The figures that rows alone give: how much work there is, how long it has waited, and the inventory."""
+"""Figures from rows alone: the amount of work, its waiting time, and the inventory."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

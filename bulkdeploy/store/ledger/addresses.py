@@ -1,4 +1,4 @@
-"""Guest addresses and MAC addresses: handed out in time that does not grow with those in use.
+"""IP and MAC addresses of guests, assigned in a time that does not depend on the number in use.
 
 Each range has a cursor that only moves up and a list of addresses released below it; a batch
 takes released ones first, then a block at the cursor. Addresses above the cursor may have been

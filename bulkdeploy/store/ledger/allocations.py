@@ -1,4 +1,4 @@
-"""The list query of allocations: who holds how much of which host or storage pool, and since when."""
+"""The list query of allocations: claims on hosts and storage pools with their consumers."""
 
 from typing import Any
 

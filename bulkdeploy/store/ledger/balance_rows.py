@@ -1,4 +1,4 @@
-"""The rows that balancing reads: a zone's VMs with their claims and bindings; and the results of its jobs."""
+"""The rows for balancing a zone: its VMs with claims and bindings, and the results of balance jobs."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

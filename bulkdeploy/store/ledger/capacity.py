@@ -1,4 +1,4 @@
-"""Capacity of zones, pods and clusters: what there is, what is taken, added up by the database.
+"""The total and used capacity of zones, pods and clusters, summed up by the database.
 
 Hosts that the operator has disabled do not count, as in CloudStack. What is used is what the
 ledger has claimed: promises, not measurements.

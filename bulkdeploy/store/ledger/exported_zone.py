@@ -1,4 +1,4 @@
-"""The parts of a zone for allocator programs beside its numbers: names, and the holders of claims on hosts."""
+"""The names in a zone, and the consumers of claims on its hosts, for allocator programs."""
 
 from typing import Any
 

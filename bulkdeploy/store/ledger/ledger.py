@@ -1,4 +1,4 @@
-"""Claims of hosts and pools, written where the room is checked (one file: their global lock order).
+"""Claims on hosts and pools, checked and written together (one file: their global lock order).
 
 Every function here runs inside the caller's transaction. Locks: what the zone lets VMs use, clusters by id,
 hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5): other orders lead to deadlocks

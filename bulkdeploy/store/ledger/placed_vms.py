@@ -1,4 +1,4 @@
-"""Rows that placing existing VMs reads and writes: the VMs, their volumes, their groups' members."""
+"""The rows that are read and written to place existing VMs: VMs, volumes, group members."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

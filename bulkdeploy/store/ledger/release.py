@@ -1,4 +1,4 @@
-"""Giving back what VMs hold: host claims, volumes and their room, addresses, counts.
+"""Releasing the resources of VMs: host claims, volumes and their capacity, addresses, counts.
 
 Set-based and safe to repeat: what is already given back is not there to give back again. Runs in
 the caller's transaction and keeps the lock order (hosts, pools, ranges, counts, rows).

@@ -1,4 +1,4 @@
-"""Claims of what runs already: written as they are, whatever limits say, since another cloud has granted them.
+"""Claims of VMs that already run in another cloud. They are written without checking limits.
 
 The locks are those of ``store.ledger.ledger``, in its order.
 """

@@ -1,4 +1,4 @@
-"""One zone as columns, as placement reads it: hosts, clusters, pools, dedication, owner's VMs.
+"""One zone as columns for placement: hosts, clusters, pools, dedication, and the owner's VMs.
 
 Read inside the transaction that claims; what has not changed since the process's last plan is not
 read again (``store.database.column_cache``). ``storage.overprovisioning.factor`` and the disable

@@ -1,4 +1,4 @@
-"""Volumes that are deleted: out of sight at once, their room given back when no pool has them any more.
+"""Deleted volumes: hidden immediately, while their capacity is released after their removal from the pool.
 
 A volume that has a pool may exist there. It is in state Destroy until a sweeper has had it removed: its claim
 stays, so that space which is not free yet is not claimed again.

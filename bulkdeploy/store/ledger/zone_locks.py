@@ -1,4 +1,4 @@
-"""Locks on planning bulk calls in a zone or a part of it, and on what a zone lets VMs use (ADR 5)."""
+"""Locks on planning in a zone or a part of it, and on the placement rules of a zone (ADR 5)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The numbers of a zone's hosts and pools, as ``store.database.column_cache`` keeps them."""
+"""The numbers of a zone's hosts and pools, cached by ``store.database.column_cache``."""
 
 from collections.abc import Mapping
 

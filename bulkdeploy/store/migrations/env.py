@@ -1,4 +1,4 @@
-"""Alembic's entry: runs migrations on the connection that ``upgrade`` hands over, and notes each of them."""
+"""Alembic's entry point, which runs migrations on the connection of ``upgrade`` and records each of them."""
 
 from alembic import context
 from alembic.runtime.migration import MigrationInfo

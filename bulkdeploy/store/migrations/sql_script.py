@@ -1,4 +1,4 @@
-"""Migrations as SQL: each revision is a module with the script of the same name beside it."""
+"""Migrations in SQL: each revision is a module with a script of the same name."""
 
 from contextlib import closing
 from pathlib import Path

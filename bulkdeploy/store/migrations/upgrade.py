@@ -1,4 +1,4 @@
-"""Bringing a database's schema to this release's, safely from several processes at once: ``revisions`` says how."""
+"""The upgrade of a database's schema to this release. Several processes may run it at the same time."""
 
 import time
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Addresses that a cloud behind this one gave to nics of its VMs: that cloud decides, and rows follow it."""
+"""Addresses that an upstream cloud assigned to NICs. The cloud decides, and rows follow."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Guest networks made, changed and deleted: what the rules need to know, and the rows."""
+"""Rows of guest networks: the facts that rules need, inserts, updates and deletes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

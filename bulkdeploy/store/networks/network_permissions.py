@@ -1,4 +1,4 @@
-"""Accounts whose VMs may be in networks of other accounts."""
+"""Rows of network permissions, which let accounts have VMs in networks of other accounts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nics of virtual machines: the list, and one more or one fewer."""
+"""Rows of NICs: the list query, inserts and deletes."""
 
 from collections.abc import Collection
 from typing import Any

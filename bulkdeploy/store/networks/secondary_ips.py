@@ -1,4 +1,4 @@
-"""Secondary addresses of nics, and the first ones that nics get instead of theirs.
+"""Secondary addresses of NICs, and changes of first addresses.
 
 The writer here holds the network's ranges (``lock_ranges``) and the VM.
 """

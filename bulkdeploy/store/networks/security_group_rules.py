@@ -1,4 +1,4 @@
-"""Rules of security groups: written and deleted."""
+"""Rows of security group rules: inserts and deletes."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""Security groups: the list query with rules and VMs, and who still uses one."""
+"""The list query of security groups with rules and VMs, and the users of a group."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""Address ranges as CloudStack's calls see them: those of guest networks, and a zone's public ones."""
+"""Address ranges in the format of CloudStack's calls: ranges of guest networks and public ranges of zones."""
 
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network

@@ -1,4 +1,4 @@
-"""Rows that sweepers handle at certain times: which are due, and one of them locked while it is handled."""
+"""Rows that become due at certain times: finding them, and locking one while it is processed."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Ids from the wire to what they name: every kind of entity, any number of ids, one statement.
+"""The resolution of ids from calls to entities: any kind, any number of ids, in one statement.
 
 Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse. What a caller may not know of
 (``store.rows.known_entities``) resolves no more than what is not there, and by the same statement.

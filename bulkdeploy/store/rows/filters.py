@@ -1,4 +1,4 @@
-"""Filters of list queries: which condition each wire parameter stands for.
+"""Filters of list queries: the condition for each parameter.
 
 A list's store module holds a table of them, ``{"zoneid": by_id(hosts.c.zone_id), ...}``; ``filtered``
 adds the conditions of those parameters that a call gave. Values are bound arguments: entity

@@ -1,4 +1,4 @@
-"""The visibility of entities to callers who are no root admins, as conditions on rows.
+"""The visibility of entities to callers other than root admins, as conditions on rows.
 
 To everybody else what is not his is not there. What accounts own is known to them, to members of the project that
 owns it, and to admins of a domain at or above the owner's; what is kept to domains, to its users. Places,

@@ -1,4 +1,4 @@
-"""The entities that were learnt from another cloud: only these are removed here when they are gone there."""
+"""Entities that were imported from another cloud. Only these are removed when they disappear there."""
 
 from collections.abc import Collection, Mapping
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Pages of list queries: how every list command counts, orders and cuts its rows."""
+"""Pages of list queries: counting, ordering and cutting rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rows that operators make, change and delete, many at a time: zones, pods, hosts, offerings, ...
+"""Rows that operators manage, such as zones, hosts and offerings: insert, lock, update, remove, many at once.
 
 Deleting marks a row ``removed``; it still resolves by its uuid. What hangs something on a row locks it
 shared, what deletes it locks it alone: what has just become a parent is not deleted under its child.

@@ -1,4 +1,4 @@
-"""The memory of drivers whose hypervisors have none; silent hosts; the state of another cloud."""
+"""Records for drivers whose hypervisors store none, silent hosts, and the state of an upstream cloud."""
 
 from sqlalchemy import (
     ARRAY,

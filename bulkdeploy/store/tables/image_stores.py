@@ -1,4 +1,4 @@
-"""Image stores: secondary storage as operators' tools describe it; no template is kept in one."""
+"""Image stores: secondary storage that operators' tools configure. The service stores nothing there."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text, text
 

@@ -1,4 +1,4 @@
-"""The capacity ledger: what each host and pool can hold, what is claimed, and by whom.
+"""The capacity ledger: the limit of each host and pool, the claims, and their consumers.
 
 One row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's
 ``*_used`` columns are the sums of its claims, and ``account_clusters`` counts each account's claims per

@@ -1,4 +1,4 @@
-"""Networks, their address ranges, nics, and the addresses given back.
+"""Networks, their address ranges, NICs, and released addresses.
 
 Addresses are handed out in time that does not depend on how many are in use: each range has a
 cursor (``next_ip``) that only moves up, and a list of addresses that were released below it.

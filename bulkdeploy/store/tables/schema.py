@@ -1,4 +1,4 @@
-"""The metadata all tables hang on, and the column shapes that many of them share.
+"""The metadata of all tables, and column definitions that many tables share.
 
 Every entity that clients see has an internal ``id`` (short joins, narrow indexes) and a
 ``uuid`` (what goes over the wire). ``removed`` marks soft deletion, as CloudStack does: a

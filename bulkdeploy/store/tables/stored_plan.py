@@ -1,4 +1,4 @@
-"""The stored form of a deployment's plan: the counts of all clusters as one text each.
+"""The stored form of a deployment's plan, with the counts of all clusters as texts.
 
 JSONB keeps every number of a list as a value of its own, and a ``bigint[]`` is eight bytes a number to compress:
 with 1,000 clusters both cost PostgreSQL several times as much as four texts do (ADR 10).

@@ -1,4 +1,4 @@
-"""Affinity groups with their VMs: the list query, and who still uses one."""
+"""The list query of affinity groups with their VMs, and the users of a group."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Tokens that open the console of a VM: each is found once, and not after its time; only hashes are kept."""
+"""One-time tokens that open the console of a VM. They expire, and only their hashes are stored."""
 
 import hashlib
 from collections.abc import Sequence

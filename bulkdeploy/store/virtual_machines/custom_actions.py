@@ -1,4 +1,4 @@
-"""Custom actions of extensions: the list query, and one action as a run needs it."""
+"""The list query of custom actions, and the row of an action that is to run."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Instance groups: the list query, and taking VMs out of them."""
+"""The list query of instance groups, and the removal of VMs from them."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Rows of VMs, volumes and nics that another cloud has: read, written by COPY, and changed, many at a time."""
+"""Rows of VMs, volumes and NICs of another cloud, read, written by COPY, and updated in bulk."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Leases of virtual machines: which have expired, and changing and ending them."""
+"""Rows of VM leases: finding expired ones, changing and ending them."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Guests and volumes that hypervisors have and no row knows: which, and what is to be known to give them rows.
+"""Guests and volumes without rows, and the facts that are needed to import them.
 
 What a look at hypervisors found is noted (``unmanaged_guests``): nobody gets an address that such a guest has.
 """

@@ -1,4 +1,4 @@
-"""The earlier usage of VMs: the samples of many VMs, and sums of one VM over the intervals of a period."""
+"""The past usage of VMs: samples of many VMs, and sums over intervals for one VM."""
 
 from collections import defaultdict
 from collections.abc import Sequence

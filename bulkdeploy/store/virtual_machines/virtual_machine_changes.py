@@ -1,4 +1,4 @@
-"""Rows of existing VMs, read and changed by calls that need no hypervisor. The callers hold the VM's row."""
+"""Rows of existing VMs for calls that need no hypervisor. The callers have locked the rows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Virtual machines as JSON texts that the database makes, from the columns of ``virtual_machine_rows`` (ADR 59)."""
+"""VMs as JSON that the database builds from the columns of ``virtual_machine_rows`` (ADR 59)."""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial

@@ -1,4 +1,4 @@
-"""The lists inside a virtual machine's row: nics, groups, tags, and the job that works on it.
+"""The lists inside a VM's row: NICs, groups, tags, and the VM's current job.
 
 One statement per kind for any number of VMs; answers are keyed by the VM's internal id. Each is there as rows, and
 as a part of JSON texts that the database makes (``store.database.json_objects``).

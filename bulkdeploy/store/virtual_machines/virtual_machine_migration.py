@@ -1,4 +1,4 @@
-"""Claims of a VM that moves: the migration (its job's uuid) holds the source, the VM the destination.
+"""Claims during a migration: the migration claims the source, and the VM claims the destination.
 
 Which host a VM comes from stands in the migration's claim and nowhere else. Before it begins, a migration may hold
 a reservation of the destination instead; every end of the job gives the reservation back. Runs in the caller's

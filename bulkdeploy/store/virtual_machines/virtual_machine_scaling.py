@@ -1,4 +1,4 @@
-"""The claims of a VM that grows, and their release if it did not: its job has the former sizes in its progress.
+"""The claims of a VM that grows, and their release if the VM could not grow.
 
 Runs in the caller's transaction; hosts are locked first, in the order of their ids.
 """

@@ -1,4 +1,4 @@
-"""Virtual machines as clients see them: rows for any number of ids, and the list query (one file: one object).
+"""Virtual machines as API clients see them: rows by id, and the list query (one file: one object).
 
 The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """

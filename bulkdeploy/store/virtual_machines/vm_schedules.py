@@ -1,4 +1,4 @@
-"""Schedules of virtual machines: the list query, making, changing and deleting them, and which are due."""
+"""Rows of VM schedules: the list query, inserts, updates, deletes, and the schedules that are due."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Snapshots of VMs: their list query, and how they begin, change and end. A VM has one at work at most.
+"""Rows of VM snapshots: the list query, and state changes. At most one snapshot of a VM has a job.
 
 One of a single volume is a snapshot of the VM that has the volume (``volume_id``): it has no parent, and is never
 current.

@@ -1,4 +1,4 @@
-"""Snapshot policies: the list query, making, changing and deleting them, and which are due.
+"""Rows of snapshot policies: the list query, inserts, updates, deletes, and the policies that are due.
 
 Whoever writes a policy holds ``Lock.VOLUME`` of its volume.
 """

@@ -1,4 +1,4 @@
-"""Snapshots of volumes: their list query. They begin, change and end as those of VMs do (``vm_snapshots``)."""
+"""The list query of volume snapshots. ``vm_snapshots`` changes their states."""
 
 from collections.abc import Collection
 from typing import Any

@@ -1,4 +1,4 @@
-"""Data volumes made, attached, detached and deleted: their rows."""
+"""Rows of data volumes: insert, attach, detach and delete."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The claim of a volume on its pool when its size changes. Runs in the caller's transaction."""
+"""The claim of a volume on its pool when its size changes, in the caller's transaction."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""listStoragePoolObjects."""
+"""listStoragePoolObjects: the volumes on a storage pool."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

@@ -1,4 +1,4 @@
-"""Security groups as libvirt's network filters: their XML, one for each guest and named after it."""
+"""Security groups as XML of libvirt's network filters, one filter per guest."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_network

@@ -1,4 +1,4 @@
-"""The filters of guests on hosts that have these guests.
+"""The network filters of guests on their hosts.
 
 A filter with the same name and uuid may be defined again while its guest runs: the daemon then changes the host's
 rules of each of its nics. A guest that moves takes its definition along, and needs its filter there before.

@@ -1,4 +1,4 @@
-"""Addresses that libvirt's own networks give to guests by DHCP.
+"""Fixed DHCP leases for guests in libvirt's own networks.
 
 A network whose definition has DHCP is served by libvirt's dnsmasq on each host. Where a nic has an address in such
 a network, its MAC gets that one and no other. Entries stay when guests go: they are of MACs that come from nowhere

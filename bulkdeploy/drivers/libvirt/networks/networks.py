@@ -1,4 +1,4 @@
-"""Nics of guests, and what they may send and receive: interfaces, filters of security groups, DHCP leases."""
+"""NICs of guests: interfaces, filters of security groups, and DHCP leases."""
 
 import ipaddress
 from collections.abc import Collection, Sequence

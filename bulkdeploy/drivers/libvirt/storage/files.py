@@ -1,4 +1,4 @@
-"""Files of a host through libvirt's storage API: their folder becomes a pool, which the daemon forgets as it ends.
+"""Files of a host, accessed through a temporary libvirt pool for their folder.
 
 A folder that is not there is made. What is read and written is the daemon's, so root's with ``qemu:///system``.
 """

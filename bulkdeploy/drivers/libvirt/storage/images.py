@@ -1,4 +1,4 @@
-"""Images of templates: fetched by url, checked, and put into a pool once, chunk by chunk.
+"""Images of templates, fetched by URL, checked, and copied once into a pool in chunks.
 
 The process that is asked first does it; others wait and see how far it is. An image travels from its url through
 this process to the host, so hosts need no way out and no tools.

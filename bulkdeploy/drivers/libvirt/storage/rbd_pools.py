@@ -1,4 +1,4 @@
-"""Pools of Ceph: volumes are images, which QEMU opens by itself. The host's daemon only has the secret.
+"""Ceph pools, whose images QEMU opens directly. The host's daemon only stores the secret.
 
 A volume is the image ``<uuid>``, a copy-on-write clone of its template's copy if it has one. A template's copy is
 ``template-<uuid>-<attempt>`` with the protected snapshot BASE.

@@ -1,4 +1,4 @@
-"""Pools of files, their volumes and templates, by libvirt's storage API (one file: all of it is one class).
+"""Pools of files with their volumes and templates, by libvirt's storage API (one file: one class).
 
 A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
 where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and

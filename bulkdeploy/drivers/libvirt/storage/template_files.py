@@ -1,4 +1,4 @@
-"""Temporary files of templates on this machine, on their way into a pool of Ceph.
+"""Temporary files of templates on this machine, before they are imported into a Ceph pool.
 
 The owner of a folder holds a lock on it, which ends with the process. A process that died therefore leaves a folder
 without a lock, and the next template removes it.

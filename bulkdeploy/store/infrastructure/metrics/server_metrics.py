@@ -1,4 +1,4 @@
-"""Figures that PostgreSQL reports of itself."""
+"""Metrics that PostgreSQL reports about itself."""
 
 from typing import Any
 

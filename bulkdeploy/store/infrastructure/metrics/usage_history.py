@@ -1,4 +1,4 @@
-"""The usage of hosts over time, one by one or together: sums over the intervals that are kept."""
+"""The usage of hosts over time, per host or summed, from stored intervals."""
 
 from collections.abc import Sequence
 from datetime import timedelta

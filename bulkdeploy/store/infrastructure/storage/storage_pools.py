@@ -1,4 +1,4 @@
-"""The list query of primary storage pools, and what is in one."""
+"""The list query of primary storage pools, and the volumes on a pool."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
