@@ -32,6 +32,7 @@ from bulkdeploy.services.fleets.bulk_operations import (
     jobs_of_kind,
     run_bulk_operation,
 )
+from bulkdeploy.services.fleets.bulk_summaries import summarise_bulk_operation
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
@@ -101,10 +102,22 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
         token=call.text("requesttoken"),
         fingerprint=fingerprints({**call.arguments, "command": operation.name})["fingerprint"],
     )
+    if call.flag("dryrun") and call.flag("summary"):
+        summary = summarise_bulk_operation(call.connection, call.system, call.caller, request)
+        counts = {"count": summary.count, "failedcount": summary.failed_count}
+        return Instead(CHECKED, {**counts, "virtualmachines": summary.named, "failed": summary.failed})
     if call.flag("dryrun"):
         checked = check_bulk_operation(call.connection, call.system, call.caller, request)
         vms = _checked_rows(call, checked.vms)
-        return Instead(CHECKED, {"count": len(vms), "virtualmachines": vms, "failed": checked.failed})
+        return Instead(
+            CHECKED,
+            {
+                "count": len(vms),
+                "failedcount": len(checked.failed),
+                "virtualmachines": vms,
+                "failed": checked.failed,
+            },
+        )
     done = run_bulk_operation(call.connection, call.system, call.caller, request)
     shared = new_job_fields(call.caller, bulk.command_class, done.created)
     jobs = [{**shared, "jobid": job, "jobinstanceid": vm} for job, vm in done.jobs]

@@ -32,6 +32,11 @@ SELECTION: tuple[Parameter, ...] = (
         "cancel the jobs that have not begun if more jobs fail than this number, or percentage such as 10%",
     ),
     boolean("dryrun", "check only, and answer the selected VMs and why some cannot be processed"),
+    boolean(
+        "summary",
+        "with dryrun: name only the first 40 of the VMs that would be processed, and answer the VMs that cannot be"
+        " processed once for each reason",
+    ),
     string("requesttoken", "the same token with the same parameters answers the same jobs again"),
 )
 
@@ -67,6 +72,11 @@ CHECKED = Response(
                 text("hostname", "the name of that host", ROOT_ADMIN_ONLY),
             ),
         ),
-        objects("failed", "VMs that cannot be processed", FAILED_FIELDS),
+        number("failedcount", "the number of VMs that cannot be processed"),
+        objects(
+            "failed",
+            "VMs that cannot be processed; with summary: the oldest VM of each of the 100 most frequent reasons",
+            (*FAILED_FIELDS, number("count", "with summary: the number of VMs with this reason")),
+        ),
     ),
 )

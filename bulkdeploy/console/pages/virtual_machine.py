@@ -24,7 +24,6 @@ from bulkdeploy.console.visit import Visit
 
 NOT_FOUND = 404
 RECENT = 20
-MOST_NAMED = 40
 FAILED = ("Error",)
 PASSING = ("Starting", "Stopping", "Migrating", "Expunging")
 ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -101,12 +100,15 @@ def _chosen(visit: Visit, back: str) -> dict[str, Any]:
 def _confirm(action: str, chosen: Mapping[str, Any], back: str, visit: Visit) -> Response:
     """Return the page that asks for confirmation of an action, with the result of its dry run."""
     texts = visit.pages.texts
-    checked = visit.calls(bulk_command(action), {**chosen, "dryrun": True})["bulkoperation"]
-    count, vms = checked["count"], checked.get("virtualmachines") or []
+    checked = visit.calls(bulk_command(action), {**chosen, "dryrun": True, "summary": True})["bulkoperation"]
+    count, names = checked["count"], [str(vm["name"]) for vm in checked["virtualmachines"]]
     left_out = _by_reason(checked.get("failed") or ())
+    unnamed = checked["failedcount"] - sum(left_out.values())
+    if unnamed:
+        left_out[texts.tables.other_reasons] = unnamed
     if not count:
         return visit.page("changed.html", 422, refused=left_out, begun=0, back=back, action=action)
-    more = [texts.tables.more(count=count - MOST_NAMED)] if count > MOST_NAMED else []
+    more = [texts.tables.more(count=count - len(names))] if count > len(names) else []
     kept = [("everything", "1")] if "everything" in visit.form else []
     return visit.page(
         "confirm.html",
@@ -122,19 +124,22 @@ def _confirm(action: str, chosen: Mapping[str, Any], back: str, visit: Visit) ->
             *(("id", one) for one in ([] if kept else visit.request.form.getlist("id"))),
         ],
         back=back,
-        names=[*(str(vm["name"]) for vm in vms[:MOST_NAMED]), *more],
+        names=[*names, *more],
         skipped=left_out,
     )
 
 
 def _by_reason(failed: Sequence[Row]) -> dict[str, int]:
-    """Return how many VMs were left out, by the reason without the VM's own name and id."""
+    """Return the number of VMs that are left out, by the reason without the VM's own name and id.
+
+    ``failed`` are the VMs, or the reasons of a summary with their counts.
+    """
     reasons: Counter[str] = Counter()
     for one in failed:
         text = str(one["errortext"])
         for own in (one.get("virtualmachineid"), one.get("name")):
             text = text.replace(str(own), "…") if own else text
-        reasons[text] += 1
+        reasons[text] += int(one.get("count") or 1)
     return dict(reasons)
 
 

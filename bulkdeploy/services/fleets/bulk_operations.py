@@ -6,7 +6,7 @@ jobs are those of the single calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias
@@ -99,13 +99,13 @@ class BulkOperation:
 def check_bulk_operation(
     connection: Connection, system: System, caller: Caller, request: BulkRequest
 ) -> BulkDryRun:
-    """Check all selected VMs of a bulk operation and return the result. Nothing is written.
+    """Check all selected VMs of a bulk operation and return the result. Nothing is written or locked.
 
     Raises:
         BulkDeployError: as ``run_bulk_operation``, but VMs that cannot be processed are no error.
     """
-    _, _, checked = _check(connection, system, caller, request)
-    return checked
+    vms = read_pending_vms(connection, select_requested(connection, request))
+    return check_vms(connection, system, caller, request.operation, vms)[1]
 
 
 def run_bulk_operation(
@@ -129,7 +129,9 @@ def run_bulk_operation(
                 rule = "the token was used before with other parameters; use a new token"
                 raise InvalidParameter("requesttoken", request.token, rule)
             return BulkOperation(earlier.uuid, earlier.created, earlier.jobs, earlier.failed)
-    vms, prepared, checked = _check(connection, system, caller, request)
+    read = read_pending_vms if request.operation.claims_hosts else lock_vms
+    vms = read(connection, select_requested(connection, request))
+    prepared, checked = check_vms(connection, system, caller, request.operation, vms)
     if checked.failed and not (request.partial and checked.vms):
         raise _rejection(request, checked.failed, len(vms))
     if prepared.hosts is not None:
@@ -138,20 +140,29 @@ def run_bulk_operation(
     return _write(connection, system, caller, request, prepared, checked.vms, checked.failed)
 
 
-def _check(
-    connection: Connection, system: System, caller: Caller, request: BulkRequest
-) -> tuple[Sequence[Row[Any]], PreparedVms, BulkDryRun]:
-    """Check the selected VMs for a bulk operation.
+def select_requested(connection: Connection, request: BulkRequest) -> list[int]:
+    """Return the ids of the VMs that a request selects, in ascending order.
 
-    Returns the rows of the VMs, the data that the operation prepared for them, and the VMs that passed or failed.
+    Raises:
+        InvalidCombination, InvalidParameter: as ``run_bulk_operation``.
     """
     count_or_share("maxfailures", request.max_failures, 0)
-    vm_ids = find_selected(connection, request.selection, request.operation.states)
-    read = read_pending_vms if request.operation.claims_hosts else lock_vms
-    vms = read(connection, vm_ids)
+    return find_selected(connection, request.selection, request.operation.states)
+
+
+def check_vms(
+    connection: Connection, system: System, caller: Caller, operation: VmOperation, vms: Sequence[Row[Any]]
+) -> tuple[PreparedVms, BulkDryRun]:
+    """Check VMs for a bulk operation.
+
+    Returns the data that the operation prepared for the VMs, and the VMs that passed or failed.
+
+    Raises:
+        PermissionDenied: the caller may not touch one of the VMs.
+    """
     of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
     require_all_access(connection, caller, of_account)
-    prepared = request.operation.prepare(connection, system, caller, vms)
+    prepared = operation.prepare(connection, system, caller, vms)
     ready: list[tuple[Row[Any], VmWork]] = []
     failed: list[dict[str, Any]] = []
     for vm in vms:
@@ -159,7 +170,7 @@ def _check(
             ready.append((vm, prepared.work_of(vm)))
         except (NoHostForVm, BulkDeployError) as error:
             failed.append(_failed(vm, *refusal(error)))
-    return vms, prepared, BulkDryRun(ready, failed)
+    return prepared, BulkDryRun(ready, failed)
 
 
 def destruction(*, expunge: bool) -> VmOperation:
@@ -172,7 +183,8 @@ def jobs_of_kind(kind: JobKind, params: Mapping[str, Any], find_refused: FindRef
 
     ``find_refused`` checks rules that apply in addition to the rules of the job kind.
     """
-    return VmOperation.of_kind(kind, partial(_prepare_jobs, kind=kind, params=params, find_refused=find_refused))
+    prepare = partial(_prepare_jobs, kind=kind, params=params, find_refused=find_refused)
+    return replace(VmOperation.of_kind(kind, prepare), accepts_alike=True)
 
 
 def _prepare_jobs(

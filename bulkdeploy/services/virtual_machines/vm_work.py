@@ -132,6 +132,7 @@ class VmOperation:
         command_class: ``cmd`` of its jobs as a root admin's call shows it.
         prepare: see PrepareVms.
         claims_hosts: its VMs get hosts.
+        accepts_alike: ``prepare`` and ``PreparedVms.work_of`` read only columns that ``AlikeVms.vm`` has.
     """
 
     verb: str
@@ -139,6 +140,7 @@ class VmOperation:
     command_class: str
     prepare: PrepareVms
     claims_hosts: bool = False
+    accepts_alike: bool = False
 
     @classmethod
     def of_kind(cls, kind: JobKind, prepare: PrepareVms, *, claims_hosts: bool = False) -> "VmOperation":

@@ -226,7 +226,8 @@ def select_vms(
     if excluded_ids:
         query = query.where(not_(id_in(vm.id, excluded_ids)))
     filters = {**_filters(), "keyword": _keyword(sees_instance_names=False), "deploymentid": _of_deployment}
-    return list(connection.execute(filtered(query, filters, arguments).order_by(vm.id)).scalars())
+    found = filtered(query, filters, arguments).order_by(vm.id).subquery()
+    return list(connection.execute(select(func.array_agg(found.c.id))).scalar_one() or ())
 
 
 def _of_deployment(deployment: EntityRef) -> Condition:
