@@ -15,6 +15,7 @@ LONG_TEXTS = ("description", "displaytext", "userdata")
 FEW = ("listZones", "listPods", "listClusters")
 """Commands whose rows a filter offers; of other things there may be too many to choose from."""
 NUMBERS = ("integer", "long", "float")
+FLAGS = ("true", "false")
 NESTED = ("list", "set", "map", "responseobject")
 NO_FILTERS = frozenset({"page", "pagesize", "keyword", "sortby", "details", "listall", "isrecursive"})
 ID_FIELDS = {"vmname": "virtualmachineid", "storage": "storageid", "domain": "domainid", "project": "projectid"}
@@ -94,9 +95,10 @@ def _columns(noun: Noun, api: Api) -> Iterator[Column]:
 def _filters(noun: Noun, api: Api) -> Iterator[Filter]:
     parameters = {one.name: one for one in api.parameters}
     yield Filter("keyword")
-    yield from (_filter(parameters[name]) for name in noun.filters if name in parameters)
+    yield from (_filter(noun, parameters[name]) for name in noun.filters if name in parameters)
     yield from (Filter(name, hidden=True) for name in parameters.keys() - NO_FILTERS - {*noun.filters})
 
 
-def _filter(one: ApiParameter) -> Filter:
-    return Filter(one.name, rows_of=next((name for name in one.related if name in FEW), ""), words=one.choices)
+def _filter(noun: Noun, one: ApiParameter) -> Filter:
+    words = one.choices or noun.words.get(one.name) or (FLAGS if one.type == "boolean" else ())
+    return Filter(one.name, rows_of=next((name for name in one.related if name in FEW), ""), words=words)

@@ -23,6 +23,7 @@ class Noun:
         lists: the command that lists the things.
         shown: fields that the list shows, ``a.b`` of fields within objects; the first leads to the item's page.
         filters: parameters of the list command that its form has; the others work in addresses.
+        words: the usual values of filters that accept any text, by filter; the form offers these values.
         creates: commands that make such a thing.
         actions: commands about one such thing.
         related: pages that list what belongs to one, with the parameter that takes its id.
@@ -45,6 +46,7 @@ class Noun:
     key: str = "id"
     by: str = "id"
     named_by: str = ""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def ids_from(self) -> str:
@@ -136,6 +138,17 @@ NOUNS: tuple[Noun, ...] = (
         actions=("deleteAffinityGroup",),
         related=(("virtual-machines", "affinitygroupid"),),
         given=ALL_PROJECTS,
+        words={
+            "type": (
+                *(
+                    "host anti-affinity",
+                    "host affinity",
+                    "non-strict host anti-affinity",
+                    "non-strict host affinity",
+                ),
+                "ExplicitDedication",
+            )
+        },
     ),
     Noun(
         "key-pairs",
@@ -194,6 +207,7 @@ NOUNS: tuple[Noun, ...] = (
         ),
         related=(("snapshots", "volumeid"), ("snapshot-policies", "volumeid")),
         given=ALL_PROJECTS,
+        words={"state": ("Allocated", "Ready", "Destroy", "Expunged")},
     ),
     Noun(
         "snapshots",
@@ -383,6 +397,7 @@ NOUNS: tuple[Noun, ...] = (
         ),
         related=(("virtual-machines", "projectid"), ("volumes", "projectid"), ("networks", "projectid")),
         given={"listall": True},
+        words={"state": ("Active", "Suspended")},
     ),
     Noun(
         "roles",
@@ -423,6 +438,13 @@ NOUNS: tuple[Noun, ...] = (
         ),
         given={"type": "Routing"},
         named_by="listHosts",
+        words={
+            "state": ("Up", "Down", "Disconnected", "Alert", "Connecting"),
+            "resourcestate": (
+                *("Enabled", "Disabled", "PrepareForMaintenance", "Maintenance", "ErrorInMaintenance"),
+                "ErrorInPrepareForMaintenance",
+            ),
+        },
     ),
     Noun(
         "zones",

@@ -13,13 +13,14 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.console import nouns
 from bulkdeploy.console.command_forms import LEFT_OUT, subject_of
 from bulkdeploy.console.formats import KIND_OF_STATE
+from bulkdeploy.console.noun_tables import table_of
 from bulkdeploy.console.nouns import NOUNS, Noun
 from bulkdeploy.console.pages.capacity import HOST_ACTIONS
 from bulkdeploy.console.pages.health import HOST_TROUBLE
 from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
-from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState
+from bulkdeploy.domain.infrastructure.topology import AffinityType, HostResourceState, HostState
 from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
 from tests.support.api.console_client import Page, Visitor, each_form_has_the_key
 from tests.support.zones.zone_queries import Zone
@@ -38,6 +39,21 @@ def test_declarations_name_what_there_is(noun: Noun) -> None:
     assert not noun.one or {noun.key} <= fields
     assert not noun.one or {noun.by} <= parameters
     assert {*noun.creates, *noun.actions} <= APIS.keys()
+    assert noun.words.keys() <= {*noun.filters}
+
+
+def test_states_kinds_and_flags_are_chosen_not_typed() -> None:
+    """Each filter of a list by state, type or flag offers its values, which are those of the domain."""
+    for noun in NOUNS:
+        offered = {one.name: set(one.words) for one in table_of(noun, APIS[noun.lists]).filters if not one.hidden}
+        for name, words in offered.items():
+            is_closed = name.endswith("state") or name in ("type", "enabled")
+            assert words or not is_closed or (noun.page, name) == ("alerts", "type"), (noun.page, name)
+        if noun.page == "hosts":
+            assert offered["state"] == set(HostState) - {HostState.REMOVED}
+            assert offered["resourcestate"] == set(HostResourceState)
+        elif noun.page == "affinity-groups":
+            assert offered["type"] == set(AffinityType)
     assert not [name for name in (*noun.shown, *noun.filters) if TEXTS.columns.get(name) == name]
     assert TEXTS.nav.get(noun.page) != noun.page
     assert TEXTS.groups.get(noun.group) != noun.group
@@ -198,10 +214,23 @@ def test_search_finds_by_name_id_and_address(admin: Visitor, zone_ids: Zone) -> 
     address = zone_ids.scalar("SELECT host(ip_address) FROM nics WHERE vm_id = :vm", vm=vm.id)
     assert f"virtual-machine?id={vm.uuid}" in {link["href"] for link in admin.page(f"search?q={address}").all("a")}
     assert f"?id={vm.uuid}" not in admin.get(f"search?q={address[:-1]}").text
-    (host,) = zone_ids.rows("SELECT name, uuid FROM hosts ORDER BY id LIMIT 1")
-    for text in (host.name, str(host.uuid)):
+    (host,) = zone_ids.rows("SELECT name, uuid, ip_address FROM hosts ORDER BY id LIMIT 1")
+    for text in (host.name, str(host.uuid), host.ip_address):
         assert f"host?id={host.uuid}" in {link["href"] for link in admin.page(f"search?q={text}").all("a")}
-    assert "Nothing that you may see" in admin.page("search?q=no-such-thing-at-all").text
+    assert "Small" in _all_found(admin, "Small")
+    for text, found in (("no-such-thing-at-all", False), (host.name, True), ("Small", True)):
+        assert ("Nothing that you may see" in _all_found(admin, text)) != found
+
+
+def _all_found(visitor: Visitor, text: str) -> str:
+    """Return the texts of a search in all kinds of objects, as a browser that requests the following parts."""
+    part = visitor.page(f"search?q={text}")
+    texts = [part.text]
+    while following := [one["hx-get"] for one in part.all("p") if "hx-get" in one]:
+        part = visitor.page(following[0])
+        texts.append(part.text)
+    assert len(texts) > 2
+    return " ".join(texts)
 
 
 def test_the_plan_tells_what_remains_of_limits(admin: Visitor, zone_ids: Zone) -> None:

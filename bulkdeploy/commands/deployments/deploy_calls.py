@@ -192,7 +192,7 @@ def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
         "capacity": result.plan["capacity"],
         "index": result.index,
         "inventoryage": inventory_age(call.connection),
-        "placedhosts": host_rows(call.connection, result.parts),
+        **({} if call.flag("summary") else {"placedhosts": host_rows(call.connection, result.parts)}),
         **spread_rows(call.connection, [result.plan])[0],
         "hosts": answered_hosts(call.connection, result.hosts),
     }

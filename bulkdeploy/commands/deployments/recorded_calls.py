@@ -44,7 +44,8 @@ MANAGED = (
 OF_ONE_CALL = frozenset(
     {
         *(parameter.name for parameter in MANAGED),
-        *("virtualmachinecount", "minimumcount", "partial", "requesttoken", "dryrun", "planindex", "hostids"),
+        *("virtualmachinecount", "minimumcount", "partial", "requesttoken", "dryrun", "summary"),
+        *("planindex", "hostids"),
     }
 )
 """Parameters that only mean the call itself."""

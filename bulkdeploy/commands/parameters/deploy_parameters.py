@@ -140,6 +140,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     *LEASE,
     boolean("startvm", "whether the VMs are started; default true"),
     boolean("dryrun", "only return the plan and its reasons; nothing is deployed"),
+    boolean("summary", "with dryrun: leave out the list of the hosts that get VMs"),
     long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
     uuids(
         "hostids",

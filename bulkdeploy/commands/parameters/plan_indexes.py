@@ -12,7 +12,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.store.followed_clouds import picture_age_s
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "customjobid"})
-NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
+NOT_PLANNED = frozenset({"dryrun", "summary", "planindex", "hostids"})
 """What a call that applies a plan may have otherwise than the dry run that showed it."""
 
 PLACED = (
@@ -23,7 +23,7 @@ PLACED = (
     number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
     objects(
         "placedhosts",
-        "the hosts that get VMs, those with most first",
+        "the hosts that get VMs, those with most first; absent with summary",
         (
             text("hostid", "the host"),
             text("hostname", "its name"),

@@ -1,12 +1,13 @@
 """bulkStartVirtualMachine, bulkStopVirtualMachine and the other operations on many virtual machines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.parameters.plan_indexes import fingerprints
+from bulkdeploy.commands.virtual_machines.bulk_dry_runs import dry_run
 from bulkdeploy.commands.virtual_machines.bulk_selection import CHECKED, FILTERS, NAMING, SELECTION, STARTED
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import (
@@ -27,12 +28,10 @@ from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine impor
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.services.fleets.bulk_operations import (
     BulkRequest,
-    check_bulk_operation,
     destruction,
     jobs_of_kind,
     run_bulk_operation,
 )
-from bulkdeploy.services.fleets.bulk_summaries import summarise_bulk_operation
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.fleets.vm_selection import VmSelection
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
@@ -44,8 +43,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_restoring import resto
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import scale_operation
 from bulkdeploy.services.virtual_machines.virtual_machine_starting import start_operation
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
-from bulkdeploy.services.virtual_machines.vm_work import VmJob, VmOperation, VmWork
-from bulkdeploy.store.deployments.deployments import plan_hosts
+from bulkdeploy.services.virtual_machines.vm_work import VmOperation
 from bulkdeploy.store.infrastructure.hosts import Places
 
 
@@ -102,38 +100,12 @@ def _run(call: Call, operation: Operation) -> Mapping[str, Any] | Instead:
         token=call.text("requesttoken"),
         fingerprint=fingerprints({**call.arguments, "command": operation.name})["fingerprint"],
     )
-    if call.flag("dryrun") and call.flag("summary"):
-        summary = summarise_bulk_operation(call.connection, call.system, call.caller, request)
-        counts = {"count": summary.count, "failedcount": summary.failed_count}
-        return Instead(CHECKED, {**counts, "virtualmachines": summary.named, "failed": summary.failed})
     if call.flag("dryrun"):
-        checked = check_bulk_operation(call.connection, call.system, call.caller, request)
-        vms = _checked_rows(call, checked.vms)
-        return Instead(
-            CHECKED,
-            {
-                "count": len(vms),
-                "failedcount": len(checked.failed),
-                "virtualmachines": vms,
-                "failed": checked.failed,
-            },
-        )
+        return Instead(CHECKED, dry_run(call, request))
     done = run_bulk_operation(call.connection, call.system, call.caller, request)
     shared = new_job_fields(call.caller, bulk.command_class, done.created)
     jobs = [{**shared, "jobid": job, "jobinstanceid": vm} for job, vm in done.jobs]
     return {"operationid": done.uuid, "count": len(jobs), "asyncjobs": jobs, "failed": done.failed}
-
-
-def _checked_rows(call: Call, vms: Sequence[tuple[Any, VmWork]]) -> list[dict[str, Any]]:
-    planned = {work.host_id for _, work in vms if isinstance(work, VmJob) and work.host_id is not None}
-    hosts = plan_hosts(call.connection, sorted(planned)) if planned else {}
-    rows = []
-    for vm, work in vms:
-        place: dict[str, Any] = {}
-        if isinstance(work, VmJob) and work.host_id in hosts:
-            place = {name: hosts[work.host_id][name] for name in ("hostid", "hostname")}
-        rows.append({"id": vm.uuid, "name": vm.name, "state": vm.state, **place})
-    return rows
 
 
 def _forced(call: Call, what: str) -> Mapping[str, Any]:

@@ -58,6 +58,7 @@ FIELD_OF: Mapping[str, str] = MappingProxyType(
 """Parameters that stand in fields of other names."""
 NEEDED = ("zoneid", "serviceofferingid", "templateid", "virtualmachinecount")
 INSUFFICIENT_CAPACITY = 533
+DRY_RUN = {"dryrun": True, "summary": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +240,13 @@ def _planned(visit: Visit, parameters: Mapping[str, str]) -> tuple[Mapping[str, 
         ApiRefused: there is no plan at all.
     """
     try:
-        return visit.calls(COMMAND, {**parameters, "dryrun": True})["plan"], ""
+        return visit.calls(COMMAND, {**parameters, **DRY_RUN})["plan"], ""
     except ApiRefused as error:
         if error.status != INSUFFICIENT_CAPACITY:
             raise
         why = str(error)
     try:
-        return visit.calls(COMMAND, {**parameters, "dryrun": True, "minimumcount": 1})["plan"], why
+        return visit.calls(COMMAND, {**parameters, **DRY_RUN, "minimumcount": 1})["plan"], why
     except ApiRefused:
         raise ApiRefused(INSUFFICIENT_CAPACITY, why) from None
 

@@ -1,6 +1,6 @@
 """The start page and the search: running and failed VMs, problems, and objects by name or id."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,16 @@ LOOKED_AT = 50
 DEPLOYING = ("bulkDeployVirtualMachine", "bulkCreateVirtualMachines")
 VM_STATES = ("Running", "Stopped", "Error", "Unknown")
 CAPACITIES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
-SEARCHED = tuple(noun for noun in NOUNS if noun.one and noun.page not in ("alerts", "settings"))
+MOST_WANTED = ("virtual-machines", "hosts", "volumes", "networks", "templates", "accounts", "projects", "clusters")
+"""Kinds of objects that the search lists first."""
+SEARCHED = tuple(
+    sorted(
+        (noun for noun in NOUNS if noun.one and noun.page not in ("alerts", "settings")),
+        key=lambda noun: noun.page not in MOST_WANTED,
+    )
+)
+KINDS_AT_ONCE = 10
+"""Each kind costs one call. The page has the first kinds, and the browser then requests the others."""
 
 
 def overview(visit: Visit) -> Response:
@@ -34,10 +43,32 @@ def overview_live(visit: Visit) -> Response:
 
 
 def search(visit: Visit) -> Response:
-    """Return the objects whose name, id or address contains a text, grouped by kind."""
+    """Return the page with the objects whose name, id or address contains a text, grouped by kind."""
+    return visit.page("search.html", **_matches(visit))
+
+
+def search_part(visit: Visit) -> Response:
+    """Return the fragment with the matches in the next kinds of objects."""
+    return visit.page("fragments/search.html", **_matches(visit))
+
+
+def _matches(visit: Visit) -> dict[str, Any]:
+    """Return the matches in some kinds of objects, and the first of the kinds that follow.
+
+    ``from`` in the address is the number of kinds that were searched before, and ``found`` tells that these have
+    matches.
+    """
     text = visit.given.get("q", "").strip()[:200]
-    found = list(_found(visit, text)) if text else []
-    return visit.page("search.html", q=text, found=found)
+    begin = visit.given.get("from", "")
+    first = int(begin) if begin.isascii() and begin.isdigit() and len(begin) < 4 else 0
+    following = first + KINDS_AT_ONCE
+    found = list(_found(visit, text, SEARCHED[first:following])) if text else []
+    return {
+        "q": text,
+        "found": found,
+        "found_before": "found" in visit.given,
+        "following": following if text and following < len(SEARCHED) else None,
+    }
 
 
 def _values(visit: Visit) -> dict[str, Any]:
@@ -78,9 +109,11 @@ def _count(visit: Visit, command: str, wanted: Mapping[str, object]) -> int:
     return visit.calls.page(command, {**wanted, "page": 1, "pagesize": 1})[1]
 
 
-def _found(visit: Visit, text: str) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
+def _found(
+    visit: Visit, text: str, kinds: Sequence[Noun]
+) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
     """Yield each kind of object with matches, the number of matches, and the first matches."""
-    for noun in SEARCHED:
+    for noun in kinds:
         wanted = _wanted(noun, text)
         if noun.lists not in visit.may or wanted is None:
             continue
@@ -118,5 +151,6 @@ VIEWS = MappingProxyType(
         ("GET", "overview"): overview,
         ("GET", "overview-live"): overview_live,
         ("GET", "search"): search,
+        ("GET", "search-part"): search_part,
     }
 )

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flask import Response
+from markupsafe import Markup
 
 from bulkdeploy.console.calls import Row
 from bulkdeploy.console.table_declarations import TABLES, Column, Filter, Table, bulk_command
@@ -32,12 +33,14 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
     answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
     rows = list(map(table.read, answered))
     columns = _columns(table, rows, visit)
+    looks = {column.name: Markup(_look(column, rows, visit)) for column in columns}  # noqa: S704 - a class
     return visit.page(
         "table.html",
         table=table,
         columns=columns,
-        looks={column.name: _look(column, rows, visit) for column in columns},
+        looks=looks,
         rows=rows,
+        lines=_lines(columns, looks, rows),
         count=count,
         number=number,
         size=size,
@@ -101,6 +104,16 @@ def _columns(table: Table, rows: Sequence[Row], visit: Visit) -> Sequence[Column
     usual = [one for one in table.columns if one.shown]
     filled = [one for one in usual if any(row.get(one.name) not in (None, "") for row in rows)]
     return [one for one in usual if one in filled or one.kind == "progress"] if filled else usual
+
+
+def _lines(columns: Sequence[Column], looks: Mapping[str, str], rows: Sequence[Row]) -> list[tuple[Row, list[Any]]]:
+    """Return each row with its cells: pairs of the properties of a column and a value.
+
+    The template of 500 rows needs half of the CPU time if it does not look up the properties for each cell.
+    """
+    properties = [(one.kind, one.name, looks[one.name], one.to, one.by) for one in columns]
+    names = [one.name for one in columns]
+    return [(row, list(zip(properties, map(row.get, names), strict=True))) for row in rows]
 
 
 def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:

@@ -247,7 +247,8 @@
     gap = size > 12 ? 3 : 2;
     readColours();
     for (const of of pods.values()) begin(of[0].podname, of);
-    line.dataset.hint = `${texts.total.replace("{hosts}", count.toLocaleString()).replace("{clusters}", clusters.length.toLocaleString())} ${line.dataset.hint}`;
+    const hint = matchMedia("(pointer: coarse)").matches ? line.dataset.touchHint : line.dataset.hint;
+    line.dataset.hint = `${texts.total.replace("{hosts}", count.toLocaleString()).replace("{clusters}", clusters.length.toLocaleString())} ${hint}`;
     line.textContent = line.dataset.hint;
     fit();
     new ResizeObserver(() => requestAnimationFrame(fit)).observe(place);

@@ -1,4 +1,4 @@
-"""The summary of a dry run: how many VMs an operation would process, and how many it leaves out for which reason."""
+"""The summary of a dry run: the number of VMs that a bulk operation would process or leave out, by reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -61,7 +61,7 @@ def _in_power_state(state: str) -> Condition:
 FILTERS: Filters = {
     "id": by_id(hosts.c.id),
     "name": same_text(hosts.c.name),
-    "keyword": keyword(hosts.c.name, hosts.c.state),
+    "keyword": keyword(hosts.c.name, hosts.c.state, hosts.c.ip_address),
     "zoneid": by_id(hosts.c.zone_id),
     "podid": by_id(hosts.c.pod_id),
     "clusterid": by_id(hosts.c.cluster_id),

@@ -45,7 +45,8 @@ def read_alike_vms(connection: Connection, vm_ids: Sequence[int], most: int) -> 
 
 
 _NAMES = text(
-    "SELECT v.uuid AS id, v.name, v.state FROM virtual_machines v WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id"
+    "SELECT v.uuid AS id, v.name, v.state FROM virtual_machines v"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id"
 )
 
 

@@ -78,8 +78,15 @@ def open_tab_at(browser: Any) -> Iterator[Callable[..., Tab]]:
     """Tabs of browsers that know nothing of each other, each at a console of this address."""
     contexts: list[Any] = []
 
-    def come(url: str, *, width: int = 1280, height: int = 800, theme: str = "light") -> Tab:
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    def come(
+        url: str, *, width: int = 1280, height: int = 800, theme: str = "light", is_touched: bool = False
+    ) -> Tab:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=theme,
+            has_touch=is_touched,
+            is_mobile=is_touched,
+        )
         contexts.append(context)
         tab = Tab(context.new_page(), f"{url}/console/")
         tab.page.on("request", lambda request: tab.requested.append(request.url))

@@ -39,6 +39,20 @@ MEASURED = (
     " FROM hosts h, (SELECT length, number FROM (VALUES (300), (3600)) l (length), generate_series(1, 60) number) i"
     " WHERE h.cluster_id = :cluster"
 )
+VM_SAMPLES = (
+    "INSERT INTO guest_usage_samples (vm_id, seen, cpu_share, memory_kib, unused_kib, received_kib, sent_kib,"
+    " read_requests, write_requests, read_kib, written_kib)"
+    " SELECT :vm, now() - number * interval '1 minute', 100 * number, 1048576, 524288, 600, 60, 1, 1, 300, 30"
+    " FROM generate_series(1, 50) number"
+)
+VM_INTERVALS = (
+    "INSERT INTO guest_usage_intervals (vm_id, begun, measurements, cpu_shares, memory_kib, memory_used_kib,"
+    " received_kib, sent_kib, read_kib, written_kib)"
+    " SELECT :vm, now() - number * interval '30 minutes', 1, 100 * number, 1048576, 524288, 600, 60, 300, 30"
+    " FROM generate_series(1, 300) number"
+)
+CORES = 777
+"""The limit of cores of the tenant that has VMs in the zone."""
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +145,20 @@ def test_the_map_of_25000_hosts(open_large: Callable[..., Tab], places: dict[str
     assert tab.text("h1") == last
 
 
+def test_graphs_of_a_vm(open_large: Callable[..., Tab], console: OwnConsole, places: dict[str, str]) -> None:
+    """Each period has its line for CPU and memory, two for the network and two for the disks; each is described."""
+    zone, vm_id = Zone(console.engine), places["virtual-machine"].partition("id=")[2]
+    vm = zone.scalar("SELECT id FROM virtual_machines WHERE uuid = :id", id=vm_id)
+    zone.change(VM_SAMPLES, vm=vm)
+    zone.change(VM_INTERVALS, vm=vm)
+    tab = open_large()
+    for period in ("hour", "day", "week"):
+        tab.go(f"{places['virtual-machine']}&period={period}")
+        assert tab.page.locator("polyline").count() == 6
+        assert tab.page.locator("figure.graph svg[aria-label]").count() == 4
+        assert barriers(tab.page) == []
+
+
 def test_graphs_of_a_host_and_a_cluster(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
     """Each period has its line for CPU and memory, and two for the network."""
     tab = open_large()
@@ -202,6 +230,44 @@ def test_plans_in_a_large_zone(open_large: Callable[..., Tab], places: dict[str,
     assert tab.text("#plan table:has(th:text-is('What would help')) tbody td:last-child")
 
 
+def test_limits_beside_a_plan_in_a_large_zone(
+    open_large: Callable[..., Tab], console: OwnConsole, places: dict[str, str]
+) -> None:
+    """The plan tells how many cores of the owner's limit remain, and that too many VMs would pass the limit."""
+    zone = Zone(console.engine)
+    (owner,) = zone.rows(
+        "SELECT a.id, a.name, d.uuid AS domain FROM accounts a JOIN domains d ON d.id = a.domain_id"
+        " WHERE a.id = (SELECT account_id FROM virtual_machines WHERE uuid = :vm)",
+        vm=places["virtual-machine"].partition("id=")[2],
+    )
+    tab = open_large(width=1440)
+    tab.go("accounts?keyword=" + owner.name)
+    tab.page.click(f"tbody a.name:text-is('{owner.name}')")
+    tab.page.wait_for_selector("#thing")
+    tab.page.click("details.columns summary >> nth=0")
+    tab.page.click("a[href*='command=updateResourceLimit']")
+    tab.page.select_option("#resourcetype", "8")
+    used = int(
+        zone.scalar(
+            "SELECT amount FROM resource_counts WHERE owner_kind = 'account' AND owner_id = :id"
+            " AND resource_type = 'cpu'",
+            id=owner.id,
+        )
+    )
+    tab.page.fill("#max", str(used + CORES))
+    tab.page.click("form.stack button.primary")
+    tab.page.wait_for_load_state("networkidle")
+    form = f"{places['deploy']}&owner=account:{owner.domain}:{owner.name}"
+    tab.go(f"{form}&virtualmachinecount=5")
+    row = tab.page.locator(f"#plan tr:has(td:text-is('{used + CORES:,}'))")
+    row.wait_for()
+    limit, needed, left = (int(cell.replace(",", "")) for cell in row.locator("td.number").all_inner_texts())
+    assert (limit, left) == (used + CORES, CORES - needed)
+    assert barriers(tab.page) == []
+    tab.go(f"{form}&virtualmachinecount={CORES + 1}")
+    tab.page.wait_for_selector("#plan .bad >> text=limit")
+
+
 def test_an_action_on_all_vms_of_a_large_zone(open_large: Callable[..., Tab]) -> None:
     """A filter selects VMs of all pages; the bar of actions stays in view; one operation stops them."""
     tab = open_large()
@@ -221,7 +287,9 @@ def test_an_action_on_all_vms_of_a_large_zone(open_large: Callable[..., Tab]) ->
     tab.page.wait_for_selector("main:has-text('Cancelled')")
 
 
-def test_things_of_a_large_zone_by_form_and_search(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
+def test_things_of_a_large_zone_by_form_and_search(
+    open_large: Callable[..., Tab], console: OwnConsole, places: dict[str, str]
+) -> None:
     """A volume comes from its form; names, ids and addresses are found; a VM's move names the planner's choice."""
     tab = open_large()
     zone = places["hosts"].partition("zoneid=")[2]
@@ -234,7 +302,11 @@ def test_things_of_a_large_zone_by_form_and_search(open_large: Callable[..., Tab
     tab.go(places["virtual-machine"])
     name = tab.text("h1")
     (ip,) = re.findall(r"10\.\d+\.\d+\.\d+", tab.text("dl.facts"))
-    for text, found in ((address, name), (ip, name), (name, name), ("large-volume", "large-volume")):
+    (host,) = Zone(console.engine).rows("SELECT name, ip_address FROM hosts WHERE name = 'large-1-host-17000'")
+    for text, found in (
+        *((address, name), (ip, name), (name, name), ("large-volume", "large-volume")),
+        *((host.name, host.name), (host.ip_address, host.name)),
+    ):
         tab.page.keyboard.press("/")
         tab.page.keyboard.type(text)
         tab.page.keyboard.press("Enter")
@@ -244,3 +316,39 @@ def test_things_of_a_large_zone_by_form_and_search(open_large: Callable[..., Tab
     assert 2 <= options <= 502
     chosen = tab.page.locator("#hostid option:checked").inner_text().partition(" · ")[0]
     assert f"chose {chosen}: " in tab.text("#hint-hostid")
+
+
+def test_hosts_are_filtered_by_choices(
+    open_large: Callable[..., Tab], console: OwnConsole, places: dict[str, str]
+) -> None:
+    """The list offers the states of hosts; the columns tell promised and used CPU and memory, power and HA."""
+    Zone(console.engine).change("UPDATE hosts SET resource_state = 'Disabled' WHERE name = 'large-1-host-24000'")
+    tab = open_large(width=1440)
+    tab.go(places["hosts"])
+    headings = tab.page.locator("thead th").all_inner_texts()
+    assert {"State", "Resource state", "Cluster"} <= set(headings)
+    tab.page.select_option("#resourcestate", "Disabled")
+    tab.page.wait_for_url(re.compile("resourcestate=Disabled"))
+    assert tab.page.locator("tbody tr").count() == 1
+    assert tab.text("tbody a.name") == "large-1-host-24000"
+    for page in ("capacity", "health"):
+        tab.go(page)
+        assert tab.page.locator(".notice a[href*='resourcestate=Disabled']").count() == 1
+    Zone(console.engine).change("UPDATE hosts SET resource_state = 'Enabled'")
+
+
+def test_hints_about_keys_are_for_keyboards(open_large: Callable[..., Tab], places: dict[str, str]) -> None:
+    """At a keyboard the form and the map tell its keys; on a touch device the map tells to tap a cell."""
+    for is_touched, width in ((True, 390), (False, 1440)):
+        tab = open_large(width=width, is_touched=is_touched)
+        tab.go(places["deploy"])
+        assert tab.page.locator(".keys-only").first.is_visible() is not is_touched
+        assert ("Ctrl" in tab.text("main")) is not is_touched
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+        tab.go(places["topology"])
+        tab.page.wait_for_selector("canvas")
+        hint = tab.text("[data-line]")
+        assert ("arrow keys" in hint, "Tap" in hint) == (not is_touched, is_touched)
+        if is_touched:
+            tab.page.locator("canvas").first.tap(position={"x": 8, "y": 26})
+            assert tab.text("[data-line] a").startswith("large-1-host-")
