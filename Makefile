@@ -44,7 +44,7 @@ demo: setup ## Start everything, deploy 200 VMs with one call, show where they w
 test: setup ## Run the tests, on real PostgreSQL, Valkey, HTTP and Celery; TESTS= runs some
 	@$(PYTEST) $(or $(TESTS),-m 'not long')
 
-test-long: setup ## Run the tests that take longest by themselves: workers that die anywhere, upgrades, a trial of chaos
+test-long: setup ## Run the tests that take longest: workers that die anywhere, walks over all commands, upgrades, a trial of chaos
 	@$(PYTEST) -m long
 
 test-again: setup ## Run the tests that failed in the last run once more, one at a time

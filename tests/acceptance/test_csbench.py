@@ -17,6 +17,8 @@ from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
 from tests.support.processes.programs import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.long
+
 LISTS = (
     *("listDomains", "listAccounts", "listVirtualMachines", "listVolumes", "listTemplates", "listNetworks"),
     *("listPublicIpAddresses", "listVPCs", "listSnapshots", "listVMSnapshot", "listServiceOfferings"),

@@ -18,6 +18,8 @@ from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
 from tests.support.processes.programs import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.long
+
 
 @dataclass(frozen=True, slots=True)
 class Marvin:

@@ -15,6 +15,8 @@ from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_client import Answer
 from tests.support.api.session_client import Browser
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 180.0
 LATER = "2999-01-31T12:00:00Z"
 GONE = "Invalid parameter id value={} due to incorrect long value format, or entity does not exist"

@@ -29,6 +29,8 @@ from tests.support.runs.statements import statements_of
 from tests.support.zones.fleet import OneDriver
 from tests.support.zones.zone_files import load_zone
 
+pytestmark = pytest.mark.long
+
 FEW, MANY = 200, 2000
 TRIES = 3
 CHANCES = 5

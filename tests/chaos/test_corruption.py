@@ -1,5 +1,6 @@
 """What ``make chaos`` breaks on purpose: every promise of the audit that heal mends, and no other."""
 
+import pytest
 from sqlalchemy import text
 
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
@@ -7,6 +8,8 @@ from bulkdeploy.services.auditing.heal import Healing, heal_connection
 from bulkdeploy.store.auditing.audit import check_connection, read_invariants
 from tests.chaos.corruption import CHOOSING, ROWS
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
+
+pytestmark = pytest.mark.long
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

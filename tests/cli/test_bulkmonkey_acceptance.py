@@ -55,6 +55,7 @@ def test_explain_says_why_not_a_host(admin_monkey: Monkey, fleet: Fleet) -> None
     assert "a-1-1" in plan
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_a_zone_is_balanced_once_it_is_confirmed(admin_monkey: Monkey, fleet: Fleet) -> None:
     """``balance zone=NAME`` shows scores and moves and does nothing; with ``yes`` it waits until all are made."""
@@ -79,6 +80,7 @@ def test_a_zone_is_balanced_once_it_is_confirmed(admin_monkey: Monkey, fleet: Fl
     fleet.assert_intact()
 
 
+@pytest.mark.long
 def test_capacity_is_told_to_people_and_to_programs(admin_monkey: Monkey, fleet: Fleet) -> None:
     """``capacity`` says how many fit, what ends it and where they go; for programs in hspace's keys."""
     fleet.zone.change("UPDATE host_capacity SET memory_mib_limit = 1024")
@@ -97,6 +99,7 @@ def test_capacity_is_told_to_people_and_to_programs(admin_monkey: Monkey, fleet:
     assert lines[-1] == "HTS_OK=1"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Of a VM that was deployed alone too: why not on a host, and why on no host at all."""
@@ -123,6 +126,7 @@ def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fl
     assert "host(s): the host is not Up (look at the host's state and its agent)" in failed.err
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Where a pinned cluster's hypervisors fail, the status is 3, and ``explain`` has the driver's reason."""
@@ -149,6 +153,7 @@ def test_one_vm_is_deployed_stopped_and_destroyed_by_name(admin_monkey: Monkey, 
     fleet.assert_nothing_held()
 
 
+@pytest.mark.long
 def test_a_repeated_call_deploys_once(admin_monkey: Monkey, fleet: Fleet) -> None:
     """A bulk call carries a request token: the same token again answers the same jobs."""
     call = (*BULK, "virtualmachinecount=3", "--no-wait")
@@ -171,6 +176,7 @@ def test_refusals_of_the_service_are_one_line(admin_monkey: Monkey) -> None:
     assert "dryrun=true" in refused.err
 
 
+@pytest.mark.long
 def test_every_api_has_help(admin_monkey: Monkey) -> None:
     """Every API that the service lists can be asked for help, under its own name."""
     apis = json.loads(admin_monkey("list", "apis", "filter=name").out)["api"]

@@ -13,6 +13,7 @@ from tests.support.zones.fleet import Fleet
 BULK = ("bulkdeploy", "virtualmachine", "zone=small", "serviceoffering=Small", "template=Debian 12")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_many_vms_are_stopped_started_and_destroyed(admin_monkey: Monkey, fleet: Fleet) -> None:
     """A dry run shows the VMs; without a terminal nothing is asked; exit statuses are those of batches."""
@@ -37,6 +38,7 @@ def test_many_vms_are_stopped_started_and_destroyed(admin_monkey: Monkey, fleet:
     assert admin_monkey("bulk").status == 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_vms_are_replaced_in_steps_and_the_replacement_is_resumed(admin_monkey: Monkey, fleet: Fleet) -> None:
     """A replacement pauses at its checkpoint and ends after a resumption; meanwhile another one is refused."""

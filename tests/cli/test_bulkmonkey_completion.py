@@ -15,6 +15,8 @@ from tests.cli.recorded_answers import NETWORKS, OFFERING, OTHER_ZONE, ZONE
 from tests.cli.recorded_server import RecordedServer
 from tests.cli.terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 Offer = Callable[[str], dict[str, str]]
 TAB = "\t"
 

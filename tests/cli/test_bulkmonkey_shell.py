@@ -11,6 +11,8 @@ from tests.cli.recorded_answers import OFFERING, OTHER_ZONE, TEMPLATE, ZONE
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer
 from tests.cli.terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 PROMPT = "(lab) bulkmonkey >"
 TAB, UP, RIGHT, CTRL_C, CTRL_D = "\t", "\x1b[A", "\x1b[C", "\x03", "\x04"
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"

@@ -29,6 +29,8 @@ from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import L
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven
 from tests.support.cloudstack.double import RELEASES, CloudStackDouble
 
+pytestmark = pytest.mark.long
+
 FAILURES = {
     "volume": {"createVolume": "call"},
     "boot": {"startVirtualMachine": "job"},

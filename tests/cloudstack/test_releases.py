@@ -25,6 +25,8 @@ from tests.support.cloudstack.double import API_KEY, RELEASES, SECRET_KEY, Cloud
 from tests.support.cloudstack.zone import CORES, DATA_20, MEMORY_BYTES, SHARED, SMALL, TEMPLATE, ZONE, id_of
 from tests.support.zones.fleet import Fleet
 
+pytestmark = pytest.mark.long
+
 HOSTS = {id_of(name): name for name in ("kvm-1", "kvm-2", "kvm-3")}
 MIB = 1 << 20
 SELDOM = Cadence(events=0.1, places=10_000, moves=10_000, everything=10_000)

@@ -106,6 +106,7 @@ def shelved(shelf: Path) -> dict[str, str]:
     return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
 
 
+@pytest.mark.long
 class TestExtension(
     DriverContract,
     FencingContract,

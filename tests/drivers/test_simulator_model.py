@@ -16,6 +16,8 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import list_hosts
 from tests.drivers.subjects import address, guests_of, new_guest, new_host, volume_uuids
 
+pytestmark = pytest.mark.long
+
 GUESTS, HOSTS, CAPACITY = 4, 2, 2
 START = ("volume", "network", "boot")
 FAILED, STALE = DriverError, StaleFence

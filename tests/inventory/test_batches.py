@@ -255,6 +255,7 @@ def template_database(
         yield str(make_url(url).database)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("section", find_nouns())
 def test_many_entries_take_the_statements_of_few(
     section: str, engine: Engine, cipher: FernetCipher, tmp_path: Path

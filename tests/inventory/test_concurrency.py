@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.services.system import Cipher
@@ -10,6 +11,8 @@ from bulkdeploy.store.auditing.audit import check_invariants
 from tests.inventory.support import SMALL, TINY, rows, value, write
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.zone_files import load_zone
+
+pytestmark = pytest.mark.long
 
 
 def test_many_loads_at_once_are_like_one(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ DETAILS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", [*RoleType, None])
 def test_vms(world: World, role: RoleType | None) -> None:
     """All VMs, with any part of them, for any role."""

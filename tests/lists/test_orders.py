@@ -17,6 +17,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "field"), CHOICES)
 def test_the_whole_list_is_ordered_before_it_is_cut_into_pages(world: World, name: str, field: str) -> None:
     """Upwards and downwards; what has no value comes last; pages put together are the list."""

@@ -191,6 +191,7 @@ def test_an_answer_is_a_count_and_one_list(world: World, name: str) -> None:
         assert body["count"] == len(body[response.key]) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(PAGED))
 def test_pages_together_are_the_whole(world: World, name: str) -> None:
     """Pages of two hold every row once, in the order of the whole list, each with the whole count."""

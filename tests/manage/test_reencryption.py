@@ -1,5 +1,6 @@
 """The secret key is replaced while programs run, and what it protects stays readable throughout."""
 
+import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
@@ -8,6 +9,8 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
 from tests.support.processes.programs import bulkdeploy
+
+pytestmark = pytest.mark.long
 
 
 def test_everything_is_readable_with_the_new_key_alone(

@@ -107,6 +107,7 @@ def honest_calls_are_answered(server: Server, calls: int = 20) -> None:
         assert set(pool.map(lambda _: server.admin.get("listCapabilities").status, range(calls))) == {200}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [b"", HALF_HEADERS, HALF_BODY])
 def test_half_requests_do_not_delay_other_calls(server: Server, sent: bytes) -> None:
     """64 connections that never say the rest, as many as there are threads and more; in the end they are closed."""

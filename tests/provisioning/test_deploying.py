@@ -97,6 +97,7 @@ def test_a_host_that_fails_loses_the_vm_to_another_host(fleet: Fleet, step: Step
     fleet.assert_intact()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", BOOT_STEPS)
 def test_a_failure_on_every_host_gives_everything_back(fleet: Fleet, step: Step) -> None:
     """The VM is in Error and holds nothing; the job says what failed, where and why."""
@@ -188,6 +189,7 @@ def test_a_failure_in_a_batch_is_its_own(fleet: Fleet) -> None:
     fleet.assert_intact()
 
 
+@pytest.mark.long
 def test_vms_that_move_on_never_wait_for_each_other_crosswise(fleet: Fleet) -> None:
     """Two workers whose starts fail everywhere give back and claim at once, and PostgreSQL breaks no deadlock."""
     fleet.deploy(24)

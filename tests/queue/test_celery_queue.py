@@ -48,6 +48,7 @@ def _published_by_celery(redis_url: str, redis: Redis) -> dict[str, Any]:
     return message
 
 
+@pytest.mark.long
 def test_an_unmodified_celery_worker_runs_what_is_sent(redis_database_url: str) -> None:
     """A worker with Celery's default settings runs each message's task, once, with the job's id."""
     queue = CeleryJobQueue(redis_database_url)

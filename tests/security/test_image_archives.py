@@ -241,6 +241,7 @@ def mutate(dice: random.Random) -> bytes:
     return bytes(made) + END
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
 def test_what_is_accepted_unpacks_to_what_was_seen(tmp_path: Path) -> None:
     """No other error is raised; GNU tar unpacks no link in place of a directory from those accepted."""

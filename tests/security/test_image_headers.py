@@ -245,6 +245,7 @@ def test_images_of_the_tool_are_accepted(tmp_path: Path, options: str) -> None:
         assert checked(packed) == 2 << 20
 
 
+@pytest.mark.long
 @NEEDS_QEMU
 @pytest.mark.parametrize(
     "arguments",

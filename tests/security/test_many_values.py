@@ -19,6 +19,8 @@ from bulkdeploy.store.database.engine import create_reading_engine
 from tests.access.walking import COMMANDS, Walker
 from tests.security.test_number_ranges import good_call
 
+pytestmark = pytest.mark.long
+
 FEW, MANY = 3, 600
 PARTS = re.compile(r"\b(SELECT|JOIN|AND|OR)\b")
 

@@ -12,6 +12,8 @@ from tests.access.probes import BESIDE, Scene
 from tests.access.walking import COMMANDS, Walker
 from tests.support.zones.world import ADMIN, USER
 
+pytestmark = pytest.mark.long
+
 NUMBERS = frozenset({WireType.INTEGER, WireType.LONG, WireType.SHORT, WireType.FLOAT})
 EDGES = tuple(sign * (2**bits + step) for bits in (15, 31, 63) for step in (-1, 0, 1) for sign in (1, -1))
 """The numbers around the ends of the ranges that a database column of two, four or eight bytes has."""

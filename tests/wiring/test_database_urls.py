@@ -4,6 +4,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
@@ -13,6 +14,7 @@ from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import bulkdeploy
 
 
+@pytest.mark.long
 def test_of_several_servers_the_one_that_takes_writes_is_used(
     settings: Settings, database_url: str, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ from tests.workers.processes import (
 from tests.workers.test_failpoints import places, quick, start_reborn, walk
 from tests.workers.walk import Walk
 
+pytestmark = pytest.mark.long
+
 __all__ = ["quick", "walk"]
 
 CELERY = ("-m", "celery", "-A", "workers.app")

@@ -89,6 +89,7 @@ def test_every_kind_is_tried() -> None:
     assert set(JOB_REQUESTS) == set(job_kinds())
 
 
+@pytest.mark.long
 @KINDS
 def test_what_its_file_says_is_so(world: World, kind: JobKind) -> None:
     """Instance, command, events, the state while it runs, and the result are those that it declares."""
@@ -130,6 +131,7 @@ def test_a_worker_dies_anywhere(world: World, kind: JobKind) -> None:
     assert points - OF_EVERY_JOB == kind.failpoints
 
 
+@pytest.mark.long
 @KINDS
 def test_it_is_undone_when_time_is_up(world: World, kind: JobKind) -> None:
     """A job that a hypervisor refuses until its time is over ends, and all is as it was before, or done."""
@@ -142,6 +144,7 @@ def test_it_is_undone_when_time_is_up(world: World, kind: JobKind) -> None:
             finish(world, job, partial(run, world))
 
 
+@pytest.mark.long
 @KINDS
 def test_a_job_ends_however_its_hypervisor_fails(world: World, kind: JobKind) -> None:
     """Transient and permanent errors alternate for ever: once its time is up it has a bounded number of tries."""
@@ -162,6 +165,7 @@ def test_a_job_ends_however_its_hypervisor_fails(world: World, kind: JobKind) ->
     assert world.fleet.job(job).status != JobStatus.IN_PROGRESS
 
 
+@pytest.mark.long
 @KINDS
 def test_a_job_is_given_up_on(world: World, kind: JobKind) -> None:
     """Where worker after worker died, or none ever came, that is left which its file says; no driver is asked."""

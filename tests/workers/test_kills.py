@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from functools import partial
 
+import pytest
+
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from tests.support.runs.waiting import wait_for
@@ -20,6 +22,8 @@ from tests.workers.processes import (
     under_way,
     unfinished,
 )
+
+pytestmark = pytest.mark.long
 
 
 def test_a_killed_worker_loses_nothing(fleet: Fleet, start: Start) -> None:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import pytest
+
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
@@ -16,6 +18,7 @@ from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done
 
 
+@pytest.mark.long
 def test_every_line_is_an_object(fleet: Fleet, client: ApiClient, quick: Settings, tmp_path: Path) -> None:
     """Also those of the programs' end, and those of the server processes that an API program supervises.
 

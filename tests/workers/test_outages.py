@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from redis import Redis
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
@@ -22,6 +23,8 @@ from tests.support.processes.programs import program
 from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, kill, proxied, slow_boots, under_way
+
+pytestmark = pytest.mark.long
 
 WAITING = (
     "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy.engine import make_url
 
 from bulkdeploy.embedded.postgres import PORT
@@ -16,6 +17,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run, paused, proxied, slow_boots, under_way, unfinished
 from tests.workers.test_monitoring import get
+
+pytestmark = pytest.mark.long
 
 VMS = 150
 ROUNDS = 3

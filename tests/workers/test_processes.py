@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from typing import Any
 
+import pytest
 from redis import Redis
 
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
@@ -71,6 +72,7 @@ def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, quick: Settin
     assert_all_run(fleet, 161)
 
 
+@pytest.mark.long
 def test_jobs_of_a_later_release_are_left_to_its_workers(fleet: Fleet, start: Start) -> None:
     """A kind that this worker and sweeper do not know is sent on and on, until a worker comes that knows it."""
     fleet.deploy(5)

@@ -19,6 +19,8 @@ from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run, slow_boots, under_way
 
+pytestmark = pytest.mark.long
+
 PASSWORD = "of the servers"
 SERVER = ["save ''", "appendonly no", f'requirepass "{PASSWORD}"', f'masterauth "{PASSWORD}"']
 WATCHES = [

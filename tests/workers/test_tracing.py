@@ -19,6 +19,8 @@ from tests.support.runs.waiting import wait_for as wait_until
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done
 
+pytestmark = pytest.mark.long
+
 TRACE, PROXY = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
 """Kinds of spans, as OTLP numbers them."""

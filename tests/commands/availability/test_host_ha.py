@@ -252,6 +252,7 @@ def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fle
     assert evacuations(fleet) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "place",
     [

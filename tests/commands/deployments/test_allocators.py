@@ -136,6 +136,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 def test_what_is_no_answer_places_nothing(
     bulk: Bulk, allocators: Allocators, client: ApiClient, engine: Engine
 ) -> None:

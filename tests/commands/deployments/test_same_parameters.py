@@ -15,6 +15,8 @@ from tests.commands.test_parameters import THEIRS
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.zone_queries import Zone
 
+pytestmark = pytest.mark.long
+
 Bulk = Callable[..., dict[str, Any]]
 Given = Mapping[str, object]
 

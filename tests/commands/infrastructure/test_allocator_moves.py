@@ -12,6 +12,8 @@ from tests.support.hypervisors.allocators import HAIL, OURS, Allocators, needs_h
 from tests.support.runs.waiting import wait_for
 from tests.support.zones.fleet import Fleet
 
+pytestmark = pytest.mark.long
+
 __all__ = ["host"]
 
 TO_THE_LAST = """

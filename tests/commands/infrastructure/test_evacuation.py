@@ -195,6 +195,7 @@ def test_a_vm_that_comes_up_while_its_host_is_fenced_runs_elsewhere(fleet: Fleet
     fleet.assert_intact()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", ["migrateVirtualMachine", "scaleVirtualMachine"])
 @pytest.mark.parametrize("dies", [None, *(f"{Failpoint.DRIVER_MIGRATE}.{when}" for when in ("before", "after"))])
 @pytest.mark.parametrize("dead_host", ["source", "destination"])

@@ -88,6 +88,7 @@ def assert_each_runs_once(fleet: Fleet, client: ApiClient, taken_back: str) -> N
     assert [text for finding in audit(fleet.engine, [fleet.driver]) for text in finding.breaches] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("place", "passes"), OF_EVACUATIONS)
 def test_a_worker_dies_while_a_dead_host_is_evacuated(
     fleet: Fleet, client: ApiClient, dying: str, place: str, passes: int
@@ -111,6 +112,7 @@ def test_a_worker_dies_while_a_dead_host_is_evacuated(
     assert_each_runs_once(fleet, client, dying)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [f"{Failpoint.DRIVER_LEFTOVERS}.{when}" for when in ("before", "after")])
 def test_a_sweeper_dies_around_the_end_of_leftovers(
     fleet: Fleet, client: ApiClient, dying: str, place: str
@@ -126,6 +128,7 @@ def test_a_sweeper_dies_around_the_end_of_leftovers(
     assert_each_runs_once(fleet, client, dying)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goes_on", ["sweeper", "reconnectHost"])
 def test_a_sweeper_dies_between_two_leftovers(
     fleet: Fleet, client: ApiClient, dying: str, driver: RecordedSimulator, fleet_simulator_url: str, goes_on: str

@@ -250,6 +250,7 @@ def interrupt_at(place: str) -> None:
     failpoints.arm(fault)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("give", "fails"), [("volume", False), ("volume", True), ("nic", True)], indirect=["give"])
 def test_an_interrupted_job_is_finished_or_undone(owned: Owned, give: JobRequest, fails: bool) -> None:
     """Wherever a worker stops, before and after every commit and driver call, the next one leaves no halves."""

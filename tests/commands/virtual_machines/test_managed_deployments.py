@@ -208,6 +208,7 @@ def test_a_project_role_also_restricts_the_sweeper(fleet: Fleet, client: ApiClie
     fleet.assert_intact()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", [Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED])
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("change", ["few", "many"])

@@ -85,6 +85,7 @@ def _templates(fleet: Fleet) -> set[str]:
     return {str(row.uuid) for row in rows}
 
 
+@pytest.mark.long
 def test_new_vms_replace_old_ones_gradually_and_back(fleet: Fleet, client: ApiClient, web: str, other: str) -> None:
     """New VMs have the naming pattern and the template; a checkpoint pauses; a rollback restores the parameters."""
     before = _templates(fleet)
@@ -205,6 +206,7 @@ def _guest_data(client: ApiClient, vm: Any) -> tuple[str | None, str | None]:
     return data.get("userdata"), shown.get("keypairs")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_a_sweeper_that_dies_at_any_step_changes_nothing_of_the_end(
     fleet: Fleet, client: ApiClient, web: str, other: str, place: str

@@ -104,6 +104,7 @@ def test_a_detached_volume_is_resized_as_terraform_asks_for_it(owned: Owned) -> 
     assert [event["type"] for event in events].count("VOLUME.RESIZE") == 3
 
 
+@pytest.mark.long
 def test_a_volume_shrinks_when_it_may(owned: Owned) -> None:
     """One that is nowhere with the answer; one on a pool by a job, while its VM is stopped; all is given back."""
     nowhere, there, before = custom(owned, 5), attached(owned, 9), counted(owned)
@@ -158,6 +159,7 @@ def test_what_may_not_be_is_refused_at_once(owned: Owned) -> None:
     owned.fleet.assert_intact()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [FaultKind.TRANSIENT, FaultKind.PERMANENT])
 def test_a_volume_that_did_not_grow_gives_everything_back(owned: Owned, kind: FaultKind) -> None:
     """The job says what the hypervisor said; all is as before, and it can be asked again."""
@@ -171,6 +173,7 @@ def test_a_volume_that_did_not_grow_gives_everything_back(owned: Owned, kind: Fa
     assert sizes(owned, volume) == (9 * GIB, 9 * GIB)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("effect", HangEffect)
 def test_an_unanswered_resize_is_verified_on_the_hypervisor(owned: Owned, effect: HangEffect) -> None:
     """Done means done, undone means failed: nothing is shrunk because nobody heard that it had grown."""
@@ -182,6 +185,7 @@ def test_an_unanswered_resize_is_verified_on_the_hypervisor(owned: Owned, effect
     assert (job["jobstatus"], sizes(owned, volume)) == (1 if gib == 9 else 2, (gib * GIB, gib * GIB))
 
 
+@pytest.mark.long
 def test_a_size_that_cannot_be_verified_stays_claimed(owned: Owned) -> None:
     """While the hypervisor is silent the job waits; out of time it fails, and the next start brings the size."""
     volume, before = attached(owned), counted(owned)
@@ -200,6 +204,7 @@ def test_a_size_that_cannot_be_verified_stays_claimed(owned: Owned) -> None:
     assert sizes(owned, volume) == (9 * GIB, 9 * GIB)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bound", ["limit of the account", "limit of the domain", "pool"])
 def test_eight_callers_claim_the_last_room_once(owned: Owned, bound: str) -> None:
     """Volumes grow by 3 GiB each where 7 are left: two grow, whoever asks first, and the accounting agree."""
@@ -255,6 +260,7 @@ def test_jobs_in_a_queue_find_what_those_before_them_left(owned: Owned) -> None:
     assert sizes(owned, volume) == (4 * GIB, 4 * GIB)
 
 
+@pytest.mark.long
 def test_a_volume_changed_by_eight_callers_at_once_has_one_size(owned: Owned) -> None:
     """Resized, attached, detached and deleted by eight callers: whatever order it was, the accounting agree."""
     for turn in range(3):

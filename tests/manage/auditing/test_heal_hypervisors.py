@@ -15,6 +15,8 @@ from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.services.auditing.audit import audit
 from tests.support.zones.fleet import Fleet, OneDriver, fleet, fleet_simulator_url, template_database
 
+pytestmark = pytest.mark.long
+
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 ALL: dict[str, Any] = {"dry_run": False, "vm": None, "host": None, "batch": 50}

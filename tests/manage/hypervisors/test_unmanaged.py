@@ -25,6 +25,8 @@ from tests.support.hypervisors.drivers import always
 from tests.support.processes.backups import dump, restore
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
+pytestmark = pytest.mark.long
+
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 ALL = ("--all", "--yes")
