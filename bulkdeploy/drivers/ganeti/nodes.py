@@ -40,7 +40,7 @@ class Nodes:
         except (NotAnswered, JobFailed) as error:
             raise failure("look", ANY_HOST, error) from error
         flags = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
-        silent = self._ask_silent(timeout_s)
+        silent = self._query_silent(timeout_s)
         return [_state_of(host, flags.get(node_of(host)), answers=node_of(host) not in silent) for host in hosts]
 
     def answers(self, node: str, *, timeout_s: float) -> bool:
@@ -89,7 +89,7 @@ class Nodes:
         except (NotAnswered, JobFailed) as error:
             raise failure("fence", node, error) from error
 
-    def _ask_silent(self, timeout_s: float) -> frozenset[str]:
+    def _query_silent(self, timeout_s: float) -> frozenset[str]:
         """Return the nodes that still do not answer. If Ganeti cannot find out, return those of the last answer."""
         if self._silent is not None and not self._silent:
             return self._silent
