@@ -1,4 +1,4 @@
-"""``bulkdeploy simulator``: inject failures and delays into simulated hypervisors, and list what they run.
+"""``bulkdeploy simulator``: faults and delays of simulated hypervisors, and their guests (one file: one command).
 
 Changes hold from the next call on, in every process, and survive restarts.
 """

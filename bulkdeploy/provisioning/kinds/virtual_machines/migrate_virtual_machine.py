@@ -1,4 +1,4 @@
-"""The job that migrates a running VM. Both hosts are claimed meanwhile, and one of them afterwards.
+"""The job that migrates a running VM (one file: one job kind). Both hosts are claimed until it ends, then one.
 
 The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
 move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
