@@ -14,6 +14,7 @@ from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.provisioning.running.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.provisioning.watches.filter_updates import FilterUpdates
+from bulkdeploy.provisioning.watches.guest_health import GuestHealthWatch
 from bulkdeploy.provisioning.watches.host_watch import HostWatch
 from bulkdeploy.provisioning.watches.unmanaged_guests import UnmanagedGuests
 from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
@@ -37,6 +38,7 @@ TIDY_EVERY_S = 30.0
 LOOK_FOR_UNMANAGED_EVERY_S = 600.0
 MEASURE_USAGE_EVERY_S = 1.0
 READ_POWER_EVERY_S = 1.0
+CHECK_GUESTS_EVERY_S = 2.0
 FOLLOW_HOST_HA_EVERY_S = 1.0
 DELETE_SNAPSHOTS_EVERY_S = 10.0
 BALANCE_EVERY_S = 60.0
@@ -76,6 +78,7 @@ def run(settings: Settings, ended: Event) -> None:
     filters = FilterUpdates(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
+    health = GuestHealthWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     power = worker.power_watch()
     passes = [
@@ -98,6 +101,7 @@ def run(settings: Settings, ended: Event) -> None:
         _PassBeside(worker.host_ha().follow_hosts, FOLLOW_HOST_HA_EVERY_S),
         _PassBeside(power.read_power_states, READ_POWER_EVERY_S),
         _PassBeside(usage.measure_usage, MEASURE_USAGE_EVERY_S),
+        _PassBeside(health.check_guests, CHECK_GUESTS_EVERY_S),
         _PassBeside(unmanaged.note_unmanaged, LOOK_FOR_UNMANAGED_EVERY_S),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)

@@ -18,10 +18,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.virtual_machines.device_parameters import Device
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.exchanges.tcp_ports import reachable_ports
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
@@ -204,6 +206,16 @@ class CustomAction:
     details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+@dataclass(frozen=True, slots=True)
+class GuestCheck:
+    """A health check of a guest that runs on a host. ``address`` is the guest's IP address; None: it has none."""
+
+    host: HostAddress
+    guest_uuid: UUID
+    address: str | None
+    check: HealthCheck
+
+
 class DriverError(Exception):
     """Raised when a driver call fails. It contains the facts that an operator needs to act.
 
@@ -375,6 +387,21 @@ class HypervisorDriver(ABC):
             DriverError: no host could be asked, for a reason that is not the hosts'.
         """
         return call_each(hosts, lambda host: self.usage_of_host(host, timeout_s=timeout_s))
+
+    def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
+        """Return by guest whether the guest answers its health check. Guests that must be asked again are omitted.
+
+        A guest whose host does not answer, or that does not run there, does not answer either. A guest that the
+        hypervisor cannot check counts as answering. The default implementation connects to TCP ports from this
+        machine and cannot check guest agents.
+
+        Raises:
+            DriverError: no guest could be checked, for a reason that is not the guests'.
+        """
+        ports = [check for check in checks if check.check.port is not None]
+        reached = reachable_ports([(check.address, check.check.port) for check in ports], timeout_s=timeout_s)
+        answers = dict.fromkeys((check.guest_uuid for check in checks), True)
+        return answers | {check.guest_uuid: answer for check, answer in zip(ports, reached, strict=True)}
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Return the guests of these hosts that reportedly ended since the last call, without waiting.

@@ -83,6 +83,7 @@ class Failpoint(StrEnum):
     SWEEP_POWER = "sweep.power"
     SWEEP_FILTERS = "sweep.filters"
     SWEEP_USAGE = "sweep.usage"
+    SWEEP_HEALTH = "sweep.health"
     SWEEP_POLICIES = "sweep.policies"
     SWEEP_POLICY_FAILED = "sweep.policy_failed"
     SWEEP_SCHEDULES = "sweep.schedules"

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
+from bulkdeploy.drivers.driver import DriverError, GuestCheck, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import (
     FaultKind,
@@ -16,6 +17,7 @@ from bulkdeploy.drivers.simulator.control import (
     Step,
     add_fault,
     clear_faults,
+    cut_off,
     list_faults,
 )
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
@@ -118,6 +120,32 @@ def test_the_rate_is_the_share_of_failing_calls(
     add_fault(control, FaultRule(step, FaultKind.TRANSIENT, rate=0.3))
     struck = sum(fails(caller, hosts[0], new_guest(cpu_mhz=1, memory_mib=1)) for _ in range(400))
     assert 74 <= struck <= 166
+
+
+def test_running_guests_answer_health_checks_unless_a_rule_or_their_host_is_in_the_way(
+    simulator: SimulatorDriver, control: Connection, hosts: list[HostAddress], caller: Caller
+) -> None:
+    """A guest answers on its own host only, and not while it is stopped, cut off or struck."""
+    guests = [new_guest(cpu_mhz=1, memory_mib=1) for _ in range(60)]
+    for guest in guests:
+        caller.run(hosts[0], guest)
+    caller.stop(hosts[0], guests[0], forced=True)
+
+    def answering(host: HostAddress) -> int:
+        checks = [GuestCheck(host, guest.uuid, None, HealthCheck(22)) for guest in guests]
+        answers = simulator.answers_of_guests(checks, timeout_s=5)
+        assert set(answers) == {guest.uuid for guest in guests}
+        assert not answers[guests[0].uuid]
+        return sum(answers.values())
+
+    assert (answering(hosts[0]), answering(hosts[1])) == (59, 0)
+    add_fault(control, FaultRule(Step.HEALTH, FaultKind.TRANSIENT, rate=0.5))
+    assert 5 <= answering(hosts[0]) <= 54
+    clear_faults(control)
+    add_fault(control, FaultRule(Step.HEALTH, FaultKind.TRANSIENT, host="alpha", remaining=7))
+    assert (answering(hosts[0]), answering(hosts[0])) == (52, 59)
+    cut_off(control, "alpha")
+    assert answering(hosts[0]) == 0
 
 
 def test_a_rule_for_any_step_strikes_at_all_of_them(

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes disk images of Debian with cloud-init, one for each renderer named: debian_images.sh FOLDER RENDERER...
-# Each image boots with BIOS, has cloud-init, sshd, ifupdown, netplan, NetworkManager and systemd-networkd, and starts
+# Each image boots with BIOS, has cloud-init, sshd, QEMU's guest agent, ifupdown, netplan, NetworkManager and systemd-networkd, and starts
 # the one that its renderer writes for. Prints nothing; exits with 77 where the packages cannot be had.
 set -eu
 folder=$1
@@ -12,7 +12,7 @@ tools="mmdebstrap grub-pc-bin grub-common fdisk e2fsprogs"
     { apt-get update -qq && apt-get install -qq -y --no-install-recommends $tools; } > /dev/null 2>&1 || exit 77
 root=$folder/root
 packages=linux-image-cloud-amd64,systemd-sysv,systemd-resolved,dbus,udev,cloud-init,openssh-server,iproute2
-packages=$packages,ifupdown,isc-dhcp-client,netplan.io,network-manager
+packages=$packages,qemu-guest-agent,ifupdown,isc-dhcp-client,netplan.io,network-manager
 mmdebstrap --mode=root --variant=minbase --include="$packages" --components=main bookworm "$root" \
     > "$folder/mmdebstrap.log" 2>&1 || exit 77
 mkdir -p "$root/boot/grub" "$root/etc/cloud/cloud.cfg.d"

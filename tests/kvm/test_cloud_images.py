@@ -16,13 +16,14 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.drivers.contract import Caller
-from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.driver import GuestCheck, GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.records import TemplateImage
 from tests.kvm.fixed_records import POOL, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.hypervisors.libvirt_networks import BridgedHost
-from tests.support.runs.waiting import say
+from tests.support.runs.waiting import say, wait_for
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -121,7 +122,7 @@ def caller(bridged: LibvirtHosts, engine: Engine, images: Images) -> Iterator[Ca
 
 
 def test_guests_of_every_renderer_are_reached_by_ssh(bridged: LibvirtHosts, images: Images, caller: Caller) -> None:
-    """Host name, key pair, user data, both addresses, one default route and name server are those of the VM."""
+    """Host name, key pair, user data, addresses, route and name server are those of the VM, and agents answer."""
     host = next(host for host in bridged.hosts if isinstance(host, BridgedHost))
     guests = [new_guest(images, number) for number in range(len(RENDERERS) + 1)]
     for guest in guests:
@@ -138,6 +139,8 @@ def test_guests_of_every_renderer_are_reached_by_ssh(bridged: LibvirtHosts, imag
             if "by-user-data" in answer:
                 answers[number] = answer
         time.sleep(1)
+    checks = [GuestCheck(address_of(host), guest.uuid, None, HealthCheck()) for guest in guests]
+    wait_for(lambda: all(caller.driver.answers_of_guests(checks, timeout_s=60).values()), patience_s=BOOT_S)
     for number, answer in answers.items():
         assert answer.splitlines()[0] == f"web-{number}", answer
         assert f"10.8.1.{10 + number}/16" in answer, answer

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from xml.etree import ElementTree as Tree
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.drivers.contract import (
@@ -49,7 +51,7 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpec
+from bulkdeploy.drivers.driver import DriverError, GuestCheck, HypervisorDriver, SnapshotSpec
 from bulkdeploy.drivers.host_files import HostFile, state_of
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.networks.filters import ALLOWED, filter_name
@@ -272,6 +274,25 @@ class LibvirtContract(
         urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, nowhere]
         first, second, silent = (NewHost(uuid4(), "KVM", HostAccess(url), promise) for url in urls)
         return Machines((first, second), silent)
+
+    def test_guests_without_an_agent_and_guests_of_silent_hosts_do_not_answer(
+        self, rig: Rig, caller: Caller, outage: Outage
+    ) -> None:
+        """Ports answer if something listens there. A host that hangs delays no guests of other hosts."""
+        guests = [rig.new_guest() for _ in range(2)]
+        for host, guest in zip(rig.hosts, guests, strict=False):
+            caller.run(host, guest)
+        agents = [
+            GuestCheck(host, guest.uuid, None, HealthCheck())
+            for host, guest in zip(rig.hosts, [*guests, rig.new_guest()], strict=True)
+        ]
+        silent = {one.guest_uuid: False for one in agents}
+        assert rig.driver.answers_of_guests(agents, timeout_s=10) == silent
+        outage.cut_off(rig.hosts[0])
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = GuestCheck(rig.hosts[0], uuid4(), "127.0.0.1", HealthCheck(int(listening.getsockname()[1])))
+            answers = rig.driver.answers_of_guests([*agents, port], timeout_s=3)
+        assert answers == {**silent, port.guest_uuid: True}
 
     def test_what_a_move_that_was_cut_leaves_goes_with_its_repetition(
         self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts

@@ -16,6 +16,7 @@ from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.deployments.replacements import ReplacementState
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
@@ -68,7 +69,12 @@ def _update(call: Call) -> Mapping[str, Any]:
         return {**answer, "added": 0, "removed": 0, "asyncjobs": []}
     if is_dry:
         return {**answer, **_dry_run(call, managed, members, desired, policy)}
-    changes = {"desired_count": desired, "scale_in_policy": policy.value, **_healing(call, desired)}
+    changes = {
+        "desired_count": desired,
+        "scale_in_policy": policy.value,
+        **_healing(call, desired),
+        **_health(call),
+    }
     store.update_managed(connection, ref.id, changes)
     is_replaced_now = is_in_progress(connection, ref.id)
     resized = Resized() if is_replaced_now else resize(call, managed, members, desired, policy)
@@ -88,6 +94,21 @@ def _healing(call: Call, desired: int) -> dict[str, Any]:
     count_or_share("maxunavailable", call.text("maxunavailable"), desired)
     changes = {column: call.arguments[name] for name, column in HEALING.items() if name in call.arguments}
     return {**changes, "heal_tries": 0} if changes else {}
+
+
+def _health(call: Call) -> dict[str, Any]:
+    """Return the columns that a call changes of the health check.
+
+    Raises:
+        InvalidParameter: ``healthcheck`` is no health check.
+    """
+    changes = {}
+    if "healthcheck" in call.arguments:
+        check = HealthCheck.read(call.arguments["healthcheck"])
+        changes["health_check"] = None if check is None else str(check)
+    if "healthtimeout" in call.arguments:
+        changes["health_timeout"] = call.arguments["healthtimeout"]
+    return changes
 
 
 def _resized_fields(call: Call, resized: Resized) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.parameters import boolean, integer, string
 from bulkdeploy.domain.deployments.deployment import RecordedCall, ScaleInPolicy
+from bulkdeploy.domain.deployments.health_checks import NO_CHECK, HealthCheck
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.store.rows.entities import resolve_known
@@ -28,6 +29,16 @@ HOW_MANAGED = (
         "healafter",
         "seconds for which such a VM is Stopped before autoheal starts it; default: 300",
         minimum=0,
+    ),
+    string(
+        "healthcheck",
+        "if managed, the check that the guest of a replaced VM must answer: agent (the guest agent), tcp: and a "
+        "port such as tcp:22, or none; default: none",
+    ),
+    integer(
+        "healthtimeout",
+        "seconds for which the guest of a running VM may not answer until the VM counts as failed; default: 300",
+        minimum=1,
     ),
 )
 """Parameters that say how a deployment is managed."""
@@ -60,6 +71,7 @@ def recorded_call(call: Call) -> RecordedCall | None:
 
     Raises:
         InvalidCombination: a parameter of HOW_MANAGED without ``managed``, or a list that gives addresses.
+        InvalidParameter: the health check is none.
     """
     arguments = call.arguments
     if not call.flag("managed"):
@@ -76,10 +88,17 @@ def recorded_call(call: Call) -> RecordedCall | None:
         owner = call.caller.owner
         given |= {"account": owner.account_name, "domainid": str(owner.domain_uuid)}
     policy = ScaleInPolicy(arguments.get("scaleinpolicy", ScaleInPolicy.BALANCED))
+    health_check = HealthCheck.read(call.text("healthcheck") or NO_CHECK)
     if call.flag("dryrun"):
         return None
     return RecordedCall(
-        call.command.name, given, policy, autoheal=call.flag("autoheal"), heal_after_s=arguments.get("healafter")
+        call.command.name,
+        given,
+        policy,
+        autoheal=call.flag("autoheal"),
+        heal_after_s=arguments.get("healafter"),
+        health_check=health_check,
+        health_timeout_s=arguments.get("healthtimeout"),
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deployments.resizing import deploy_more
+from bulkdeploy.domain.deployments.health_checks import GuestHealth
 from bulkdeploy.domain.deployments.replacements import (
     Member,
     ReplacementRules,
@@ -31,6 +32,7 @@ from bulkdeploy.services.fleets.bulk_operations import (
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.store.deployments import replacements as store
+from bulkdeploy.store.deployments.guest_health import health_of_guests
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vms
 
 REPLACE_COMMAND = "replaceBulkDeployment"
@@ -54,6 +56,12 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
     if method is ReplaceMethod.RESTORE:
         failures += store.settle_vms(connection, replacement, RESTORE.name)
     states = store.states_of_vms(connection, replacement.id)
+    health = health_of_members(connection, managed, vms, states)
+    lost = [vm.id for vm in vms if states.get(vm.id) == store.DONE and health[vm.id].is_lost]
+    if lost:
+        store.mark_vms(connection, replacement.id, lost, store.FAILED)
+        states |= dict.fromkeys(lost, store.FAILED)
+        failures += len(lost)
     rules = ReplacementRules(
         method=method,
         desired=managed.desired_count,
@@ -64,7 +72,7 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
         max_failures=replacement.max_failures,
         failures=failures,
     )
-    step = next_step(rules, [_member(vm, method, states.get(vm.id)) for vm in vms])
+    step = next_step(rules, [_member(vm, method, states.get(vm.id), health[vm.id]) for vm in vms])
     by_id = {vm.id: vm for vm in vms}
     if step.state is ReplacementState.IN_PROGRESS:
         failures += len(step.failed)
@@ -78,16 +86,34 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
     return replace(step, create=0) if step.remove else step
 
 
-def _member(vm: Row[Any], method: ReplaceMethod, state: str | None) -> Member:
+def health_of_members(
+    connection: Connection, managed: Row[Any], vms: Sequence[Row[Any]], states: Mapping[int, str]
+) -> Mapping[int, GuestHealth]:
+    """Return the health of the guests of a deployment's VMs, by VM id.
+
+    Guests that were not replaced yet count as answering, as all guests do without a health check. So a check that
+    no guest can answer, or a network that fails, stops a replacement and never makes VMs be replaced faster.
+    """
+    health = {vm.id: GuestHealth(is_answering=True) for vm in vms}
+    if managed.health_check is not None:
+        replaced = [vm.id for vm in vms if states.get(vm.id) != store.PENDING]
+        found = health_of_guests(connection, replaced, managed.health_timeout)
+        health |= {vm_id: found.get(vm_id, GuestHealth()) for vm_id in replaced}
+    return health
+
+
+def _member(vm: Row[Any], method: ReplaceMethod, state: str | None, health: GuestHealth) -> Member:
     """Return the VM in the form that the replacement rules use. VMs with delete protection are not recreated."""
     is_kept = method is ReplaceMethod.RECREATE and vm.delete_protection
+    runs = vm.state == VmState.RUNNING and not vm.has_job
     return Member(
         vm.id,
         is_old=state == store.PENDING and not is_kept,
-        is_available=vm.state == VmState.RUNNING and not vm.has_job,
-        is_broken=vm.state == VmState.ERROR,
+        is_available=runs and health.is_answering,
+        is_broken=vm.state == VmState.ERROR or health.is_lost,
         has_job=vm.has_job,
         has_failed=state == store.FAILED,
+        awaits_answer=runs and not health.is_answering and not health.is_lost and state != store.FAILED,
     )
 
 

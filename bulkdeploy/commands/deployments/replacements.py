@@ -11,6 +11,7 @@ from bulkdeploy.commands.deployments.replacement_steps import (
     REPLACE_COMMAND,
     destroy_vms,
     guest_columns,
+    health_of_members,
     parameter_name,
 )
 from bulkdeploy.commands.deployments.resizing import deploy_more, lock_deployment
@@ -164,9 +165,9 @@ def _begin(
 
 
 def _resume(call: Call) -> Mapping[str, Any]:
-    """Continue a replacement that is paused or failed; new VMs in state Error are destroyed and deployed again."""
+    """Continue a replacement that is paused or failed. New VMs that failed are destroyed and deployed again."""
     ref, connection = call.arguments["id"], call.connection
-    lock_deployment(call, ref)
+    managed = lock_deployment(call, ref)
     replacement = store.open_replacement(connection, ref.id)
     if replacement is None or replacement.state == ReplacementState.IN_PROGRESS:
         raise InvalidParameter("id", str(ref.uuid), "it has no replacement that is paused or failed")
@@ -180,7 +181,9 @@ def _resume(call: Call) -> Mapping[str, Any]:
         failed = [vm_id for vm_id, state in states.items() if state == store.FAILED]
         store.mark_vms(connection, replacement.id, failed, store.PENDING)
         members = managed_store.members_of(connection, ref.id)
-        broken = [vm for vm in members if vm.id not in states and vm.state == VmState.ERROR]
+        health = health_of_members(connection, managed, members, states)
+        new = [vm for vm in members if vm.id not in states]
+        broken = [vm for vm in new if vm.state == VmState.ERROR or health[vm.id].is_lost]
         if broken:
             destroy_vms(call, broken, expunge=replacement.expunge)
     store.update_replacement(connection, replacement.id, changes)

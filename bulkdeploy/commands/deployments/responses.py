@@ -19,6 +19,7 @@ REPLACEMENT_FIELDS = (
     number("count", "the VMs that were to be replaced when it began"),
     number("replaced", "the VMs that have the new parameters"),
     number("failed", "the VMs that failed"),
+    number("unanswered", "the replaced VMs whose guests did not answer the newest health check"),
     number("maxsurge", "the VMs that there may be beyond the desired number"),
     number("maxunavailable", "the VMs that may be unavailable"),
     number("maxfailures", "the replacement stops if more VMs fail"),
@@ -70,6 +71,10 @@ BULK_DEPLOYMENT = Response(
         flag("autoheal", "of a managed deployment: whether broken VMs are healed"),
         number("healafter", "of a managed deployment: seconds for which a VM is Stopped until it is broken"),
         number("healtries", "of a managed deployment: the tries in a row that healed nothing"),
+        text("healthcheck", "of a managed deployment: the check that guests of replaced VMs must answer"),
+        number(
+            "healthtimeout", "with ``healthcheck``: seconds without an answer until a running VM counts as failed"
+        ),
         objects("replacement", "of a managed deployment: its newest rolling replacement", REPLACEMENT_FIELDS),
         *PLAN_FIELDS,
         objects(

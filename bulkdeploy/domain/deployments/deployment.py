@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.accounts.accounts import Caller, Owner
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.infrastructure.topology import AffinityType, NetworkType, StorageType, TemplateKind
 from bulkdeploy.domain.resources import ResourceAmounts
@@ -199,6 +200,8 @@ class RecordedCall:
         scale_in_policy: how VMs are chosen that are removed.
         autoheal: whether broken VMs are healed.
         heal_after_s: seconds for which a VM is Stopped until it is broken; None: the default.
+        health_check: the check that the guest of an available VM answers; None: there is none.
+        health_timeout_s: seconds for which a guest may not answer until its VM counts as failed; None: the default.
     """
 
     command: str
@@ -206,6 +209,8 @@ class RecordedCall:
     scale_in_policy: ScaleInPolicy = ScaleInPolicy.BALANCED
     autoheal: bool = False
     heal_after_s: int | None = None
+    health_check: HealthCheck | None = None
+    health_timeout_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

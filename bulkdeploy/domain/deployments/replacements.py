@@ -41,10 +41,11 @@ class Member:
     Attributes:
         id: the VM.
         is_old: the VM has the previous parameters and is to be replaced.
-        is_available: the VM runs and no job works on it.
-        is_broken: the VM is in state Error.
+        is_available: the VM runs, no job works on it, and if it was replaced, its guest answers the health check.
+        is_broken: the VM is in state Error, or its guest did not answer the health check in time.
         has_job: a job works on the VM.
         has_failed: this replacement could not restore the VM, and counted that as a failure.
+        awaits_answer: the VM was replaced and runs, and its guest does not answer the health check yet.
     """
 
     id: int
@@ -53,6 +54,7 @@ class Member:
     is_broken: bool = False
     has_job: bool = False
     has_failed: bool = False
+    awaits_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,8 @@ def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Seque
         return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
     kept_old = _kept_until_resumed(rules, old)
     begun = _removable(rules, members, old, len(old) - kept_old)
-    if begun or broken or any(vm.has_job for vm in members if not vm.is_old) or len(old) > kept_old:
+    unfinished = any(vm.has_job or vm.awaits_answer for vm in members if not vm.is_old)
+    if begun or broken or unfinished or len(old) > kept_old:
         # VMs that a user destroyed count as unavailable: without new ones, no other VM might ever be restored.
         missing = 0 if begun else max(0, rules.desired - len(members) + len(broken))
         return ReplacementStep(restore=begun, create=missing, remove=broken, failed=broken)

@@ -18,6 +18,9 @@ from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, place_of
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
 DRIVE_ALIAS = "ua-drive"
+AGENT_CHANNEL = "org.qemu.guest_agent.0"
+"""The serial port at which the QEMU guest agent listens in the guest."""
+
 SLOTS = 16
 """Times that a guest's memory may grow while it runs."""
 
@@ -203,6 +206,8 @@ def write_domain(domain: Domain) -> str:
     devices.append(_drive(domain.iso, "sdb", bus))
     devices.extend(_interface(interface) for interface in domain.interfaces)
     _write_console(devices, domain.console_log)
+    channel = Tree.SubElement(devices, "channel", type="unix")
+    Tree.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
     if domain.screen is not None:
         _write_screen(devices, domain.screen)
     Tree.SubElement(devices, "memballoon", model="virtio")

@@ -28,6 +28,7 @@ from bulkdeploy.drivers.driver import (
     ConsoleKind,
     DriverError,
     Guest,
+    GuestCheck,
     GuestDetails,
     GuestSpec,
     HypervisorDriver,
@@ -78,6 +79,7 @@ from bulkdeploy.drivers.libvirt.networks.filters import (
 )
 from bulkdeploy.drivers.libvirt.networks.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.qemu_monitor import PING_S, ping_agent
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage.files import read_states, remove_rotated, write_file
 from bulkdeploy.drivers.libvirt.storage.images import ensure_copy
@@ -212,6 +214,22 @@ class LibvirtDriver(HypervisorDriver):
         usage = self._links.run("usage", host, Deadline(timeout_s), partial(read_usage, pools=paths))
         reached = {pool.uuid: ceph[pool.uuid] for pool in pools if pool.uuid in ceph}
         return replace(usage, pools={**usage.pools, **reached})
+
+    @override
+    def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
+        by_host: dict[HostAddress, list[UUID]] = {}
+        for check in checks:
+            if check.check.port is None:
+                by_host.setdefault(check.host, []).append(check.guest_uuid)
+
+        def ping(host: HostAddress) -> Mapping[UUID, bool]:
+            return self._links.run("health", host, Deadline(timeout_s), partial(_ping_agents, uuids=by_host[host]))
+
+        ports = [check for check in checks if check.check.port is not None]
+        answers = dict(super().answers_of_guests(ports, timeout_s=timeout_s))
+        for host, found in zip(by_host, call_each(list(by_host), ping), strict=True):
+            answers |= dict.fromkeys(by_host[host], False) if isinstance(found, DriverError) else found
+        return answers
 
     @override
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
@@ -800,6 +818,17 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
             if seen is not None:
                 found.append(GuestDetails(seen.uuid, seen.name, seen.template_uuid, tuple(seen.disks), seen.nics))
     return found
+
+
+def _ping_agents(call: HostCall, uuids: Sequence[UUID]) -> Mapping[UUID, bool]:
+    """Return for each of these guests whether its agent answers. Guests for which no time is left are omitted."""
+    answers = {}
+    for uuid in uuids:
+        if call.deadline.left_s() < PING_S:
+            break
+        domain = find_domain(call, uuid)
+        answers[uuid] = domain is not None and ping_agent(domain)
+    return answers
 
 
 def _has_crashed(domain: libvirt.virDomain) -> bool:

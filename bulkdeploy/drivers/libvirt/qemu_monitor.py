@@ -1,4 +1,4 @@
-"""Requests to the QEMU process of a running guest, through libvirt's monitor.
+"""Requests to the QEMU process of a running guest, through libvirt's monitor, and to the agent in the guest.
 
 libvirt carries out one change of a guest after the other, and a request waits for the change before it.
 """
@@ -8,6 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.drivers.libvirt.errors import libvirt, libvirt_qemu
+
+PING_S = 1
+"""Seconds for which the agent of a guest may take to answer a ping."""
 
 
 def request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
@@ -23,3 +26,12 @@ def has_open(domain: Any, volume_uuid: UUID) -> bool:
     """Return whether QEMU has the file or image of a volume open, even if no device of the guest uses it yet."""
     nodes = request_qemu(domain, "query-named-block-nodes", flat=True)
     return any(str(volume_uuid) in node["file"] for node in nodes)
+
+
+def ping_agent(domain: Any) -> bool:
+    """Return whether the agent in a guest answers within PING_S seconds, which also needs a running guest."""
+    try:
+        libvirt_qemu.qemuAgentCommand(domain, '{"execute": "guest-ping"}', PING_S, 0)
+    except libvirt.libvirtError:
+        return False
+    return True

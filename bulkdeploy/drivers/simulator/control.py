@@ -29,6 +29,7 @@ class Step(StrEnum):
     REVERT = "revert"
     DELETE_SNAPSHOT = "delete_snapshot"
     TEMPLATE = "template"
+    HEALTH = "health"
     ANY = "any"
 
 

@@ -27,6 +27,7 @@ from bulkdeploy.drivers.driver import (
     ANY_HOST,
     DriverError,
     Guest,
+    GuestCheck,
     GuestDetails,
     GuestNic,
     GuestSpec,
@@ -255,6 +256,17 @@ class SimulatorDriver(BatchDriver):
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
         """Return figures that grow with the time for which guests run. Faults do not apply."""
         return usage_of(self._link, hosts, timeout_s)
+
+    @override
+    def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
+        query = "SELECT simulator_code.answering_guests(%s::uuid[], %s::uuid[], %s, %s)"
+        guests, hosts = [one.guest_uuid for one in checks], [one.host.uuid for one in checks]
+        given = [guests, hosts, timeout_s * 1000, self._random.random()]
+        rows = self._link.request(
+            "health", ANY_HOST, lambda link: link.execute(query, given).fetchall(), patience_s=timeout_s
+        )
+        answering = {row[0] for row in rows}
+        return {guest: guest in answering for guest in guests}
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """Register a host whose hardware is given by its URL (see ``model``). Any credentials are accepted."""

@@ -355,3 +355,19 @@ BEGIN
     DELETE FROM simulator.stray_guests WHERE host_uuid = p_host;
     UPDATE simulator.hosts SET is_off = true, cpu_mhz_used = 0, memory_mib_used = 0, guests_used = 0 WHERE uuid = p_host;
 END $$;
+
+-- Those of these guests that run on their host and answer a health check. A check fails as a call does whose only step
+-- is 'health', by a draw of its own.
+CREATE FUNCTION simulator_code.answering_guests(
+    p_guests uuid[], p_hosts uuid[], p_timeout_ms double precision, p_draw double precision
+) RETURNS SETOF uuid
+LANGUAGE sql AS $$
+    SELECT g.uuid
+    FROM unnest(p_guests, p_hosts) AS wanted (guest, host)
+    JOIN simulator.guests g ON g.uuid = wanted.guest AND g.host_uuid = wanted.host AND g.power = 'Running'
+    JOIN simulator.hosts h ON h.uuid = g.host_uuid AND NOT h.is_off AND NOT h.is_cut_off,
+    LATERAL simulator_code.chance(p_draw, hashtextextended(g.uuid::text, 0)) AS draw,
+    LATERAL simulator_code.fate(h.uuid, h.name, '{health}', 'health', false, p_timeout_ms, draw) AS fate,
+    LATERAL simulator_code.answer(fate, '{health}', 'health', p_timeout_ms, draw) AS answered
+    WHERE (answered).verdict = 'done'
+$$;

@@ -100,7 +100,7 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
     CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
-        'revert', 'delete_snapshot', 'template', 'any'));
+        'revert', 'delete_snapshot', 'template', 'health', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -111,7 +111,7 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
     CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
-        'revert', 'delete_snapshot', 'template'));
+        'revert', 'delete_snapshot', 'template', 'health'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

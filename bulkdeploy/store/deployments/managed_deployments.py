@@ -40,6 +40,10 @@ def insert_managed(connection: Connection, deployment_id: int, recorded: Recorde
     }
     if recorded.heal_after_s is not None:
         values["heal_after"] = recorded.heal_after_s
+    if recorded.health_check is not None:
+        values["health_check"] = str(recorded.health_check)
+    if recorded.health_timeout_s is not None:
+        values["health_timeout"] = recorded.health_timeout_s
     connection.execute(insert(managed_deployments).values(values))
 
 
@@ -103,6 +107,8 @@ def read_managed(connection: Connection, deployment_ids: Sequence[int]) -> dict[
             "autoheal": row.autoheal,
             "healafter": row.heal_after,
             "healtries": row.heal_tries,
+            "healthcheck": row.health_check,
+            "healthtimeout": row.health_timeout if row.health_check is not None else None,
         }
         for deployment_id, row in rows.items()
     }

@@ -1,5 +1,6 @@
 """Rows of rolling replacements, and the VMs that each of them has to replace."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -123,11 +124,13 @@ _SHOWN = text(
 
 _BY_CLUSTER = text(
     "SELECT member.managed, c.uuid AS cluster_id, c.name, count(*) AS vms,"  # noqa: S608 - a constant
-    "   count(*) FILTER (WHERE coalesce(r.state, 'Done') = 'Done') AS replaced"
+    "   count(*) FILTER (WHERE coalesce(r.state, 'Done') = 'Done') AS replaced,"
+    "   count(*) FILTER (WHERE coalesce(r.state, 'Done') <> 'Pending' AND g.silent_since IS NOT NULL) AS silent"
     f" FROM ({MEMBERS}) AS member JOIN unnest(CAST(:ids AS bigint[]), CAST(:replacements AS bigint[]))"
     "   AS shown(deployment_id, replacement_id) ON shown.deployment_id = member.managed"
     " LEFT JOIN replaced_vms r ON r.replacement_id = shown.replacement_id AND r.vm_id = member.id"
-    " LEFT JOIN clusters c ON c.id = member.cluster_id GROUP BY 1, 2, 3 ORDER BY c.name"
+    " LEFT JOIN clusters c ON c.id = member.cluster_id LEFT JOIN guest_health g ON g.vm_id = member.id"
+    " GROUP BY 1, 2, 3 ORDER BY c.name"
 )
 """The VMs that each deployment has by cluster. VMs that were made since the replacement began are replaced ones."""
 
@@ -138,6 +141,7 @@ def read_replacements(connection: Connection, deployment_ids: Sequence[int]) -> 
     if not rows:
         return {}
     clusters: dict[int, list[dict[str, Any]]] = {}
+    unanswered: Counter[int] = Counter()
     wanted = {
         "ids": int_array([row.deployment_id for row in rows]),
         "removing": list(REMOVING),
@@ -146,12 +150,14 @@ def read_replacements(connection: Connection, deployment_ids: Sequence[int]) -> 
     for row in connection.execute(_BY_CLUSTER, wanted):
         shown = {"clusterid": row.cluster_id, "clustername": row.name, "count": row.vms, "replaced": row.replaced}
         clusters.setdefault(row.managed, []).append(shown)
+        unanswered[row.managed] += row.silent
     return {
         row.deployment_id: {
             "method": row.method,
             "state": row.state,
             "count": row.vm_count,
             "failed": row.failures,
+            "unanswered": unanswered[row.deployment_id],
             "maxsurge": row.max_surge,
             "maxunavailable": row.max_unavailable,
             "maxfailures": row.max_failures,

@@ -46,6 +46,32 @@ managed_deployments = Table(
         server_default=text("now()"),
         comment="when the sweeper next looks for broken VMs",
     ),
+    Column(
+        "health_check", Text, comment="the HealthCheck that guests of available VMs answer; NULL: there is none"
+    ),
+    Column(
+        "health_timeout",
+        Integer,
+        nullable=False,
+        server_default=text("300"),
+        comment="seconds for which a guest may not answer until its VM counts as failed",
+    ),
+)
+
+guest_health = Table(
+    "guest_health",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("checked", DateTime(timezone=True), nullable=False, comment="when the newest check began"),
+    Column(
+        "answered",
+        DateTime(timezone=True),
+        comment="when the newest check with an answer began; NULL: no check had one",
+    ),
+    Column(
+        "silent_since", DateTime(timezone=True), comment="first check in a row without an answer; NULL: it answers"
+    ),
+    comment="the health of guests that were replaced in managed deployments with a health check",
 )
 
 replacements = Table(

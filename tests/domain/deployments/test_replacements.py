@@ -74,21 +74,38 @@ def test_a_replacement_keeps_its_limits_and_ends(rules: ReplacementRules, data: 
         raise AssertionError("the replacement does not end")
     if rules.method is ReplaceMethod.RECREATE:
         assert len(vms) == rules.desired
-    assert not any(vm.is_old or vm.has_job for vm in vms.values())
+    assert not any(vm.is_old or vm.has_job or vm.awaits_answer for vm in vms.values())
     assert pauses <= 1
 
 
 def _end_jobs(vms: dict[int, Member], data: st.DataObject, *, first_born: int, may_break: bool) -> int:
     """End the job of the first VM that has one, and of some others, and return how many VMs were not restored.
 
-    A failed deployment leaves a VM in state Error. A failed restore leaves the VM stopped or running.
+    A failed deployment leaves a VM in state Error. A failed restore leaves the VM stopped or running. Guests answer
+    their health check with the end of the job, later, or not in time, which is a failure as well.
     """
+    awaited = [vm.id for vm in vms.values() if vm.awaits_answer]
     working = [vm.id for vm in vms.values() if vm.has_job]
     not_restored = 0
+    for vm_id in awaited:
+        if data.draw(st.booleans()) or vm_id == awaited[0]:
+            is_lost = may_break and data.draw(st.integers(0, 9)) == 0
+            is_created = vm_id >= first_born
+            vms[vm_id] = replace(
+                vms[vm_id],
+                awaits_answer=False,
+                is_available=not is_lost,
+                is_broken=is_lost,
+                has_failed=is_lost and not is_created,
+            )
+            not_restored += is_lost and not is_created
     for vm_id in working:
         if data.draw(st.booleans()) or vm_id == working[0]:
             fails = may_break and data.draw(st.integers(0, 9)) == 0
             is_created = vm_id >= first_born
+            if not fails and data.draw(st.booleans()):
+                vms[vm_id] = replace(vms[vm_id], has_job=False, awaits_answer=True)
+                continue
             vms[vm_id] = replace(
                 vms[vm_id],
                 has_job=False,
