@@ -283,7 +283,8 @@ class Agent:
         return f"{self.dice.choice(['a-1', 'a-2', 'b-1', 'b-2'])}-{self.dice.randint(1, 10)}"
 
     def _rule(self) -> FaultRule:
-        step = self.dice.choice([Step.VOLUME, Step.NETWORK, Step.BOOT, Step.BOOT, Step.STOP, Step.DELETE, Step.ANY])
+        often = [Step.VOLUME, Step.NETWORK, Step.BOOT, Step.BOOT, Step.STOP]
+        step = self.dice.choice([*often, Step.DELETE, Step.HEALTH, Step.ANY])
         kinds = [FaultKind.TRANSIENT, FaultKind.HANG]
         if step not in (Step.DELETE, Step.ANY):
             kinds.append(FaultKind.PERMANENT)

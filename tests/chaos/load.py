@@ -300,6 +300,7 @@ class Client(Thread):
         changes: list[tuple[str, dict[str, object]]] = [
             ("updateBulkDeployment", {**one, "virtualmachinecount": self._dice.randint(0, MOST_OF_FLEET)}),
             ("updateBulkDeployment", {**one, "autoheal": True, "healafter": 1, "maxunavailable": "50%"}),
+            ("updateBulkDeployment", {**one, "healthcheck": "agent", "healthtimeout": 5}),
             (
                 "replaceBulkDeployment",
                 {**one, **surge, "method": method, "maxfailures": "50%", "expunge": True},

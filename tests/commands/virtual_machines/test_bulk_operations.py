@@ -10,8 +10,10 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.provisioning.kinds.virtual_machines.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP as STOP_KIND
-from bulkdeploy.services.fleets.bulk_operations import BulkRequest, jobs_of_kind, run_bulk_operation
+from bulkdeploy.services.fleets.bulk_operations import BulkRequest, destruction, jobs_of_kind, run_bulk_operation
 from bulkdeploy.services.fleets.bulk_updates import FleetUpdate, update_operation
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import migrate_operation
@@ -166,18 +168,6 @@ def test_cancelling_stops_exactly_the_queued_jobs(fleet: Fleet, client: ApiClien
     assert (row["operation"], row["queued"]) == ("bulkDeployVirtualMachine", 2)
     fleet.run()
     fleet.assert_intact()
-
-
-@pytest.mark.usefixtures("web")
-def test_the_number_of_statements_does_not_depend_on_the_number_of_vms(fleet: Fleet) -> None:
-    """A call for one VM and a call for four take the same statements."""
-    single, *many = _uuids(fleet)
-    counts = []
-    for ids in (many[3:], [single, *many[:3]]):
-        with statements_of(fleet.engine) as statements:
-            fleet.change(_stop, fleet, ids)
-        counts.append(len(statements))
-    assert counts[0] == counts[1]
 
 
 def test_no_more_jobs_than_maxparallel_are_under_way(fleet: Fleet, client: ApiClient, web: str) -> None:
@@ -533,6 +523,10 @@ def _operation(fleet: Fleet, name: str) -> VmOperation:
     offering = EntityRef(Entity.SERVICE_OFFERING, fleet.id_of("service_offerings", "Small"), UUID(int=0), "Small")
     operations: dict[str, Callable[[], VmOperation]] = {
         "start": start_operation,
+        "stop": lambda: jobs_of_kind(STOP_KIND, {"forced": False}),
+        "reboot": lambda: jobs_of_kind(REBOOT, {"forced": False}),
+        "destroy": lambda: destruction(expunge=False),
+        "expunge": lambda: jobs_of_kind(EXPUNGE, {}),
         "recover": recover_operation,
         "restore": lambda: restore_operation(None),
         "scale": lambda: scale_operation(offering, {}),
@@ -547,6 +541,10 @@ def _operation(fleet: Fleet, name: str) -> VmOperation:
     ("name", "state"),
     [
         ("start", "Stopped"),
+        ("stop", "Running"),
+        ("reboot", "Running"),
+        ("destroy", "Running"),
+        ("expunge", "Destroyed"),
         ("recover", "Destroyed"),
         ("restore", "Running"),
         ("scale", "Stopped"),

@@ -169,7 +169,7 @@ def test_a_sweeper_that_dies_while_it_writes_answers_loses_nothing(
 def test_guests_of_a_silent_host_do_not_answer_and_others_are_not_checked(
     fleet: Fleet, client: ApiClient, web: str
 ) -> None:
-    """Only guests of replaced VMs are checks_made, with their addresses."""
+    """Only guests of replaced VMs are asked, with their addresses."""
     checks_made: list[GuestCheck] = []
 
     class RecordingDriver:
