@@ -118,8 +118,8 @@ def test_bulk_operations_are_carried_out_once_for_each_vm_although_both_sides_di
 ) -> None:
     """Stop, start and destruction of all VMs by one call each become one upstream call for each VM.
 
-    In each operation the front's worker and the upstream's API and worker are killed when a third is done, while
-    every fifth answer is truncated.
+    In each operation the front's worker and the upstream's API and worker are killed when a third is done. Until
+    then every fifth answer is truncated.
     """
     settings, log = front_settings(front), tmp_path / "front.log"
     for side in (front, upstream.fleet):
@@ -144,9 +144,9 @@ def test_bulk_operations_are_carried_out_once_for_each_vm_although_both_sides_di
                 with suppress(ProcessLookupError):
                     worker.kill()
                 upstream.start("api", "worker")
+            between.proxy.truncate(0)
             with program(settings, log, *BULKDEPLOY, "worker"):
                 wait_for(lambda: all_done(front))
-            between.proxy.truncate(0)
             assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
             wait_for(lambda: all_done(upstream.fleet))
             done = _done(upstream, kind)
