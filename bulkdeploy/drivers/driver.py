@@ -23,12 +23,12 @@ from bulkdeploy.domain.virtual_machines.device_parameters import Device
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.exchanges.tcp_ports import reachable_ports
 from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
 from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.processes.tcp_ports import reachable_ports
 
 H = TypeVar("H")
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 import socket
 
-from bulkdeploy.drivers.exchanges.tcp_ports import AT_ONCE, reachable_ports
+from bulkdeploy.processes.tcp_ports import AT_ONCE, reachable_ports
 
 
 def test_each_port_is_reported_in_order() -> None:
