@@ -35,6 +35,9 @@ from bulkdeploy.telemetry.tracing import Span, SpanKind, Value, span
 
 log = structlog.get_logger(__name__)
 
+PATIENCE_S = 10.0
+"""The seconds in which a host must answer a question, whatever longer time its driver has for its work."""
+
 DECLARED_OFF = "the host was declared off, so that no guest runs on it; reconnectHost takes it back"
 """Reason of calls about guests of such a host, which is not asked."""
 
@@ -408,8 +411,13 @@ class DriverCalls:
         return None
 
     def answers(self, host: HostAddress) -> bool:
-        """Return whether a host answers its driver now. Returns False if the driver cannot find out."""
-        return bool(self._drivers.driver_for(host.hypervisor).answers(host, timeout_s=self._timeout_s))
+        """Return whether a host answers its driver within PATIENCE_S.
+
+        Returns False if the driver cannot find out. A host without power refuses no connection: a longer wait would
+        delay the start of its virtual machines elsewhere.
+        """
+        timeout_s = min(self._timeout_s, PATIENCE_S)
+        return bool(self._drivers.driver_for(host.hypervisor).answers(host, timeout_s=timeout_s))
 
     def _make(self, driver: HypervisorDriver, call: GuestCall) -> None:
         """Make a call, as part of a batch if the driver accepts batches."""

@@ -19,7 +19,7 @@ from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint
-from bulkdeploy.provisioning.watches.host_watch import PATIENCE_S
+from bulkdeploy.provisioning.driver_calls import PATIENCE_S
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import security_rules as store
 from bulkdeploy.store.hypervisors.watching import hypervisors_in_use

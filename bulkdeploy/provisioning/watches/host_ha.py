@@ -139,7 +139,7 @@ class HostHa:
             self._reset(row, move, configuration)
             return
         settings = settings_of(row, configuration)
-        is_active, mark = self._activity(row, configuration)
+        is_active, mark = self._activity(row, configuration, settings.check_timeout_s)
         record = HaRecord(move.state, 0, 0, move.checks, move.failed_checks, move.recoveries)
         if is_active is not None:
             failed = move.failed_checks + (not is_active)
@@ -152,12 +152,14 @@ class HostHa:
             Failpoint.SWEEP_HOST_HA,
         )
 
-    def _activity(self, row: Row[Any], configuration: Configuration) -> tuple[bool | None, str | None]:
+    def _activity(
+        self, row: Row[Any], configuration: Configuration, check_timeout_s: float
+    ) -> tuple[bool | None, str | None]:
         """Return whether a host's VMs are active, and the mark of their last disk writes. None means unknown.
 
         A host without power is not active. Otherwise another host reads the marks of the VMs' disks: the VMs are
         active if the mark has changed since the last check. If the driver cannot read the marks, no activity is
-        found.
+        found. All questions together end in ``check_timeout_s``, because the pass waits for them.
         """
         if row.simulated is not None:
             return bool(row.simulated["activity"]), None
@@ -169,9 +171,10 @@ class HostHa:
         if bmc is not None and self._power.read_state(bmc, timeout_s) is PowerState.OFF:
             return False, None
         driver = self._drivers.driver_for(row.hypervisor)
+        each_s = min(self._timeout_s, check_timeout_s / MOST_NEIGHBOURS)
         for other in others:
             try:
-                mark = driver.activity_mark(address_of(row), address_of(other), volumes, timeout_s=self._timeout_s)
+                mark = driver.activity_mark(address_of(row), address_of(other), volumes, timeout_s=each_s)
             except DriverError as error:
                 log.warning("activity_not_seen", host=row.name, by=other.name, why=str(error))
                 continue

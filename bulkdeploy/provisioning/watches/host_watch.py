@@ -38,6 +38,7 @@ from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
+from bulkdeploy.provisioning.driver_calls import PATIENCE_S
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
 from bulkdeploy.provisioning.watches.ended_guests import stop_or_restart
 from bulkdeploy.queue.job_queue import INTERACTIVE
@@ -56,9 +57,6 @@ log = structlog.get_logger(__name__)
 
 MEMORY_EVERY_S = 30.0
 """How often drivers are asked how much memory is left for guests of ours."""
-
-PATIENCE_S = 10.0
-"""How long one host may take to answer."""
 
 APART_S = 1.0
 """A guest that is missing in two looks so far apart has ended."""

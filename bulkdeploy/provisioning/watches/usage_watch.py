@@ -13,7 +13,7 @@ from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint
-from bulkdeploy.provisioning.watches.host_watch import PATIENCE_S
+from bulkdeploy.provisioning.driver_calls import PATIENCE_S
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import usage as store

@@ -1,5 +1,6 @@
 """Host HA: silent hosts are checked, reset and fenced; then their highly available VMs run elsewhere."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.commands.availability.controlled_hosts import Unfenced, alerts, enabl
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
-from tests.support.zones.fleet import Fleet, OneDriver
+from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 __all__ = ["host", "hypervisor", "system"]
 
@@ -30,7 +31,7 @@ class Sweeps:
         clock = iter(range(0, 1_000_000, 1000))
         self._fleet = fleet
         self._watch = HostWatch(fleet.engine, hypervisor, 5.0, clock=lambda: next(clock))
-        self._ha = HostHa(fleet.engine, hypervisor, PowerCalls(fleet.power, cipher.decrypt), 5.0)
+        self._ha = HostHa(fleet.engine, hypervisor, PowerCalls(fleet.power, cipher.decrypt), 600.0)
 
     def go(self, times: int = 1) -> list[str]:
         """Sweep; the state of the host after each time."""
@@ -239,6 +240,30 @@ def test_nothing_starts_before_the_hypervisor_knows_that_the_host_is_off(
     _finish(fleet, client, str(evacuations(fleet)[0].uuid))
     assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
     fleet.assert_intact()
+
+
+def test_silent_hosts_delay_no_pass_and_no_fencing(
+    fleet: Fleet, sweeps: Sweeps, hypervisor: OneDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions to hosts end long before the time that a driver has for its work, which is ten minutes."""
+    questions: list[tuple[str, float]] = []
+
+    def look(_: object, *__: object, timeout_s: float) -> None:
+        questions.append(("activity", timeout_s))
+
+    def answer(_: object, __: object, *, timeout_s: float) -> bool:
+        questions.append(("answer", timeout_s))
+        return False
+
+    monkeypatch.setattr(Unfenced, "activity_mark", look)
+    monkeypatch.setattr(Unfenced, "answers", answer)
+    fleet.set_value("kvm.ha.recover.failure.threshold", 0)
+    fleet.set_value("kvm.ha.activity.check.timeout", 12)
+    cut_off(fleet.control, HOST)
+    sweeps.until("Fencing")
+    fleet.run(drivers=hypervisor, options=replace(OPTIONS, driver_timeout_s=600))
+    assert sweeps.go() == ["Fenced"]
+    assert set(questions) == {("activity", 4.0), ("answer", 10.0)}
 
 
 def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fleet: Fleet, sweeps: Sweeps) -> None:
