@@ -27,6 +27,8 @@ LEFT_OUT = frozenset(
 """Parameters that say nothing here, the project, whose things are changed by their ids, and plans."""
 ENCODED = "userdata"
 """The parameter that takes base64; people write text."""
+RESOURCE_TYPE = "resourcetype"
+"""The parameter that takes the number of a limited resource; people choose its name."""
 WORD = re.compile(r"[A-Za-z]+")
 HOST_OF_MOVE = ("migrateVirtualMachine", "hostid")
 """The command and parameter whose choices are the hosts that the VM could move to."""
@@ -81,7 +83,7 @@ def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
 
 def _kind_of_subject(api: Api, noun: Noun) -> dict[str, str]:
     """Return the parameter with the kind of the object, for commands that work on objects of several kinds."""
-    subject, kind = subject_of(api, noun), api.parameter("resourcetype")
+    subject, kind = subject_of(api, noun), api.parameter(RESOURCE_TYPE)
     if subject is None or kind is None or subject.type != "list" or len(kind.choices) != len(subject.related):
         return {}
     return {kind.name: kind.choices[subject.related.index(noun.ids_from)]}
@@ -99,6 +101,8 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     subject = subject_of(api, noun) if row else None
     sent = visit.request.form if visit.request.method == "POST" else None
     known = {subject.name, *_kind_of_subject(api, noun)} if subject else set()
+    if row and noun.name_parameter and not subject:
+        row = {**row, noun.name_parameter: row[noun.shown[0]]}
     return [
         _host_field(api, one, row, sent, visit)
         if (api.name, one.name) == HOST_OF_MOVE and row and visit.may.keys() >= NEEDED_FOR_HOSTS
@@ -229,6 +233,8 @@ def _options(api: Api, one: ApiParameter, row: Row, visit: Visit) -> Iterator[tu
         yield from (("true", texts.flags.true), ("false", texts.flags.false))
     elif one.choices:
         yield from ((word, word) for word in one.choices)
+    elif one.name == RESOURCE_TYPE and one.type in NUMBERS:
+        yield from visit.pages.texts.resource_types.items()
     elif one.related == ("listNics",):
         for nic in row.get("nic") or ():
             yield (

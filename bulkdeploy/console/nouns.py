@@ -23,6 +23,7 @@ class Noun:
         lists: the command that lists the things.
         shown: fields that the list shows, ``a.b`` of fields within objects; the first leads to the item's page.
         filters: parameters of the list command that its form has; the others work in addresses.
+        name_parameter: the parameter that takes the name of an item in commands that take no id; empty: none.
         words: the usual values of filters that accept any text, by filter; the form offers these values.
         creates: commands that make such a thing.
         actions: commands about one such thing.
@@ -46,6 +47,7 @@ class Noun:
     key: str = "id"
     by: str = "id"
     named_by: str = ""
+    name_parameter: str = ""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
@@ -360,6 +362,7 @@ NOUNS: tuple[Noun, ...] = (
         creates=("createAccount",),
         actions=("updateAccount", "updateResourceLimit", "disableAccount", "enableAccount", "deleteAccount"),
         given={"listall": True},
+        name_parameter="account",
     ),
     Noun(
         "users",

@@ -50,6 +50,10 @@ class Texts:
         found = self._content.get(name)
         return found if isinstance(found, Text) else Text(name if default is None else default)
 
+    def items(self) -> list[tuple[str, Text]]:
+        """Return the names and the texts of a group without inner groups."""
+        return [(name, value) for name, value in self._content.items() if isinstance(value, Text)]
+
 
 def read_texts() -> Texts:
     """Read the console's texts from the TOML file and return them."""

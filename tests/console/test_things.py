@@ -21,6 +21,7 @@ from bulkdeploy.console.texts import read_texts
 from bulkdeploy.declare.discovery import discover
 from bulkdeploy.domain.accounts.accounts import RoleType
 from bulkdeploy.domain.infrastructure.topology import AffinityType, HostResourceState, HostState
+from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.services.infrastructure.host_maintenance import CANCELLABLE
 from tests.support.api.console_client import Page, Visitor, each_form_has_the_key
 from tests.support.zones.zone_queries import Zone
@@ -236,12 +237,15 @@ def _all_found(visitor: Visitor, text: str) -> str:
 def test_the_plan_tells_what_remains_of_limits(admin: Visitor, zone_ids: Zone) -> None:
     """Of an account with a limit of cores the plan says what the deployment takes and leaves."""
     acme, domain = "acme", zone_ids.id_of("domains", "acme")
+    assert [int(number) for number, _ in TEXTS.resource_types.items()] == list(ResourceType)
     for limit in ("777", "-1"):
         account = zone_ids.scalar("SELECT uuid FROM accounts WHERE name = :name", name=acme)
-        changed = admin.send(
-            f"act?of=accounts&command=updateResourceLimit&id={account}",
-            {"resourcetype": "8", "max": limit, "account": acme, "domainid": domain},
-        )
+        address = f"act?of=accounts&command=updateResourceLimit&id={account}"
+        filled = admin.page(address)
+        assert filled.all("input", name="account", value=acme)
+        assert ("option", {"value": domain, "selected": ""}) in filled.elements
+        assert ("option", {"value": "8"}) in filled.elements
+        changed = admin.send(address, {"resourcetype": "8", "max": limit, "account": acme, "domainid": domain})
         assert changed.status_code == 303, changed.text
         form = {**{name: str(value) for name, value in zone_ids.bulk_parameters(2).items()}}
         plan = admin.send("deploy-plan", {**form, "owner": f"account:{domain}:{acme}"}).text

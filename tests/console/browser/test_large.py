@@ -11,6 +11,7 @@ from benchmarks.generation import OFFERING, TEMPLATE, Size, generate_zones
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
+from tests.console.browser.test_operators import open_action
 from tests.support.browsers.accessibility import barriers
 from tests.support.browsers.console_server import OwnConsole, own_console
 from tests.support.zones.zone_queries import Zone
@@ -244,13 +245,12 @@ def test_limits_beside_a_plan_in_a_large_zone(
     tab.go("accounts?keyword=" + owner.name)
     tab.page.click(f"tbody a.name:text-is('{owner.name}')")
     tab.page.wait_for_selector("#thing")
-    tab.page.click("details.columns summary >> nth=0")
-    tab.page.click("a[href*='command=updateResourceLimit']")
-    tab.page.select_option("#resourcetype", "8")
+    open_action(tab, "Update resource limit")
+    tab.page.select_option("#resourcetype", label="CPU cores")
     used = int(
         zone.scalar(
             "SELECT amount FROM resource_counts WHERE owner_kind = 'account' AND owner_id = :id"
-            " AND resource_type = 'cpu'",
+            " AND resource_type = 8",
             id=owner.id,
         )
     )
@@ -265,7 +265,8 @@ def test_limits_beside_a_plan_in_a_large_zone(
     assert (limit, left) == (used + CORES, CORES - needed)
     assert barriers(tab.page) == []
     tab.go(f"{form}&virtualmachinecount={CORES + 1}")
-    tab.page.wait_for_selector("#plan .bad >> text=limit")
+    tab.page.wait_for_selector("#plan .notice.bad")
+    assert re.search("cpu", tab.text("#plan .notice.bad"), re.IGNORECASE)
 
 
 def test_an_action_on_all_vms_of_a_large_zone(open_large: Callable[..., Tab]) -> None:
