@@ -1,12 +1,14 @@
 """The limits of an owner and of the owner's domain after a deployment."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bulkdeploy.console.calls import Calls, Row
 
 UNLIMITED = "Unlimited"
+LIMITED = ("user_vm", "cpu", "memory")
+"""The resources that a deployment takes, by the names of listResourceLimits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,29 @@ def limits_after(
 
 
 def _owners(calls: Calls, owner: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the account or project and its domain, with their limits and counts."""
+    """Yield the account or project and its domain with limits and counts, if they have limits.
+
+    Counts of owners without limits are not read, because they cost more than the limits.
+    """
+    limits = calls.rows("listResourceLimits", owner)
+    domain_id = limits[0]["domainid"]
+    if _is_limited(limits):
+        yield from _counts(calls, owner)[:1]
+    if _is_limited(calls.rows("listResourceLimits", {"domainid": domain_id})):
+        yield from calls.rows("listDomains", {"id": domain_id, "details": "resource"})
+
+
+def _is_limited(limits: Sequence[Row]) -> bool:
+    return any(int(one["max"]) >= 0 and one["resourcetypename"] in LIMITED for one in limits)
+
+
+def _counts(calls: Calls, owner: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the account or project, with its limits and counts."""
     if owner.get("projectid"):
-        found = calls.rows("listProjects", {"id": owner["projectid"], "listall": True})
-    elif owner.get("account"):
-        found = calls.rows("listAccounts", {"name": owner["account"], "domainid": owner["domainid"]})
-    else:
-        found = calls.rows("listAccounts", {"page": 1, "pagesize": 1})
-    for row in found[:1]:
-        yield row
-        yield from calls.rows("listDomains", {"id": row["domainid"], "details": "resource"})
+        return calls.rows("listProjects", {"id": owner["projectid"], "listall": True})
+    if owner.get("account"):
+        return calls.rows("listAccounts", {"name": owner["account"], "domainid": owner["domainid"]})
+    return calls.rows("listAccounts", {"page": 1, "pagesize": 1})
 
 
 def _of(row: Row, needed: Mapping[str, int]) -> Iterator[LimitAfter]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -42,6 +42,7 @@ class Pages:
         self._environment.globals.update(
             t=self.texts,
             share=formats.share,
+            bar_parts=formats.bar_parts,
             version=self.version,
             address=address,
             kind_of_state=formats.KIND_OF_STATE.get,
@@ -63,6 +64,8 @@ def address(page: str, /, *given: Mapping[str, Any], **more: Any) -> str:
 
     If a parameter is given twice, the last value is used. Empty parameters are left out.
     """
+    if not given and isinstance(one := more.get("id"), str) and len(more) == 1 and one:
+        return f"{page}?id={quote_plus(one)}"  # a table has thousands of these links
     values: dict[str, Any] = {}
     for part in (*given, more):
         values |= part

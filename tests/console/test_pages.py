@@ -336,6 +336,7 @@ def test_every_text_is_used() -> None:
         "groups",
         "flags",
         "resources",
+        "resource_types",
         "errors",
         "deploy",
         "replacement",
