@@ -204,9 +204,7 @@ def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def _check(rule: Rule, arguments: Mapping[str, Any]) -> None:
     if isinstance(rule, Needs):
         if rule.name in arguments and rule.other not in arguments:
-            raise InvalidCombination(
-                (rule.name, rule.other), f"'{rule.name}' parameter needs '{rule.other}' beside it"
-            )
+            raise InvalidCombination((rule.name, rule.other), f"'{rule.name}' parameter requires '{rule.other}'")
         return
     given = [name for name in rule.names if arguments.get(name, ()) != ()]
     if len(given) > 1:

@@ -42,7 +42,7 @@ def connect_to_vnc(address: str, port: int, password: str, *, timeout_s: float) 
 def _prove(connected: socket.socket, password: str) -> None:
     version = _receive(connected, len(VERSION))
     if not version.startswith(b"RFB 003.") or version < VERSION:
-        raise VncRefused(f"it speaks {version!r}, not RFB 3.8")
+        raise VncRefused(f"the server speaks {version!r}, not RFB 3.8")
     connected.sendall(VERSION)
     offered = _receive(connected, _receive(connected, 1)[0])
     if VNC_SECURITY in offered:

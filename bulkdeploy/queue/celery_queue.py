@@ -69,7 +69,7 @@ class CeleryJobQueue:
                     pipeline.llen(queue)
                 return dict(zip(ALL_QUEUES, pipeline.execute(), strict=True))
         except (RedisError, OSError) as error:
-            raise QueueUnavailable(f"Redis does not say how many messages wait: {error}") from error
+            raise QueueUnavailable(f"the number of waiting messages cannot be read from Redis: {error}") from error
 
     def close(self) -> None:
         """Close the connections to Redis."""

@@ -144,7 +144,7 @@ def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None
 def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None:
     """``vm`` is locked: whatever else it gets at the same moment is seen here, or sees this volume."""
     if volume.pool_id is not None and store.is_out_of_reach(connection, volume.pool_id, vm):
-        raise InvalidParameter("id", str(volume.uuid), "its storage pool is out of the VM's reach")
+        raise InvalidParameter("id", str(volume.uuid), "the VM's host cannot use the storage pool of the volume")
 
 
 def _device(taken: Collection[int], requested: int | None) -> int:

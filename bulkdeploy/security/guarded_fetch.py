@@ -117,7 +117,7 @@ class Fetcher:
         with _TimeLimit(self.rules.seconds) as limit, self._request(url, limit) as response:
             size = response.getheader("Content-Length")
             if size is None or not size.isdecimal():
-                raise FetchRejected("the server does not say how long the file is")
+                raise FetchRejected("the server does not send the length of the file (Content-Length)")
             self._check_size(int(size))
             yield _Body(response, int(size), limit), int(size)  # type: ignore[misc]
 

@@ -55,7 +55,7 @@ def check_zones(connection: Connection, caller: Caller, batch: Sequence[Argument
         if row.network_type == NetworkType.BASIC:
             if zone.id in full:
                 raise InvalidParameter(
-                    "zoneid", str(zone.uuid), "a Basic zone has one guest network and gets no others"
+                    "zoneid", str(zone.uuid), "a Basic zone has one guest network and cannot get another one"
                 )
             full.add(zone.id)
         if row.allocation_state != AllocationState.ENABLED and not caller.is_root_admin:
@@ -171,7 +171,9 @@ def _acl_type(caller: Caller, given: Arguments, guest_type: str) -> str:
         if "subdomainaccess" in given:
             raise InvalidCombination(("subdomainaccess", "acltype"), "subdomainaccess requires acltype Domain")
     elif not shared:
-        raise InvalidParameter("acltype", acl_type, f"{guest_type} networks are of one account: Account")
+        raise InvalidParameter(
+            "acltype", acl_type, f"{guest_type} networks belong to one account, so acltype must be Account"
+        )
     elif account_given:
         raise InvalidCombination(
             ("acltype", "account"), "a network of a whole domain has no account and no project"
@@ -276,4 +278,4 @@ def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:
         if "Dns" not in offering.services:
             raise InvalidParameter(name, server, f"network offering {offering.name} has no service Dns")
     if list(given) == ["dns2"]:
-        raise InvalidCombination(("dns1", "dns2"), "dns2 needs dns1 beside it")
+        raise InvalidCombination(("dns1", "dns2"), "dns2 requires dns1")

@@ -168,7 +168,7 @@ def _lock_named(connection: Connection, caller: Caller, named: Sequence[NamedOwn
         if state is not AccountState.ENABLED:
             shown = "deleted" if state is None else state.value
             raise PermissionDenied(
-                f"Nothing can be added to account {owner.account_name}: it is {shown}, it must be enabled"
+                f"Account {owner.account_name} is {shown}; objects can be created only for an enabled account"
             )
     return [found[one] for one in named]
 

@@ -155,7 +155,7 @@ def test_parameters_of_other_roles_are_ignored() -> None:
     ("rule", "texts", "said"),
     [
         (Exclusive(("a", "b")), {"a": "1", "b": "2"}, "'a' parameter is mutually exclusive with 'b' parameter"),
-        (Needs("a", "b"), {"a": "1"}, "'a' parameter needs 'b' beside it"),
+        (Needs("a", "b"), {"a": "1"}, "'a' parameter requires 'b'"),
         (ExactlyOne(("a", "b")), {}, "One of these parameters must be given: a, b"),
         (ExactlyOne(("a", "b")), {"a": "1", "b": "2"}, "mutually exclusive"),
     ],

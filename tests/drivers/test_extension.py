@@ -273,7 +273,10 @@ def test_what_runs_already_under_a_prepared_identity_is_not_touched(rig: Rig, tm
 @pytest.mark.parametrize(
     ("console", "says"),
     [
-        ({"protocol": "direct", "url": "https://pve/console"}, "a page of its own: https://pve/console"),
+        (
+            {"protocol": "direct", "url": "https://pve/console"},
+            "a web page, which the service cannot show: https://pve/console",
+        ),
         ({"protocol": "spice", "host": "127.0.0.1", "port": "1"}, "protocol must be vnc"),
         ({"protocol": "vnc", "host": "127.0.0.1"}, "must have host and port"),
         ({"protocol": "vnc", "host": "127.0.0.1", "port": "1"}, "VNC server at 127.0.0.1, port 1"),
@@ -341,8 +344,8 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
         ("prepare", "half", 'prepare: prepare: its output is not JSON: {"status": "suc'),
         ("create", "refuse", "create: create: exit code 1: out of paper"),
         ("create", "flood", "create: create: it printed more than 1048576 bytes, and was killed"),
-        ("create", "lost", "create: create: killed by signal 9: it said nothing"),
-        ("status", "early", "create: status: killed by signal 9: it said nothing"),
+        ("create", "lost", "create: create: killed by signal 9: no output"),
+        ("status", "early", "create: status: killed by signal 9: no output"),
         ("status", "idle", "create: after it status must say poweron, not None"),
         ("stop", "idle", "stop: after it status must say poweroff, not 'PowerOn'"),
         ("getconsole", "idle", "getconsole: console must be an object, not None"),

@@ -257,7 +257,7 @@ def test_the_default_admin_may_be_described(engine: Engine, cipher: FernetCipher
     assert load(engine, cipher, tmp_path, admin + ZONE) == LoadReport()
     locked = admin.replace("account: admin,", "account: admin, state: locked,")
     (problem,) = refusals(engine, cipher, tmp_path, locked + ZONE)
-    assert "cannot disable or lock the account that came with the installation" in problem
+    assert "cannot disable or lock the default admin's account" in problem
 
 
 OWNERS = """\

@@ -79,7 +79,7 @@ def _newest_job(call: Call) -> Mapping[str, Any]:
     job_id = async_jobs.newest_job_of(call.connection, VIRTUAL_MACHINE_TYPE, call.arguments["resourceid"].id)
     job = None if job_id is None else _own(call, async_jobs.find_job(call.connection, str(job_id)))
     if job is None:
-        raise InvalidParameter("resourceid", str(call.ref_uuid("resourceid")), "no job is known that works on it")
+        raise InvalidParameter("resourceid", str(call.ref_uuid("resourceid")), "there is no job for this resource")
     return job
 
 

@@ -269,7 +269,12 @@ class CloudStackDriver(HypervisorDriver):
         there = call.volume_row("resize", volume.uuid, row)
         if there is not None:
             if runs and int(there["size"]) > volume.size_bytes:
-                raise DriverError("resize", call.host_name, "a guest that runs is in the way", transient=False)
+                raise DriverError(
+                    "resize",
+                    call.host_name,
+                    "the guest runs, but the change needs a stopped guest",
+                    transient=False,
+                )
             call.resize("resize", there, volume.size_bytes)
 
     @override
@@ -766,7 +771,7 @@ class _Start:
             row = self._seen()
             if row is not None:
                 return row
-        raise call.error("boot", f"{refused}; and it shows no such VM")
+        raise call.error("boot", f"{refused}; but CloudStack lists no VM with this id")
 
     def _start(self, row: Row) -> Row | None:
         """Apply the guest's size, volumes, NICs and keys to a stopped VM, and start it."""

@@ -167,7 +167,7 @@ class ExtensionDriver(HypervisorDriver):
         with self._call("boot", host, guest.uuid, fence, timeout_s) as call:
             if len(guest.volumes) > 1:
                 raise DriverError(
-                    "volume", host.name, "guests of extensions have a root disk alone", transient=False
+                    "volume", host.name, "guests of extensions can have a root disk only", transient=False
                 )
             call.claim("boot", [volume.uuid for volume in guest.volumes])
             if call.kept is None or call.kept.made is Made.NO:
@@ -670,7 +670,7 @@ class _Call(FencedCall):
         except WrongAnswer as error:
             raise self.error("console", f"getconsole: {error}") from error
         if isinstance(screen, str):
-            raise self.error("console", f"its console is a page of its own: {screen}")
+            raise self.error("console", f"its console is a web page, which the service cannot show: {screen}")
         try:
             return connect_to_vnc(screen.address, screen.port, screen.password, timeout_s=self.left)
         except (OSError, VncRefused) as error:

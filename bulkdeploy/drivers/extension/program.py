@@ -87,7 +87,7 @@ class Program:
             raise ActionFailed(f"{action}: {error}", unanswered=True) from error
         if ended.code != 0:
             said = self._shown(_message(ended.printed) or ended.complained or ended.printed)
-            raise ActionFailed(f"{action}: {ended.how}: {said or 'it said nothing'}", unanswered=ended.code < 0)
+            raise ActionFailed(f"{action}: {ended.how}: {said or 'no output'}", unanswered=ended.code < 0)
         return ended.printed
 
     def _answer(self, action: str, printed: str) -> Mapping[str, Any]:

@@ -72,7 +72,7 @@ def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: boo
     _Check(unpacked, most_bytes, may_have_templates=may_have_templates).run()
     while rest := unpacked.read(CHUNK):
         if any(rest):
-            raise ImageRejected("it has something behind its end")
+            raise ImageRejected("it contains data after its end")
 
 
 class _Unpacked:
@@ -126,7 +126,7 @@ class _Unpacked:
                 before = self._unpacker
                 self._begin()
                 if self._unpacker is before:
-                    raise ImageRejected("it has something behind its end")
+                    raise ImageRejected("it contains data after its end")
             is_fed = bool(self._input) or not getattr(self._unpacker, "needs_input", True)
             if not is_fed:
                 self._input = self._packed.read(CHUNK)
@@ -141,7 +141,7 @@ class _Unpacked:
     def _end(self) -> bytes:
         while rest := self._packed.read(CHUNK):
             if any(rest):
-                raise ImageRejected("it has something behind its end")
+                raise ImageRejected("it contains data after its end")
         return b""
 
 
@@ -175,12 +175,12 @@ class _Check:
             block = self._exactly(BLOCK)
             if not any(block):
                 if described:
-                    raise ImageRejected("it ends with the description of a member")
+                    raise ImageRejected("it ends after the extended header of a member")
                 return
             member = _read_header(block)
             if member.kind in (ATTRIBUTES, LONG_NAME, LONG_TARGET):
                 if member.kind in described or (described and ATTRIBUTES in (member.kind, *described)):
-                    raise ImageRejected("it has members that are described twice")
+                    raise ImageRejected("it has two extended headers for one member")
                 if member.size > MOST_DESCRIBED:
                     raise ImageRejected("it has members whose names or attributes are too long")
                 described[member.kind] = self._exactly(member.size + -member.size % BLOCK)[: member.size]
@@ -230,7 +230,7 @@ class _Check:
         else:
             is_allowed = parts[0] == TEMPLATES and len(parts) == 2 and is_file
         if not is_allowed:
-            raise ImageRejected(f"its member {_show(parts)} is not what an image may have there")
+            raise ImageRejected(f"its member {_show(parts)} is not allowed in an image")
         if parts[:1] == (TEMPLATES,) and not self._may_have_templates:
             raise ImageRejected("it has templates, which only images of root admins may have")
 

@@ -121,7 +121,7 @@ def _check_qcow2(head: bytes, file_bytes: int) -> int:
         raise ImageRejected("the file is smaller than its header says")
     clusters = -(-found.disk_bytes // found.cluster_bytes)
     if clusters * found.entry_bytes > found.l1_entries * found.cluster_bytes:
-        raise ImageRejected("its tables do not cover its disk")
+        raise ImageRejected("its tables are too small for the size of its disk")
     for what, at, size in (
         ("cluster table", found.l1_at, found.l1_entries * 8),
         ("reference counts", found.refcounts_at, found.refcount_clusters * found.cluster_bytes),

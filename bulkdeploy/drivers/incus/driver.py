@@ -463,7 +463,7 @@ class IncusDriver(HypervisorDriver):
                 return
             places = call.places("snapshot", guest)
             if len(places) < max(len(guest.volumes), 1):
-                raise call.error("snapshot", "not all of its volumes are there")
+                raise call.error("snapshot", "some of its volumes do not exist")
             for where, member in places:
                 call.remove_snapshot("snapshot", where, member, snapshot.uuid)  # of a call that broke off
                 body = {"name": str(snapshot.uuid)}
@@ -884,7 +884,9 @@ class _Call(FencedCall):
             self.run("boot", "POST", self.path, body, target=self.here())
             closed = self.look("boot")
         if closed is None or closed.member != self.here():
-            raise DriverError("boot", self.host_name, f"it is still on member {found.member}", transient=True)
+            raise DriverError(
+                "boot", self.host_name, f"the instance is still on member {found.member}", transient=True
+            )
         return closed
 
     def open(self, guest: GuestSpec, volumes: Sequence[Volume]) -> None:

@@ -242,13 +242,13 @@ def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 def _chosen(found: "Unmanaged", ids: Sequence[UUID], *, everything: bool) -> "Unmanaged":
     if everything == bool(ids):
-        raise click.UsageError("IDs must be given, or else --all")
+        raise click.UsageError("give IDs, or --all")
     if everything:
         return replace(found, guests=[one for one in found.guests if not one.let_go])
     there = {one.guest.uuid for one in found.guests} | {volume[0] for volume in found.volumes}
     if unknown := [str(uuid) for uuid in ids if uuid not in there]:
         raise click.UsageError(
-            f"{', '.join(unknown)}: rows know it, or no hypervisor does; `unmanaged list` shows all"
+            f"{', '.join(unknown)}: it has a row, or no hypervisor has it; `unmanaged list` shows all"
         )
     return replace(
         found,

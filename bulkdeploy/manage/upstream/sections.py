@@ -235,7 +235,7 @@ def _disk_offerings(row: Row, _: Rows) -> Iterator[Texts]:
 
 def _network_offerings(row: Row, _: Rows) -> Iterator[Texts]:
     if row.get("forvpc"):
-        raise NotRepresented("networks of VPCs have no place here")
+        raise NotRepresented("VPCs are not supported, so their networks are not imported")
     entry = taken(
         row,
         "name",
@@ -296,7 +296,7 @@ def _isos(row: Row, _: Rows) -> Iterator[Texts]:
 
 def _networks(row: Row, _: Rows) -> Iterator[Texts]:
     if row.get("vpcid"):
-        raise NotRepresented("networks of VPCs have no place here")
+        raise NotRepresented("VPCs are not supported, so their networks are not imported")
     if row.get("traffictype", "Guest") != "Guest":
         return
     entry = taken(

@@ -146,19 +146,19 @@ def _build(events: Iterator[yaml.Event], problems: Problems) -> Node:
                 raise Refused(line, f"is nested more than {DEEPEST} levels deep")
     if len(document.nodes) != 1:
         line = document.nodes[1].line if document.nodes else 1
-        raise Refused(line, f"the file must hold one document, not {len(document.nodes)}")
+        raise Refused(line, f"the file must contain one document, not {len(document.nodes)}")
     return document.nodes[0]
 
 
 def _node(event: yaml.NodeEvent, line: int) -> Node:
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise Refused(line, f"anchors and aliases are not used here (&{event.anchor}): write it out")
+        raise Refused(line, f"anchors and aliases are not supported (&{event.anchor}): write it out")
     tag = getattr(event, "tag", None)
     if tag not in (None, "!"):
         raise Refused(line, f"tags are not used here: {tag}")
     if isinstance(event, yaml.ScalarEvent):
         if UNPRINTABLE.search(event.value):
-            raise Refused(line, "holds control characters or halves of surrogate pairs")
+            raise Refused(line, "contains control characters or halves of surrogate pairs")
         return Scalar(line, event.value, is_null=not event.style and event.value in NULLS)
     return Entries(line) if isinstance(event, yaml.MappingStartEvent) else Items(line)
 
@@ -170,7 +170,7 @@ def _attach(parent: Items | Entries, key: Scalar | None, node: Node, problems: P
         return None
     if key is None:
         if not isinstance(node, Scalar):
-            raise Refused(node.line, "a key must be a plain word (a pattern in braces must stand in quotes)")
+            raise Refused(node.line, "a key must be a plain word (a pattern in braces must be in quotes)")
         return node
     if key.text in parent.nodes:
         first = parent.key_lines[key.text]

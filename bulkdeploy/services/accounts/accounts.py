@@ -287,6 +287,6 @@ def _require_changeable(caller: Caller, row: Row[Any], state: AccountState) -> N
 
 def _require_other(caller: Caller, row: Row[Any], action: str) -> None:
     if row.id in accounts.DEFAULT_ACCOUNT_IDS:
-        raise InvalidParameter("id", str(row.uuid), f"cannot {action} the account that came with the installation")
+        raise InvalidParameter("id", str(row.uuid), f"cannot {action} the default admin's account")
     if row.id == caller.owner.account_id:
         raise InvalidParameter("id", str(row.uuid), f"cannot {action} the caller's own account")

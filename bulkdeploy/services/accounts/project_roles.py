@@ -147,7 +147,7 @@ def delete_project_rule(connection: Connection, caller: Caller, project: EntityR
     role_id = roles.role_of_rule(connection, rule.id)
     role = None if role_id is None else roles.lock_roles(connection, [role_id], project_id=row.id).get(role_id)
     if role is None:
-        raise InvalidParameter("id", str(rule.uuid), f"it is no rule of a role of project {row.name}")
+        raise InvalidParameter("id", str(rule.uuid), f"it is not a rule of a role of project {row.name}")
     roles.delete_rule(connection, rule.id)
     text = f"role {role.name} of project {row.name}: removed the rule {rule.name}"
     record_event(connection, caller, EventType.PROJECT_ROLE_PERMISSION_DELETE, text)
@@ -163,7 +163,7 @@ def _lock_role(
     row = lock_managed(connection, caller, project, "projectid")
     role = roles.lock_roles(connection, [ref.id], project_id=row.id).get(ref.id)
     if role is None:
-        raise InvalidParameter(parameter, str(ref.uuid), f"it is no role of project {row.name}")
+        raise InvalidParameter(parameter, str(ref.uuid), f"it is not a role of project {row.name}")
     return row, role
 
 

@@ -335,7 +335,7 @@ def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
 def _hold_role(connection: Connection, project: Row[Any], ref: EntityRef) -> int:
     """Lock a role of a locked project, and return its id."""
     if ref.id not in lock_roles(connection, [ref.id], project_id=project.id):
-        raise InvalidParameter("projectroleid", str(ref.uuid), f"it is no role of project {project.name}")
+        raise InvalidParameter("projectroleid", str(ref.uuid), f"it is not a role of project {project.name}")
     return ref.id
 
 

@@ -47,7 +47,7 @@ def change_permission(
         InvalidParameter: the rule is not one of the role.
     """
     if roles.role_of_rule(connection, rule.id) != role.id:
-        raise InvalidParameter(parameter, str(rule.uuid), f"it is no rule of role {role.name}")
+        raise InvalidParameter(parameter, str(rule.uuid), f"it is not a rule of role {role.name}")
     roles.set_permission(connection, rule.id, permission)
 
 
@@ -60,5 +60,5 @@ def change_order(connection: Connection, role: Row[Any], order: Sequence[EntityR
     ids = [rule.id for rule in order]
     if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
         shown = ",".join(str(rule.uuid) for rule in order)
-        raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
+        raise InvalidParameter("ruleorder", shown, f"it must contain every rule of role {role.name} once")
     roles.order_rules(connection, ids)

@@ -178,7 +178,7 @@ def _lock_changeable(
             raise InvalidParameter(parameter, str(ref.uuid), "the role was deleted")
         role = locked[ref.id]
         if role.is_default:
-            raise PermissionDenied(f"Role {role.name} came with the installation and cannot be changed; clone it")
+            raise PermissionDenied(f"Role {role.name} is a default role and cannot be changed; clone it")
     _require_rights(connection, caller, apis, {role.id: role.name for role in locked.values()})
     return locked
 
@@ -203,4 +203,4 @@ def _require_unused(connection: Connection, changed: Sequence[Row[Any]]) -> None
     used = parents_in_use(connection, roles.ACCOUNTS, [role.id for role in changed]) if changed else ()
     for role in changed:
         if role.id in used:
-            raise ResourceInUse(f"Accounts have role {role.name}; give them another one first")
+            raise ResourceInUse(f"Role {role.name} is in use by accounts; assign another role to them first")

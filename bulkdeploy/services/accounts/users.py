@@ -331,7 +331,7 @@ def _require_administered_users(
         if ref.id not in places or ref.removed:
             raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
         if ref.id == users.SYSTEM_USER_ID:
-            raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
+            raise InvalidParameter("id", str(ref.uuid), "it is the user under which the service itself acts")
         account_id, role_id = places[ref.id]
         if caller.role_type is RoleType.USER and ref.id != caller.user_id:
             # Whoever gets a user's keys or sets its password acts in its name: events would name the wrong person.
@@ -352,7 +352,7 @@ def require_other(caller: Caller, user: Row[Any], action: str) -> None:
         InvalidParameter: the user is one of these.
     """
     if user.is_default:
-        raise InvalidParameter("id", str(user.uuid), f"cannot {action} a user that came with the installation")
+        raise InvalidParameter("id", str(user.uuid), f"cannot {action} a default user")
     if user.id == caller.user_id:
         raise InvalidParameter("id", str(user.uuid), f"cannot {action} the user who makes the call")
 
@@ -362,7 +362,9 @@ def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments
     holders = users.holders_of_keys(connection, [key for key, _ in keys.values()]) if keys else {}
     for ref, (key, _) in keys.items():
         if holders.setdefault(key, ref.id) != ref.id:
-            raise InvalidParameter("userapikey", NOT_SHOWN, "it is taken; let registerUserKeys choose one")
+            raise InvalidParameter(
+                "userapikey", NOT_SHOWN, "another user has this key; use a key that registerUserKeys generates"
+            )
     if keys:
         users.replace_keys(connection, {ref.id: pair for ref, pair in keys.items()})
 

@@ -82,10 +82,12 @@ def delete_offerings(connection: Connection, caller: Caller, offerings: Sequence
     used = parents_in_use(connection, network_offerings.NETWORKS, [offering.id for offering in offerings])
     for offering in offerings:
         if rows[offering.id]["is_default"]:
-            rule = f"network offering {offering.name} came with the installation; it can be disabled"
+            rule = (
+                f"network offering {offering.name} is a default offering and cannot be deleted; it can be disabled"
+            )
             raise InvalidParameter("id", str(offering.uuid), rule)
         if offering.id in used:
-            raise ResourceInUse(f"Network offering {offering.name} cannot be deleted: networks have it")
+            raise ResourceInUse(f"Network offering {offering.name} cannot be deleted: networks use it")
     remove_rows(connection, offerings)
     record_events(connection, caller, deleted_events(EventType.NETWORK_OFFERING_DELETE, KIND, offerings))
 

@@ -314,7 +314,9 @@ def first_row(
     """
     rows = list_by_id(connection, caller, kind, ref).rows
     if not rows:
-        raise InvalidParameter(parameter, str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
+        raise InvalidParameter(
+            parameter, str(ref.uuid), f"the {kind.noun} is in no zone any more and can only be deleted"
+        )
     return rows[0]
 
 
@@ -325,7 +327,7 @@ def _check_url(caller: Caller, url: str) -> None:
     except ValueError:
         parts = urlsplit("")
     if any(ord(letter) < ord(" ") for letter in url):  # urlsplit leaves line breaks out
-        raise InvalidParameter("url", redact_url(url)[:80], "it must have no control characters")
+        raise InvalidParameter("url", redact_url(url)[:80], "it must not contain control characters")
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return
     if parts.scheme.lower() not in PORTS or not parts.hostname:

@@ -93,8 +93,8 @@ def _check(connection: Connection, vm: Row[Any], *, volume: Row[Any]) -> None:
         rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
         raise InvalidParameter(OF_VOLUME, shown, rule)
     if is_template_being_made(connection, vm.id):
-        rule = "another template is being made of its virtual machine; wait for its end"
+        rule = "another template is being created from its virtual machine; wait until its job ends"
         raise InvalidParameter(OF_VOLUME, shown, rule)
     if has_job_of_volume(connection, vm.id, volume.id):
-        rule = "a job of its virtual machine attaches, detaches or resizes it; wait for its end"
+        rule = "a job is attaching, detaching or resizing the volume; wait until the job ends"
         raise InvalidParameter(OF_VOLUME, shown, rule)

@@ -199,7 +199,7 @@ def _settable(
     if not _can_be_set_for(configuration, setting, place.scope):
         raise InvalidParameter("name", name, f"it cannot be set per {place.scope.value}, {_where(setting)}")
     if entity is not None and entity.removed:
-        raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
+        raise InvalidParameter("name", name, f"{entity.name} was deleted, so no setting can be set for it")
     return setting
 
 

@@ -74,7 +74,11 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
     account_id = store.deployment_owner(connection, deployment.id)
     require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
     if not store.is_bulk(connection, deployment.id):
-        raise InvalidParameter("id", str(deployment.uuid), "it is a single deployment: destroy its virtual machine")
+        raise InvalidParameter(
+            "id",
+            str(deployment.uuid),
+            "it is the deployment of a single virtual machine: destroy the virtual machine instead",
+        )
     if not request_cancel(connection, JobGroup.DEPLOYMENT, deployment.id):
         raise InvalidParameter("id", str(deployment.uuid), "all its jobs are finished, or it was cancelled before")
     return list_bulk_deployments(connection, Visibility(), {"id": deployment}, Paging(limit=1)).rows[0]

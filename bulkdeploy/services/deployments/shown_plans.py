@@ -48,7 +48,7 @@ def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: b
         raise InvalidParameter("planindex", index, rule)
     planned, kept = found
     if planned != fingerprint:
-        raise InvalidParameter("planindex", index, "it is the plan of a call with other parameters")
+        raise InvalidParameter("planindex", index, "the plan belongs to a call with other parameters")
     return kept
 
 

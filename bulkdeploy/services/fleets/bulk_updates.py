@@ -49,7 +49,9 @@ def update_operation(given: FleetUpdate) -> VmOperation:
     """
     if given == FleetUpdate(columns={}):
         names = ("displayname", "details", "deleteprotection", "tags")
-        raise InvalidCombination(names, "at least one of displayname, details, deleteprotection and tags is needed")
+        raise InvalidCombination(
+            names, "at least one of displayname, details, deleteprotection and tags must be given"
+        )
     for placeholder in re.findall(r"\{[^}]*\}?", given.display_name or ""):
         if placeholder not in (NUMBER, NAME):
             rule = f"{placeholder} is unknown; {NUMBER} is the VM's number in the selection, {NAME} its host name"

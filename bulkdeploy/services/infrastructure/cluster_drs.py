@@ -70,7 +70,7 @@ def execute_plan(
     zone_id = _zone_of(connection, cluster)
     take_lock(connection, Lock.CLUSTER_PLANS, cluster.id)
     if store.is_balanced_now(connection, zone_id, cluster.id):
-        raise ResourceInUse(f"A job balances cluster {cluster.name}; wait for its end")
+        raise ResourceInUse(f"A job is balancing cluster {cluster.name}; wait until it ends")
     there = store.hosts_of_cluster(connection, cluster.id)
     vms = vm_places(connection, [move["vm"].id for move in moves])
     planned = []

@@ -51,9 +51,7 @@ def _cluster(
         parameter, shown = "clustername", given["clustername"]
         row = by_name.get((pod.id, shown))
     if row is None:
-        raise InvalidParameter(
-            parameter, shown, f"there is no such cluster in pod {pod.name}; addCluster makes one"
-        )
+        raise InvalidParameter(parameter, shown, f"pod {pod.name} has no such cluster; create it with addCluster")
     if row["pod_id"] != pod.id:
         raise InvalidParameter(parameter, shown, f"cluster {row['name']} is not in pod {pod.name}")
     if row["zone_id"] != zone.id:

@@ -235,7 +235,7 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reac
     row = hold(connection, host)
     _require_not_evacuated(connection, host)
     if row["fenced"] != reached.fenced:
-        raise InvalidParameter("id", str(host.uuid), "the host was fenced while it was reached: call again")
+        raise InvalidParameter("id", str(host.uuid), "the host was fenced during this call: repeat the call")
     change_row(connection, host, {"state": HostState.UP, "fenced": None, **hardware(reached.model)})
     host_rows.refresh_limits(connection, [host.id])
     record_event(connection, caller, EventType.HOST_RECONNECT, f"reconnected host {host.name}", subject(KIND, host))
@@ -251,5 +251,5 @@ def _require_not_evacuated(connection: Connection, host: EntityRef) -> None:
     job = evacuation_of(connection, host.id)
     if job is not None:
         raise InvalidParameter(
-            "id", str(host.uuid), f"job {job} evacuates the host: reconnect it once that has ended"
+            "id", str(host.uuid), f"job {job} evacuates the host: reconnect the host when this job has ended"
         )

@@ -34,6 +34,6 @@ def _tell(driver: HypervisorDriver, cluster: PromisingCluster, timeout_s: float,
         driver.ensure_overcommit(cluster.host_uuids, cluster.cpu, cluster.memory, timeout_s=timeout_s)
     except DriverError as error:
         raise ResourceUnavailable(
-            f"Cluster {cluster.name} has its new over-commit, but its hosts did not get it ({error.reason});"
-            " repeat the call"
+            f"Cluster {cluster.name} has its new over-commit, but the hypervisor did not receive it "
+            f"({error.reason}); repeat the call"
         ) from error

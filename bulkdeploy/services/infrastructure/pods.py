@@ -102,7 +102,7 @@ def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> 
         raise InvalidCombination(("gateway", "netmask"), "gateway and netmask must be given together")
     if gateway is None or mask is None:
         if row.get("start_ip") is not None or row.get("end_ip") is not None:
-            raise InvalidCombination(("startip", "gateway"), "an address range needs gateway and netmask beside it")
+            raise InvalidCombination(("startip", "gateway"), "an address range requires gateway and netmask")
         return
     subnet = subnet_of(gateway, mask)
     check_in_subnet("gateway", gateway, subnet)
@@ -121,7 +121,7 @@ def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
     """
     if row.get("start_ip") is None:
         if row.get("end_ip") is not None:
-            raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")
+            raise InvalidCombination(("startip", "endip"), "endip requires startip")
         return
     row["end_ip"] = row.get("end_ip") or str(subnet.broadcast_address - 1)
     check_in_subnet("startip", row["start_ip"], subnet)

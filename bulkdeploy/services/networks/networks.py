@@ -118,7 +118,9 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
     locked = lock_all_own(connection, caller, refs, NOUN)
     for ref, (row, _) in zip(refs, locked, strict=True):
         if row.is_system:
-            raise InvalidParameter("id", str(ref.uuid), "only the system uses this network, and it stays")
+            raise InvalidParameter(
+                "id", str(ref.uuid), "the network is used by the system only and cannot be deleted"
+            )
     ids = [ref.id for ref in refs]
     store.remove_ranges(connection, ids)
     users = store.users_of(connection, ids)

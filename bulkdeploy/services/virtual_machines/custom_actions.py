@@ -91,7 +91,7 @@ def add_custom_action(connection: Connection, system: System, caller: Caller, gi
     if not NAME.fullmatch(name):
         raise InvalidParameter("name", name, "it must be 1 to 255 ASCII letters, digits, spaces, '-' and '_'")
     if name.strip() in BUILT_IN:
-        raise InvalidParameter("name", name, "it is an action of every extension: use the VM's own calls")
+        raise InvalidParameter("name", name, "the name is reserved for a standard action of extensions")
     columns = {
         "timeout_seconds": DEFAULT_TIMEOUT_S,
         "enabled": False,

@@ -45,7 +45,7 @@ def reset_password(
             breaks the rule.
     """
     if given is not None and not GIVEN.fullmatch(given):
-        raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 signs of ASCII, without spaces")
+        raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 ASCII characters without spaces")
     with changing(connection, caller, vm, RESET) as (row, _):
         require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
         if not takes_passwords(connection, row.template_id):

@@ -118,7 +118,7 @@ def check_state(row: Row[Any], change: Change) -> None:
         return
     if row.has_job:
         raise InvalidParameter(
-            change.parameter, str(row.uuid), "a job works on the virtual machine; wait for its end"
+            change.parameter, str(row.uuid), "the virtual machine has an unfinished job; wait until it ends"
         )
     if VmState(row.state) not in change.states:
         rule = f"cannot {change.verb} it in state {row.state}; its state must be {one_of(change.states)}"

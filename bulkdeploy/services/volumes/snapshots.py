@@ -132,5 +132,5 @@ def _check_creation(connection: Connection, vm: Row[Any], *, system: System, vol
         raise InvalidParameter(OF_VOLUME, shown, rule)
     check_none_at_work(store.snapshots_of_vms(connection, [vm.id]), OF_VOLUME, shown)
     if has_job_of_volume(connection, vm.id, volume.id):
-        rule = "a job of its virtual machine attaches, detaches or resizes it; wait for its end"
+        rule = "a job is attaching, detaching or resizing the volume; wait until the job ends"
         raise InvalidParameter(OF_VOLUME, shown, rule)

@@ -103,7 +103,7 @@ def update_volume(
     if delete_protection and row.volume_type == VolumeType.DATADISK and not row.standalone:
         values["standalone"] = True
         if row.vm_id is not None and lock_vm(connection, row.vm_id).has_job:
-            rule = "a job works on the virtual machine that has it; wait for its end"
+            rule = "its virtual machine has an unfinished job; wait until it ends"
             raise InvalidParameter("id", str(ref.uuid), rule)
     store.update_volume(connection, row.id, values)
     text = f"changed {', '.join(sorted(values)) or 'nothing'} of volume {row.name}"

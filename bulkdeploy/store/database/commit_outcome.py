@@ -59,8 +59,8 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
             connection.execute(_END, {"number": mark.number, "pid": mark.backend_pid})
         time.sleep(POLL_S)
     raise OutcomeUnknown(
-        "The database went away while the call was being committed: whether it was done is not known. "
-        "Look before you repeat it, or repeat it with the same requesttoken"
+        "The connection to the database failed during the commit, so it is not known whether the call took effect. "
+        "Check this before repeating the call, or repeat it with the same requesttoken"
     )
 
 

@@ -278,7 +278,7 @@ def test_a_host_that_was_fenced_after_it_was_reached_stays_down(
 ) -> None:
     """What it said of itself is no longer so."""
     driver.meanwhile = lambda: _finish(fleet, client, client.call("evacuateHost", id=host, force=True)["jobid"])
-    assert "fenced while it was reached" in refused(client, "reconnectHost", id=host).errortext
+    assert "fenced during this call" in refused(client, "reconnectHost", id=host).errortext
     assert client.call("listHosts", id=host)["host"][0]["state"] == "Down"
 
 

@@ -136,7 +136,7 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
     assert (changed["state"], changed["displaytext"]) == ("Enabled", "Own")
     cloud.done("deleteNetworkOffering", id=made["id"])
     used = cloud.id_of("network_offerings", "DefaultSharedNetworkOffering")
-    assert "came with the installation" in cloud.refused("deleteNetworkOffering", id=used).errortext
+    assert "is a default offering" in cloud.refused("deleteNetworkOffering", id=used).errortext
     cloud.change("UPDATE network_offerings SET is_default = false WHERE uuid = :id", id=used)
     assert cloud.refused("deleteNetworkOffering", id=used).status == 536
     cloud.change("UPDATE network_offerings SET is_default = true WHERE uuid = :id", id=used)

@@ -88,7 +88,7 @@ def test_volumes_attached_at_once_can_run_with_their_vm(owned_world: World) -> N
     with held(world, vm) as queue:
         answers = [queue.join("attachVolume", id=volume, virtualmachineid=vm) for volume in volumes]
     assert [answer.result().status for answer in answers] == [200, 431]
-    assert "out of the VM's reach" in refused(answers[1])[1]
+    assert "cannot use the storage pool" in refused(answers[1])[1]
     assert_audit_finds_nothing(world)
 
 
@@ -99,7 +99,7 @@ def test_a_pool_of_another_hypervisor_is_out_of_reach(owned_world: World) -> Non
     volume = _in_pool(world, "zone-wide")
     world.change("UPDATE storage_pools SET hypervisor = 'XenServer' WHERE name = 'zone-wide'")
     failure = refusal(world, "attachVolume", USER, id=volume, virtualmachineid=vm)
-    assert (failure.status, "out of the VM's reach" in failure.errortext) == (431, True)
+    assert (failure.status, "cannot use the storage pool" in failure.errortext) == (431, True)
     world.change("UPDATE storage_pools SET hypervisor = 'KVM' WHERE name = 'zone-wide'")
     assert change(world, "attachVolume", USER, id=volume, virtualmachineid=vm)["virtualmachineid"] == vm
     world.change("UPDATE storage_pools SET hypervisor = NULL WHERE name = 'zone-wide'")

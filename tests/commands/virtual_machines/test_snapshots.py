@@ -146,7 +146,7 @@ def test_no_snapshot_is_begun_of_a_volume_that_a_job_changes(
     assert owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)["jobstatus"] == 1
     job = owned.call(command, id=volume, **parameters)
     failure = refused(owned.client, "createSnapshot", volumeid=volume)
-    assert (failure.errorcode, "wait for its end" in failure.errortext) == (431, True)
+    assert (failure.errorcode, "wait until" in failure.errortext) == (431, True)
     other = owned.call("createSnapshot", volumeid=root)
     owned.run()
     owned.run()

@@ -200,4 +200,4 @@ def test_a_single_deployment_is_not_cancelled(owned: Fleet, client: ApiClient) -
     deployment = owned.zone.scalar("SELECT uuid FROM deployments WHERE NOT bulk")
     error = refused(client, "cancelBulkDeployment", id=deployment)
     assert error.errorcode == 431
-    assert "single deployment" in error.errortext
+    assert "deployment of a single virtual machine" in error.errortext

@@ -256,7 +256,7 @@ def test_jobs_in_a_queue_find_what_those_before_them_left(owned: Owned) -> None:
         owned.again()
     first, second = (owned.poll(job) for job in jobs)
     assert (first["jobstatus"], second["jobstatus"], second["jobresult"]["errorcode"]) == (1, 2, 530)
-    assert "does not have it any more" in second["jobresult"]["errortext"]
+    assert "is no longer attached to the VM" in second["jobresult"]["errortext"]
     assert sizes(owned, volume) == (4 * GIB, 4 * GIB)
 
 

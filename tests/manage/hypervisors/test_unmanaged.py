@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_left_out(fleet: Fleet, restored: list[UUID]) -> No
         host=host,
     )
     answer = run(fleet, "unmanaged", "adopt", str(first))
-    assert (answer.exit_code, "0 VMs left of what it may promise" in answer.stdout) == (LEFT, True)
+    assert (answer.exit_code, "0 VMs unclaimed" in answer.stdout) == (LEFT, True)
     fleet.zone.change("UPDATE service_offerings SET memory_mib = 1024 WHERE name = 'Small'")
     answer = run(fleet, "unmanaged", "adopt", str(first))
     assert "no service offering has its sizes (1 x 500 MHz, 512 MiB)" in answer.stdout
@@ -203,7 +203,7 @@ def test_what_hypervisors_tell_must_be_whole_and_of_one_guest(fleet: Fleet, rest
     first, second, third = restored
     fleet.control.execute(NO_NICS, [first])
     answer = run(fleet, "unmanaged", "adopt", str(first))
-    assert (answer.exit_code, "does not tell its volumes and nics" in answer.stdout) == (LEFT, True)
+    assert (answer.exit_code, "does not report its volumes and NICs" in answer.stdout) == (LEFT, True)
     for same, what in ((SAME_NIC, "its nic "), (SAME_VOLUMES, "its volume ")):
         fleet.control.execute(same, [third, second])
         answer = run(fleet, "unmanaged", "adopt", str(second), str(third), "--dry-run")
@@ -211,7 +211,7 @@ def test_what_hypervisors_tell_must_be_whole_and_of_one_guest(fleet: Fleet, rest
         assert what in answer.stdout
     fleet.control.execute(TWICE, [second])
     answer = run(fleet, "unmanaged", "adopt", str(second), "--batch", "1")
-    assert (answer.exit_code, "it runs on more than one host" in answer.stdout) == (LEFT, True)
+    assert (answer.exit_code, "the guest runs on more than one host" in answer.stdout) == (LEFT, True)
     assert not {vm.uuid for vm in fleet.vms()} & set(restored)
 
 
@@ -289,7 +289,7 @@ def test_removing_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> N
         run(fleet, "unmanaged", "remove", str(restored[0]), "--yes")
     failpoints.arm(None)
     refused = run(fleet, "unmanaged", "adopt", str(restored[0]))
-    assert (refused.exit_code, "it is being removed" in refused.stdout) == (LEFT, True)
+    assert (refused.exit_code, "the guest is being removed" in refused.stdout) == (LEFT, True)
     die_at(f"{Failpoint.REMOVE_UNMANAGED}.after")
     with pytest.raises(Died):
         run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")

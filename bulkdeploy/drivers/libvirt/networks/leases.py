@@ -2,7 +2,7 @@
 
 A network whose definition has DHCP is served by libvirt's dnsmasq on each host. Where a nic has an address in such
 a network, its MAC gets that one and no other. Entries stay when guests go: they are of MACs that come from nowhere
-else, and make way once their address is another nic's.
+else, and make way once their address is used by another NIC.
 """
 
 import ipaddress

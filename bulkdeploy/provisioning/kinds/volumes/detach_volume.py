@@ -36,7 +36,7 @@ class DetachVolume(TakeDevice):
 
 def _attached(work: Assignment, volume: Row[Any] | None) -> Row[Any]:
     if volume is None or volume.vm_id != work.vm_id:
-        raise InvalidParameter("id", work.job.params["volume_uuid"], "the VM does not have it any more")
+        raise InvalidParameter("id", work.job.params["volume_uuid"], "the volume is no longer attached to the VM")
     return volume
 
 

@@ -76,7 +76,7 @@ class ResizeVolume(DeviceChange):
         params, new = work.job.params, _wanted(work)
         volume = take_volume(connection, params["volume_id"])
         if volume is None or volume.vm_id != work.vm_id:
-            raise InvalidParameter("id", params["volume_uuid"], "the VM does not have it any more")
+            raise InvalidParameter("id", params["volume_uuid"], "the volume is no longer attached to the VM")
         check_resizable(volume, new, work.state)
         if not is_for_hypervisor(volume, new, work.state):
             resize(connection, volume, new)

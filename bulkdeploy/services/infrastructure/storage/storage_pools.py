@@ -101,7 +101,7 @@ def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPoo
     for pool in batch:
         storage = (pool.zone.id, pool.values["ip_address"], pool.values["path"])
         if (twin := in_use.setdefault(storage, pool.values["name"])) != pool.values["name"]:
-            raise InvalidParameter("url", pool.url, f"it is the storage of pool {twin}")
+            raise InvalidParameter("url", pool.url, f"the url is already used by pool {twin}")
     with unique_name("name", batch[0].values["name"], OF_THE_ZONE):
         made = insert_rows(connection, Entity.STORAGE_POOL, [pool.values for pool in batch])
     record_events(connection, caller, map(_made, made, batch))
@@ -249,7 +249,7 @@ def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[di
         if pod is not None or cluster is not None:
             raise InvalidCombination(("scope", "clusterid"), "a pool of scope ZONE has neither podid nor clusterid")
         if "hypervisor" not in given:
-            raise InvalidCombination(("scope", "hypervisor"), "a pool of scope ZONE needs hypervisor beside it")
+            raise InvalidCombination(("scope", "hypervisor"), "a pool of scope ZONE requires hypervisor")
         return {"scope": scope, "hypervisor": given["hypervisor"]}, given["hypervisor"]
     if pod is None or cluster is None:
         raise InvalidCombination(("scope", "clusterid"), "a pool of scope CLUSTER needs podid and clusterid")

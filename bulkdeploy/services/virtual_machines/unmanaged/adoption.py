@@ -165,14 +165,14 @@ class _Adopting:
         guest, details = one.guest, self._adoptable(one)
         host = self._hosts.get(guest.host_uuid)
         if host is None or host.zone_id not in self._zones:
-            raise _LeftOut(f"its host {guest.host_uuid} is not here: add the host first")
+            raise _LeftOut(f"its host {guest.host_uuid} is not in the database: add the host first")
         if (host.state, host.resource_state) != ("Up", "Enabled"):
             state = f"{host.state} and {host.resource_state}"
             raise _LeftOut(f"its host {host.name} is {state}: it must be Up and Enabled")
         offering_id = self._offering(guest, host)
         template_id = self._wanted.template_id or self._templates.get(details.template_uuid)  # type: ignore[arg-type]
         if template_id is None:
-            raise _LeftOut(f"its template {details.template_uuid or ''} is not here: name one")
+            raise _LeftOut(f"its template {details.template_uuid or ''} is not in the database: give a template")
         self._check_volumes(one, details, host)
         self._check_nics(details, host)
         self._claim_capacity(one, host)
@@ -204,13 +204,15 @@ class _Adopting:
         """
         guest, details = one.guest, one.details
         if one.copies > 1:
-            raise _LeftOut("it runs on more than one host: end it on all but one, there")
+            raise _LeftOut("the guest runs on more than one host: stop it on all hosts but one, on the hypervisor")
         if guest.uuid in self._ending:
-            raise _LeftOut("it is being removed: remove it again if it stays")
+            raise _LeftOut("the guest is being removed; if it remains, remove it again")
         if guest.power is not PowerState.RUNNING:
-            raise _LeftOut("it does not run: only running guests are adopted; remove it")
+            raise _LeftOut("the guest does not run, and only running guests can be adopted; remove it")
         if details is None:
-            raise _LeftOut("its hypervisor does not tell its volumes and nics: remove it, or keep it there")
+            raise _LeftOut(
+                "its hypervisor does not report its volumes and NICs: remove the guest, or leave it unmanaged"
+            )
         if guest.uuid in self._used:
             raise _LeftOut("a virtual machine with its id was expunged: remove it")
         return details
@@ -246,7 +248,7 @@ class _Adopting:
         found = {volume[0]: volume for volume in one.volumes}
         for uuid in details.volume_uuids:
             if uuid not in found or uuid in self._used or uuid in self._known_volumes:
-                what = "is in no pool" if uuid not in found else "is, or was, another one's"
+                what = "is in no pool" if uuid not in found else "belongs, or belonged, to another guest"
                 raise _LeftOut(f"its volume {uuid} {what}")
             pool = self._pools.get(found[uuid][1])
             if (
@@ -255,19 +257,19 @@ class _Adopting:
                 or pool.cluster_id not in (None, host.cluster_id)
                 or pool.host_id not in (None, host.id)
             ):
-                raise _LeftOut(f"the pool {found[uuid][1]} of its volume {uuid} is none of its host's")
+                raise _LeftOut(f"the pool {found[uuid][1]} of its volume {uuid} cannot be used by its host")
 
     def _check_nics(self, details: GuestDetails, host: Row[Any]) -> None:
         for nic in details.nics:
             network = None if nic.network_uuid is None else self._networks.get(nic.network_uuid)
             if network is None or network.zone_id != host.zone_id:
-                raise _LeftOut(f"the network {nic.network_uuid or ''} of its nic {nic.uuid} is not here")
+                raise _LeftOut(f"the network {nic.network_uuid or ''} of its NIC {nic.uuid} is not in the database")
             if nic.uuid in self._used:
-                raise _LeftOut(f"its nic {nic.uuid} is, or was, another one's")
+                raise _LeftOut(f"its nic {nic.uuid} belongs, or belonged, to another guest")
             if nic.mac_address in self._macs:
-                raise _LeftOut(f"its MAC address {nic.mac_address} is another nic's")
+                raise _LeftOut(f"its MAC address {nic.mac_address} is used by another NIC")
             if nic.ip_address is not None and (network.id, nic.ip_address) in self._addresses:
-                raise _LeftOut(f"its address {nic.ip_address} in network {network.name} is another nic's")
+                raise _LeftOut(f"its address {nic.ip_address} in network {network.name} is used by another NIC")
 
     def _claim_capacity(self, one: UnmanagedGuest, host: Row[Any]) -> None:
         guest = one.guest
@@ -280,8 +282,8 @@ class _Adopting:
             if amount > left:
                 unit = {"cpu": "MHz", "memory": "MiB", "vms": "VMs"}[kind]
                 raise _LeftOut(
-                    f"its host {host.name} has {left} {unit} left of what it may promise, {amount} are needed:"
-                    " move virtual machines off it"
+                    f"its host {host.name} has {left} {unit} unclaimed, but {amount} are needed: "
+                    "move virtual machines off the host"
                 )
         sizes = Counter[int]()
         for _, pool_uuid, size in one.volumes:
@@ -289,7 +291,7 @@ class _Adopting:
         for pool in self._pools.values():
             left = self._limits[pool.id] - pool.allocated_bytes - self._taken["pool", pool.id]
             if sizes[pool.id] > left:
-                raise _LeftOut(f"pool {pool.name} has {left} bytes left of what it may promise")
+                raise _LeftOut(f"pool {pool.name} has {left} unclaimed bytes left")
             if sizes[pool.id] and pool.state != "Up":
                 raise _LeftOut(f"pool {pool.name} is {pool.state}: it must be Up")
         self._taken.update({(kind, host.id): amount for kind, amount in wanted.items()})

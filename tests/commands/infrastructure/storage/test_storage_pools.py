@@ -88,7 +88,7 @@ def test_a_pool_with_volumes_stays(cloud: Cloud, place: dict[str, str]) -> None:
         ({"url": "rbd://u:secrets8@-m,10.0.0.9/a"}, "each monitor"),
         ({"url": "rbd://u:secrets8@10.0.0.9/-a"}, "the pool of a rbd url"),
         ({"url": "clvm://localhost/a/b"}, "it must name a volume group"),
-        ({"url": "nfs://10.0.0.9/there"}, "it is the storage of pool there"),
+        ({"url": "nfs://10.0.0.9/there"}, "the url is already used by pool there"),
         ({"name": "there"}, "another pool of the zone"),
         ({"scope": "HOST"}, "parameter scope"),
         ({"scope": "ZONE"}, "neither podid nor clusterid"),
@@ -133,6 +133,6 @@ def test_the_secret_of_ceph_is_shown_nowhere(cloud: Cloud, place: dict[str, str]
     with pytest.raises(DriverError, match="pool ceph cannot be decrypted"):
         [pool.secret for pool in pools]
     refused = cloud.refused("createStoragePool", name="again", url=url, capacitybytes=GIB, **place)
-    assert "it is the storage of pool ceph" in refused.errortext
+    assert "the url is already used by pool ceph" in refused.errortext
     assert "AQ" not in refused.errortext
     cloud.done("deleteStoragePool", id=pool["id"], forced="true")
