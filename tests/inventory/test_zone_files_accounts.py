@@ -81,7 +81,7 @@ def test_rules_follow_the_file(engine: Engine, cipher: FernetCipher, tmp_path: P
             "5: roles[0].rules: must be a value of type map",
         ),
         ("description: nothing else", "description: null", "5: roles[0].rules: must be a value of type map"),
-        ("name: Second, roleid: Auditor", "name: User, type: User, description: x", "6: roles[1]: Role User came"),
+        ("name: Second, roleid: Auditor", "name: User, type: User, description: x", "6: roles[1]: Role User is a default role"),
         ("name: Second", "name: '  '", "6: roles[1].name: must be a name"),
     ],
 )
@@ -225,7 +225,7 @@ def test_people_change_with_the_file(engine: Engine, cipher: FernetCipher, tmp_p
         ),
         ("roleid: Domain Admin", "roleid: Nobody", "domains[0].accounts[0].roleid: must be the name of a role"),
         ("username: oli", "username: oli, userapikey: x", "accounts[0].users[0]: "),
-        ("username: oli", f"username: oli, {KEYS}", "accounts[0].users[0].userapikey: it is taken"),
+        ("username: oli", f"username: oli, {KEYS}", "accounts[0].users[0].userapikey: another user has this key"),
         ("username: oli", "username: oli, password: ' '", "accounts[0].users[0].password: must be a password"),
         (
             "username: oli",

@@ -71,7 +71,7 @@ WRONG = {
     "no disk": (Qcow2(disk_bytes=0), "size of its disk"),
     "half a sector": (Qcow2(disk_bytes=1000), "size of its disk"),
     "negative disk": (Qcow2(disk_bytes=(1 << 64) - 512), "size of its disk"),
-    "disk beyond its tables": (Qcow2(disk_bytes=8 * GIB), "do not cover"),
+    "disk beyond its tables": (Qcow2(disk_bytes=8 * GIB), "are too small"),
     "disk above the limit": (Qcow2(disk_bytes=128 * GIB, l1_entries=256), "at most"),
     "table of clusters behind the end": (Qcow2(l1_at=3 * CLUSTER), "within the file"),
     "table of clusters in the header": (Qcow2(l1_at=0), "within the file"),

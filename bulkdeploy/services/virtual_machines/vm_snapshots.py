@@ -203,7 +203,7 @@ def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str
     """
     for snapshot in snapshots:
         if snapshot.state in AT_WORK:
-            rule = f"snapshot {snapshot.display_name} of its virtual machine is {snapshot.state}; wait until its job ends"
+            rule = f"snapshot {snapshot.display_name} is {snapshot.state}; wait until its job ends"
             raise InvalidParameter(parameter, shown, rule)
 
 

@@ -159,7 +159,7 @@ def test_a_deployment_answers_why_not_a_host(bulk: Bulk, client: ApiClient, zone
         (free, None),
         ("b-1-1", "out_of_scope"),
     ]
-    with pytest.raises(ApiFailure, match="'hostids' parameter needs 'id'"):
+    with pytest.raises(ApiFailure, match="'hostids' parameter requires 'id'"):
         client.call("listBulkDeployments", hostids=requested)
 
 

@@ -198,7 +198,7 @@ ZONE = {"name": "z", "networktype": "Advanced", "dns1": "10.0.0.2", "internaldns
         ("updateZone", {"id": "taken", "details[0].key": "x"}, "parameter details: it is not supported"),
         ("updateZone", {"id": "taken", "ispublic": "false"}, "the zone is public"),
         ("createPod", {"zoneid": "taken", "name": "p", "gateway": "10.0.0.1"}, "given together"),
-        ("createPod", {"zoneid": "taken", "name": "p", "startip": "10.0.0.1"}, "needs gateway"),
+        ("createPod", {"zoneid": "taken", "name": "p", "startip": "10.0.0.1"}, "requires gateway"),
         ("createPod", {"zoneid": "taken", "name": "p", "gateway": "10.3.0.1", "netmask": "255.0.0.0"}, "overlaps"),
         (
             "createPod",
