@@ -81,7 +81,11 @@ def test_rules_follow_the_file(engine: Engine, cipher: FernetCipher, tmp_path: P
             "5: roles[0].rules: must be a value of type map",
         ),
         ("description: nothing else", "description: null", "5: roles[0].rules: must be a value of type map"),
-        ("name: Second, roleid: Auditor", "name: User, type: User, description: x", "6: roles[1]: Role User is a default role"),
+        (
+            "name: Second, roleid: Auditor",
+            "name: User, type: User, description: x",
+            "6: roles[1]: Role User is a default role",
+        ),
         ("name: Second", "name: '  '", "6: roles[1].name: must be a name"),
     ],
 )
