@@ -188,6 +188,23 @@ def test_the_form_for_migrating_selects_the_planner_s_choice(admin: Visitor, zon
     assert str(vm.host) not in {one["value"] for one in page.all("option")}
 
 
+def test_the_question_before_maintenance_tells_which_vms_fit_nowhere(admin: Visitor, zone_ids: Zone) -> None:
+    """If no other host takes VMs, the question counts and names the VMs that stay, each with the reason."""
+    vm = vm_of_acme(admin, zone_ids, "stays", "Running")
+    enabled = [row.id for row in zone_ids.rows("SELECT id FROM hosts WHERE resource_state = 'Enabled'")]
+    zone_ids.change("UPDATE hosts SET resource_state = 'Disabled' WHERE uuid <> :host", host=vm.host)
+    try:
+        question = admin.send("host-change", {"action": "prepareHostForMaintenance", "id": str(vm.host)})
+    finally:
+        zone_ids.change("UPDATE hosts SET resource_state = 'Enabled' WHERE id = ANY(:hosts)", hosts=enabled)
+    page = Page(question.text)
+    assert page.all("p", **{"class": "headline bad"})
+    assert page.all("a", href=f"virtual-machine?id={vm.uuid}")
+    assert re.search(r"0 of \d+ VMs? finds? a host", page.text)
+    assert "no host has room for it" in page.text
+    assert "host_not_enabled" in page.text
+
+
 def test_what_the_api_refuses_stands_beside_its_field(admin: Visitor) -> None:
     """A form that was rejected comes back as it was filled in, with the API's own text at the field."""
     answer = admin.send(

@@ -96,6 +96,8 @@ def test_plan_deploy_and_watch_to_the_end(tab: Tab) -> None:
     tab.page.wait_for_selector("#deployment:not([data-live])", timeout=END)
     assert tab.text(".head .state") == "Completed"
     assert tab.text("dl.figures dd") == "200"
+    assert tab.page.locator("table.spread rect.done").count() >= 1
+    assert tab.page.locator("table.spread rect.queued").count() == 0
     tab.requested.clear()
     tab.page.wait_for_timeout(5000)
     assert tab.requested == []
