@@ -34,6 +34,7 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
 
     Raises:
         TransactionConflict: repeat the whole transaction.
+        SourceReleasedError: the VM holds no host any more.
     """
     take_over_source(connection, place.vm.uuid, migration)
     claim_place(connection, place)

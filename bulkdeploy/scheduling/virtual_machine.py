@@ -72,10 +72,10 @@ def read_vms_to_place(
     for vm_id in vm_ids:
         vm, bound_pod_id = vms[vm_id], pods.get(vm_id)
         unplaced = [volume for volume in volumes[vm_id] if volume.scope is None]
-        need = replace(need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id]), vm_id=vm_id)
+        need = need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id])
         disagree = None not in (pod_id, bound_pod_id) and pod_id != bound_pod_id
         pod = pod_id if bound_pod_id is None else bound_pod_id
-        bound = _bind(need, volumes[vm_id], pod_id=pod, cluster_id=cluster_id, host_id=host_id)
+        bound = _bind(need, vm_id, volumes[vm_id], pod_id=pod, cluster_id=cluster_id, host_id=host_id)
         found[vm_id] = None
         if bound is not None and not disagree:
             new_volumes = tuple(volume.uuid for volume in unplaced)
@@ -130,13 +130,14 @@ def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
 
 def _bind(
     need: PlacementNeed,
+    vm_id: int,
     volumes: Sequence[Row[Any]],
     *,
     pod_id: int | None,
     cluster_id: int | None,
     host_id: int | None,
 ) -> PlacementNeed | None:
-    """Pins of the call and of the volumes' pools together; a clash is None."""
+    """Return the need as that of one VM with the pins of the call and of its volumes, or None if the pins clash."""
     hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST}
     clusters = {volume.cluster_id for volume in volumes if volume.scope == PoolScope.CLUSTER}
     if host_id is not None:
@@ -147,6 +148,7 @@ def _bind(
         return None
     return replace(
         need,
+        vm_id=vm_id,
         host_id=hosts.pop() if hosts else None,
         cluster_id=clusters.pop() if clusters else None,
         pod_id=pod_id,

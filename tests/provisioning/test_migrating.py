@@ -76,6 +76,25 @@ def test_a_migrated_vm_runs_elsewhere(running: Fleet, migrate: Callable[..., Job
     _guest_is_where_its_row_says(running)
 
 
+def test_a_vm_that_loses_its_host_before_its_move_begins_is_read_again(
+    running: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The try is repeated later and changes nothing. It is no defect, so nothing is logged as one."""
+    claims = "CREATE TABLE kept_claims AS SELECT * FROM host_claims"
+    running.zone.change(claims)
+    running.zone.change("DELETE FROM host_claims")
+    job_id = running.make_job(MIGRATE, running.vms()[0].id)
+    running.run(job_id)
+    assert (running.job(job_id).status, running.job(job_id).phase) == (JobStatus.IN_PROGRESS, "waiting")
+    assert running.zone.scalar("SELECT count(*) FROM host_claims") == 0
+    assert "job_interrupted" not in capsys.readouterr().out
+    running.zone.change("INSERT INTO host_claims SELECT * FROM kept_claims")
+    running.zone.change("DROP TABLE kept_claims")
+    _wake(running)
+    assert running.job(job_id).status == JobStatus.SUCCEEDED
+    _guest_is_where_its_row_says(running)
+
+
 def test_asking_twice_moves_once(running: Fleet, migrate: Callable[..., JobStatus]) -> None:
     """A VM that is on the host already stays, and the job succeeds."""
     wanted = _other_host(running)

@@ -42,6 +42,7 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import SourceReleasedError
 from bulkdeploy.telemetry.request_id import working_for
 from bulkdeploy.telemetry.tracing import Span, SpanKind, Value, continued, span
 
@@ -259,6 +260,8 @@ class JobRunner:
         except LeaseLost as lost:
             log.warning("lease_lost", why=str(lost), **work.names)
             return None
+        except SourceReleasedError:  # the VM has changed since the job was read; the next try reads it again
+            return self._bounded(steps, work, pause(work, None))
         except Exception as error:  # noqa: BLE001 - whatever it is, the job is tried again, until its time is up
             if self._held.is_lost(work.job):
                 log.warning("lease_lost", why=f"{type(error).__name__}: {error}".splitlines()[0], **work.names)

@@ -23,11 +23,19 @@ _GIVE_CLAIM = text(
 )
 
 
+class SourceReleasedError(Exception):
+    """Raised when a VM that is to move holds no host any more, for example because its host was declared off."""
+
+
 def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> None:
-    """Transfer the VM's host claim to its migration, so that the VM can claim its destination."""
-    connection.execute(
-        _GIVE_CLAIM, {"givers": [vm_uuid], "takers": [migration], "kind": ConsumerKind.MIGRATION.value}
-    )
+    """Transfer the VM's host claim to its migration, so that the VM can claim its destination.
+
+    Raises:
+        SourceReleasedError: the VM has no claim. The transaction must be rolled back, and the VM read again.
+    """
+    given = {"givers": [vm_uuid], "takers": [migration], "kind": ConsumerKind.MIGRATION.value}
+    if not connection.execute(_GIVE_CLAIM, given).rowcount:
+        raise SourceReleasedError(f"VM {vm_uuid} holds no host")
 
 
 _PAIRS = (
