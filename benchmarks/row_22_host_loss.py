@@ -61,6 +61,7 @@ def _lose_a_host(bench: BenchmarkZone, count: int) -> HostLoss:
     hosts = client.call("listHosts", type="Routing", pagesize=500, page=1)["host"]
     host = max(hosts, key=lambda row: row["memorytotal"])
     _enable_host_ha(client, host["clusterid"])
+    _let_hold(bench, host["id"], count)
     say(f"deploying {count} VMs to {host['name']}")
     offering = client.call(
         "createServiceOffering", name="ha", displaytext="ha", cpunumber=1, cpuspeed=50, memory=128, offerha=True
@@ -87,6 +88,19 @@ def _lose_a_host(bench: BenchmarkZone, count: int) -> HostLoss:
     fenced_s = time.monotonic() - began
     _wait(lambda: _count_running(bench, host["id"], here=False) == count, "the VMs do not run elsewhere")
     return HostLoss(count, fenced_s, time.monotonic() - began)
+
+
+def _let_hold(bench: BenchmarkZone, host: str, count: int) -> None:
+    """Let a host hold so many VMs, which may be more than CloudStack's limit for its hypervisor."""
+    limit = (
+        "UPDATE host_capacity SET vms_limit = greatest(vms_limit, :count)"
+        " WHERE host_id = (SELECT id FROM hosts WHERE uuid = CAST(:host AS uuid))"
+    )
+    with bench.engine.begin() as connection:
+        connection.execute(text(limit), {"host": host, "count": count})
+    with psycopg.connect(simulator_url(bench.settings), autocommit=True) as simulator:
+        of_simulator = "UPDATE simulator.hosts SET guests_limit = greatest(guests_limit, %s) WHERE uuid = %s"
+        simulator.execute(of_simulator, [count, host])
 
 
 def _client(bench: BenchmarkZone) -> ApiClient:

@@ -3,8 +3,10 @@
 import os
 import signal
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -25,7 +27,10 @@ def switch(host: LibvirtHost, on: bool) -> None:
 
 
 class DoubleRuns:
-    """Samples the processes of all guests every 50 ms, and keeps guests that run twice at once."""
+    """Samples the processes of all guests every 50 ms, and keeps guests that were started while they ran elsewhere.
+
+    A process that takes over from another one by a live migration is no second start.
+    """
 
     def __init__(self, hosts: Sequence[LibvirtHost]) -> None:
         self._hosts, self._over = hosts, threading.Event()
@@ -42,15 +47,31 @@ class DoubleRuns:
 
     def _sample(self) -> None:
         while not self._over.wait(0.05):
-            guests: set[UUID] = set()
+            processes: defaultdict[UUID, list[GuestProcess]] = defaultdict(list)
             for host in self._hosts:
-                alive = {guest for guest, pid in host.guest_pids().items() if is_alive(pid)}
-                self.found |= guests & alive
-                guests |= alive
+                for guest, pid in host.guest_pids().items():
+                    if (found := read_process(pid)) is not None:
+                        processes[guest].append(found)
+            self.found |= {
+                guest
+                for guest, found in processes.items()
+                if len(found) > 1 and not max(found).takes_over_from_another
+            }
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs and is no zombie."""
+@dataclass(frozen=True, order=True)
+class GuestProcess:
+    """A process of a guest. Processes are ordered by their start, which is in clock ticks since the machine's."""
+
+    start: int
+    takes_over_from_another: bool
+
+
+def read_process(pid: int) -> GuestProcess | None:
+    """Return a guest's process, or None if it has ended."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if fields[0] not in "ZX":
+            return GuestProcess(int(fields[19]), b"-incoming" in arguments)
+    return None

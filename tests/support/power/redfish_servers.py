@@ -18,7 +18,7 @@ import flask
 from sushy_tools.emulator import main
 from sushy_tools.emulator.resources.systems.base import AbstractSystemsDriver
 from sushy_tools.error import NotFound
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 USER, PASSWORD = "admin", "fence-me"
 SERVERS = "tests.servers"
@@ -132,6 +132,13 @@ def _emulator() -> Any:
     return main.app
 
 
+class SilentHandler(WSGIRequestHandler):
+    """A handler of requests that logs errors only."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing."""
+
+
 @contextmanager
 def redfish(servers: Mapping[str, Server], tls: tuple[Path, Path] | None = None, port: int = 0) -> Iterator[int]:
     """Serve a controller on the loopback interface; its port. ``tls``: files of its certificate and key."""
@@ -144,7 +151,9 @@ def redfish(servers: Mapping[str, Server], tls: tuple[Path, Path] | None = None,
     if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*tls)
-    server = make_server("127.0.0.1", port, application, threaded=True, ssl_context=context)
+    server = make_server(
+        "127.0.0.1", port, application, threaded=True, ssl_context=context, request_handler=SilentHandler
+    )
     server.daemon_threads = True  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
