@@ -89,9 +89,10 @@ class GanetiCluster:
         return frozenset(tag for tag in instance.tags if tag.startswith(prefixes))
 
     def closed_to(self, source: int) -> frozenset[int]:
-        """Return the nodes that take no instance that moves from this node, by the cluster's migration tags.
+        """Return the nodes to which the cluster's migration tags allow no move from ``source``.
 
-        A node takes it if it has each migration tag of the source, or a tag to which that tag is allowed to go.
+        A node accepts the move if, for each migration tag of the source, the node has this tag or a tag to which
+        moves from it are allowed.
         """
         document = self.document
         prefixes = document.migration_prefixes

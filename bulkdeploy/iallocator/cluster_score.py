@@ -60,7 +60,7 @@ class GroupScore:
         return self._score(instance, primaries, pair=True)
 
     def now(self) -> float:
-        """Return the score as the group is."""
+        """Return the score of the group without the new instance."""
         cluster, nodes = self._cluster, self.nodes
         if not len(nodes):
             return 0.0
@@ -125,7 +125,10 @@ class GroupScore:
         ]
 
     def _score(self, instance: Instance, primaries: Ints, *, pair: bool) -> Floats:
-        """Deviations are of all nodes of the group; a node as its own secondary is for the caller to leave out."""
+        """Return the score of the group with the instance on each primary, or on each pair of nodes with ``pair``.
+
+        A row is a primary and a column a secondary. The caller must ignore pairs of a node with itself.
+        """
         nodes, nothing = len(self.nodes), np.zeros(len(self.nodes))
         memory = instance.memory if instance.uses_memory else 0
         reserve = self._cluster.reserve[self.nodes]

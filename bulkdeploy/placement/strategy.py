@@ -153,7 +153,10 @@ def one_after_the_other(order: Ints) -> Filling:
 
 
 def least_used_first(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """Fill clusters in order of the share of CPU in use, or of that of their pods first; ties by id."""
+    """Fill clusters in ascending order of their CPU usage as a share of their capacity.
+
+    With ``pods_first``, pods are ordered by their usage first. Equal shares are ordered by id.
+    """
     keys = [clusters.id, clusters.cpu_share]
     if pods_first:
         keys += [clusters.pod, clusters.pod_cpu_share[clusters.pod]]

@@ -350,7 +350,7 @@ class DriverCalls:
         return self._of_snapshot(work, snapshot, "revert", lambda driver: driver.ensure_reverted)
 
     def remove_snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
-        """Make a snapshot of the guest not exist.
+        """Delete a snapshot of the guest. A missing snapshot is no error.
 
         Raises:
             LeaseLost: see ``run``.

@@ -149,7 +149,7 @@ def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, Vm
 
 
 def _came(connection: Connection, planned: set[int], host_id: int) -> list[str]:
-    """Return VMs on the host that the plan did not see."""
+    """Return a text for each VM that came to the host after the plan was made."""
     new = set(running_vms_on(connection, host_id)) - planned
     vms = vm_places(connection, sorted(new))
     return [f"virtual machine {vm.name} is on the host by now" for vm in vms.values()]

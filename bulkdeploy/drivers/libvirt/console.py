@@ -19,7 +19,7 @@ STEP = "console"
 
 
 def open_screen(call: HostCall, domain: Any) -> socket.socket:
-    """Connect to a guest's VNC server, and prove that we may.
+    """Connect to a guest's VNC server and authenticate with the guest's password.
 
     Raises:
         DriverError: it has none, or it does not answer as one.

@@ -99,7 +99,9 @@ class StaleLeases(Exception):
 
 
 def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMessage]:
-    """Complete jobs that release the same (one lock order per transaction); messages to send afterwards.
+    """Complete jobs in one transaction, and return the messages to send after the commit.
+
+    All jobs must release the same kind of claims, so that the transaction takes its locks in order.
 
     Raises:
         StaleLeases: roll back.

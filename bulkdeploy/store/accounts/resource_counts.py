@@ -186,7 +186,7 @@ def limit_exceeded(
     used: int,
     wanted: int,
 ) -> ResourceLimitExceeded:
-    """Return the refusal, with storage amounts readable and in bytes."""
+    """Return the error for an exceeded limit. Storage amounts in its text are given in GiB and in bytes."""
     domain_uuid = owner.domain_uuid
     if holder[0] == "domain":
         domain_uuid = connection.execute(

@@ -111,7 +111,10 @@ class TransactionConflict(Exception):
 
 
 class _Question(BegunAnew):
-    """Raised inside a transaction that needs an answer from outside: it is undone, and repeated with the answer."""
+    """Raised inside a transaction that needs the result of a slow call.
+
+    The transaction is rolled back, the call runs, and the transaction is repeated with the result.
+    """
 
     def __init__(self, key: Hashable, call: Callable[[], object]) -> None:
         self.key, self.call = key, call
