@@ -103,9 +103,9 @@ class Directory(Protocol):
         """
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
-        """``HostModel.guest_hardware`` of all hosts of this host's cluster, each once.
+        """Return the distinct values of ``HostModel.guest_hardware`` of the hosts in this host's cluster.
 
-        None among them: some were not asked.
+        The set contains None if the hardware of some hosts has not been read.
         """
 
     def template(self, template_uuid: UUID) -> TemplateImage | None:
@@ -136,10 +136,7 @@ class HostDeclaredOffError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FencedGuest:
-    """The place of a guest.
-
-    It consists of its host, the destination of its move, and the details that its driver keeps.
-    """
+    """The record of a guest: its host, the destination of its migration, and the details that its driver stores."""
 
     host_uuid: UUID | None = None
     destination_uuid: UUID | None = None
@@ -209,12 +206,12 @@ class Fences(Protocol):
         """
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
-        """Note that the guest is on no host and holds nothing. If a higher fence was seen, nothing changes."""
+        """Record that the guest is on no host and has no volumes. Nothing changes if a higher fence was used."""
 
     def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
-        """Yield those of these volumes that guests hold, with their guests.
+        """Yield those of these volumes that guests have, with their guests.
 
-        Within the context no guest takes others.
+        Within the context no guest can claim one of the other volumes.
         """
 
 
@@ -251,7 +248,11 @@ class TemplateCopies(Protocol):
         """Return the number of the attempt that completed the copy, or None if there is no complete copy."""
 
     def begin(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> TemplateCopy:
-        """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
+        """Return the copy of a template in a pool, and begin an attempt if there is no copy.
+
+        The state is READY if the copy is complete, TO_MAKE if the caller must make it under this attempt, and
+        UNDER_WAY if another caller is making it.
+        """
 
     def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
         """Count the file of a copy that was begun, before it is put into the pool.
@@ -324,7 +325,7 @@ class Counterpart:
 
 
 class Counterparts(Protocol):
-    """VMs and volumes that a cloud makes under ids that are given once for ever (docs/adr/0036)."""
+    """The VMs and volumes that another cloud creates under ids that can be used only once (docs/adr/0036)."""
 
     def find(self, uuid: UUID) -> Counterpart | None:
         """Return the note, or None if there never was one."""
@@ -352,9 +353,9 @@ class ClusterTurns(Protocol):
     """Locks of hypervisors' clusters: over all processes one caller at a time decides about a cluster."""
 
     def turn(self, cluster: str, *, timeout_s: float) -> AbstractContextManager[None]:
-        """Wait for the others; within the context no other one is in a turn of the same cluster.
+        """Wait until no other caller is in this context for the same cluster, and keep others out until the end.
 
-        A turn may take TURN_SECONDS; then others may begin theirs. It ends with the process.
+        After TURN_SECONDS, other callers may enter. The context also ends if the process dies.
 
         Raises:
             TimeoutError: others took longer than ``timeout_s``.

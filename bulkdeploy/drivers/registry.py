@@ -35,7 +35,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 class NoDriverFor(DriverSettingError):
-    """Settings give a hypervisor type no driver, and there is no default."""
+    """Raised if the settings name no driver for a hypervisor type and no default driver."""
 
     def __init__(self, hypervisor: str) -> None:
         self.hypervisor = hypervisor

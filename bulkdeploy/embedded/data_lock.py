@@ -17,7 +17,9 @@ class DataDirectoryInUse(Exception):
 
 @contextmanager
 def exclusive(data_dir: Path) -> Iterator[None]:
-    """Hold the directory (made when missing); the kernel lets go when the process ends, however it ends.
+    """Lock the data directory for this process, and create a missing directory.
+
+    The kernel releases the lock when the process ends, however it ends.
 
     Raises:
         DataDirectoryInUse: another process holds it.

@@ -64,7 +64,10 @@ def binaries() -> Path:
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A server on ``data_dir`` (made when missing). One starter at a time: the caller holds a lock."""
+    """A PostgreSQL server on ``data_dir``, which is created if it is missing.
+
+    The caller must hold the directory's lock.
+    """
 
     data_dir: Path
     log_file: Path

@@ -49,10 +49,10 @@ def _make_account() -> pwd.struct_passwd:
 
 
 def make_traversable(path: Path) -> None:
-    """Allow other accounts to pass through every directory above ``path`` (pass, not list).
+    """Allow other accounts to pass through (not to list) every directory above ``path``.
 
-    Root's home, or a temporary directory made with mode 700, would otherwise keep the server's
-    account from its own data and from its binaries.
+    Otherwise root's home, or a temporary directory with mode 700, would keep the server's account from its own data
+    and binaries.
     """
     for directory in path.resolve().parents:
         mode = directory.stat().st_mode

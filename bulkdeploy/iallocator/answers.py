@@ -15,7 +15,7 @@ from bulkdeploy.iallocator.rules import Scope
 
 
 class Refused(Exception):
-    """The request as a whole cannot be met; the text is shown to who made it."""
+    """Raised if a request as a whole cannot be fulfilled. Ganeti shows the text to the user."""
 
 
 @dataclass(frozen=True, slots=True)

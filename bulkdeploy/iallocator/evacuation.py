@@ -99,7 +99,10 @@ def _moved_shared(work: Work, instance: Instance, found: list[int] | Refusal) ->
 
 
 def _moved_mirrored(work: Work, instance: Instance, found: list[int] | Refusal) -> Move:
-    """Return a secondary on the new primary, the instance runs there, and then gets its last secondary."""
+    """Return the steps that move a mirrored instance to new nodes.
+
+    The new primary first becomes the secondary, then the instance runs there, then it gets its final secondary.
+    """
     if isinstance(found, Refusal):
         return found, []
     primary, secondary = (_replace_secondary(work, instance, node) for node in found)

@@ -33,7 +33,10 @@ class Mirroring:
             self._cluster.place(instance, self._positions(nodes))
 
     def mirror(self, wanted: Sequence[tuple[Members, str]]) -> list[str | Refusal]:
-        """Return a secondary for each of these new instances on its primary, those with most memory first."""
+        """Return a secondary node for each new instance on its primary.
+
+        Instances with more memory are planned first.
+        """
         instances = [wanted_instance(members) for members, _ in wanted]
         found: dict[int, str | Refusal] = {}
         for at in sorted(range(len(wanted)), key=lambda at: -instances[at].memory):

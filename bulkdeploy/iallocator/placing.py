@@ -144,9 +144,9 @@ class Placing:
         return self._one(instance, scope, snapshot, self._secondary, leaving)
 
     def better(self, instance: Instance, scope: Scope, nodes: list[int], *, mirrored: bool) -> list[int]:
-        """Return nodes of the same group that lower the cluster's score, or these if there are none.
+        """Return nodes of the same group that lower the cluster's score, or the given nodes if there are none.
 
-        The instance is not placed while this is asked.
+        The instance must not be counted as placed during the call.
         """
         scope = replace(scope, groups=frozenset({int(self._cluster.group_of[nodes[0]])}))
         now = self._score_of(instance, nodes)

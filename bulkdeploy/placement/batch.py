@@ -88,7 +88,10 @@ def _in_turns(
 def _attempts(
     snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """Orders of the kinds, and whether hosts are packed: the first is taken wherever everything fits."""
+    """Yield orders of the kinds, each with whether hosts are packed.
+
+    The first order is used if all VMs fit with it.
+    """
     orders = list(batch_orders(snapshot, requests))
     for packed in (False, True) if len(requests) > 1 else (False,):
         for turns in orders:

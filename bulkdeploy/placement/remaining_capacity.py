@@ -129,7 +129,10 @@ def _ended_by(
     following: PlacementRequest,
     catalog: PlacementCatalog,
 ) -> dict[str, int]:
-    """Return why hosts that had capacity take no more VMs; if none had any, why none had."""
+    """Return why hosts that had capacity take no more VMs.
+
+    If no host had capacity, the reasons for that are returned.
+    """
     found = measure_capacity(before, request, catalog)
     open_before = found.candidates.at[found.of_candidates() > 0]
     now = measure_capacity(left, following, catalog).hosts

@@ -74,7 +74,7 @@ class PowerDrivers:
         return self._bounded(bmc, timeout_s, lambda: self._driver(name, bmc).power_state(bmc, timeout_s=timeout_s))
 
     def act(self, name: str, bmc: Bmc, action: PowerAction, *, timeout_s: float) -> None:
-        """Request an action other than STATUS.
+        """Execute a power action other than STATUS.
 
         Raises:
             PowerError: the controller did not answer or rejected the request.

@@ -103,7 +103,7 @@ _armed: Fault | None = None
 
 
 def before(point: str) -> None:
-    """``point`` comes next."""
+    """Announce that the process is about to pass ``point``."""
     if _armed is not None:
         _armed(f"{point}.before")
 

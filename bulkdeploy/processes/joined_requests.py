@@ -23,7 +23,7 @@ class Unserved(Exception):
 
 
 class _State(Enum):
-    """The state of a request: it waits; its own thread is to serve it with others; another thread has taken it."""
+    """The state of a request: it waits, its own thread must serve it with others, or another thread serves it."""
 
     WAITS = auto()
     LEADS = auto()

@@ -109,7 +109,10 @@ def _tie(lifeline: int, group: int) -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]", files: Sequence[IO[bytes]], end: float, most_bytes: int) -> int:
-    """Return the exit code; the whole process group is killed where it prints or takes too much."""
+    """Wait for the end of the program and return its exit code.
+
+    The whole process group is killed if the program prints or takes too much.
+    """
     while True:
         try:
             return process.wait(timeout=max(min(LOOK_SECONDS, end - time.monotonic()), 0.001))

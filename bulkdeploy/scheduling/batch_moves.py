@@ -139,7 +139,7 @@ def plan_together(
     *,
     to_claim: bool = False,
 ) -> BatchPlan:
-    """Return the host that each VM gets, or why it gets none.
+    """Return a plan with the host for each VM, or with the reason why a VM gets no host.
 
     Args:
         connection: in a transaction.

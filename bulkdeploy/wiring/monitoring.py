@@ -24,9 +24,9 @@ Trouble = Callable[[], str | None]
 
 @contextmanager
 def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Trouble) -> Iterator[None]:
-    """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` meanwhile, where ``monitoring_listen`` is set.
+    """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` during the block, if ``monitoring_listen`` is set.
 
-    An address that is taken is logged and nothing is served: work is more than being watched.
+    If the address is in use, this is logged and nothing is served, because the program's work is more important.
     """
     if settings.monitoring_listen is None:
         yield
@@ -81,6 +81,6 @@ def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTT
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: scrapes come every few seconds."""
+            """Log nothing, because monitoring systems send requests every few seconds."""
 
     return Handler

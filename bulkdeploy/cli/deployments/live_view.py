@@ -124,7 +124,7 @@ class PlainBatch:
             self.console.print(Text(line), soft_wrap=True)
 
     def reading(self, text: str) -> None:
-        """Print nothing, because reading is short."""
+        """Print nothing, because reading takes only a short time."""
 
     def trouble(self, text: str) -> None:
         """Print a warning, unless output is reduced by ``--quiet``."""

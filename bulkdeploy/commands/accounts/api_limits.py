@@ -30,7 +30,9 @@ def get_api_limit(call: Call) -> dict[str, Any]:
 
 
 def reset_api_limit(call: Call) -> None:
-    """Begins a new interval for the named account or for all; callers other than root admins only for their own.
+    """Begin a new interval for the named account or for all accounts.
+
+    Callers other than root admins can do this only for their own account.
 
     Raises:
         PermissionDenied: it is not the caller's to touch.

@@ -4,6 +4,6 @@ from bulkdeploy.commands.call import Call
 
 
 def key_pair_names(call: Call) -> tuple[str, ...]:
-    """Return the names that both parameters give, each once; an empty ``keypair`` names none."""
+    """Return the names in both parameters, each once. An empty ``keypair`` contains no name."""
     one = call.text("keypair")
     return tuple(dict.fromkeys((*call.arguments.get("keypairs", ()), *((one,) if one else ()))))

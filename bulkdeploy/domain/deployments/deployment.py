@@ -410,7 +410,7 @@ class AffinityFacts:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpec:
-    """A volume that each VM gets."""
+    """The specification of a volume that each VM of a request has."""
 
     volume_type: str
     size_bytes: int

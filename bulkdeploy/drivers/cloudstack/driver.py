@@ -952,7 +952,7 @@ def _is_nic(there: Row, nic: NicSpec) -> bool:
 
 
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    """Return the sizes that the offering leaves open; CloudStack refuses others."""
+    """Return the sizes that the offering leaves open. CloudStack rejects other sizes in a call."""
     sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
     return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 

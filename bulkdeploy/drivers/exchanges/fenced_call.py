@@ -105,7 +105,7 @@ class FencedCall:
         return where
 
     def check_fence(self, step: str) -> None:
-        """Stop here if a later call has come meanwhile."""
+        """Raise StaleFence if a later call has used a higher fence in the meantime."""
         if not self.fences.is_highest(self.guest, self.fence):
             raise self.stale(step)
 

@@ -113,5 +113,8 @@ def _left(end: float) -> float:
 
 
 def lacking(step: str, host: str, refusal: Refusal) -> DriverError:
-    """Return a refusal of the planner as a driver error: there may be capacity later, or with another primary."""
+    """Return a planner's rejection as a transient driver error.
+
+    A retry may succeed later, or with another primary node.
+    """
     return DriverError(step, host, refusal.reason, transient=True)

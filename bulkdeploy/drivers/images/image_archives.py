@@ -107,7 +107,7 @@ class _Unpacked:
         return bytes(found)
 
     def _next(self, size: int) -> bytes:
-        """Return at most so many bytes; none at the end."""
+        """Return at most ``size`` unpacked bytes, or no bytes at the end."""
         if self._is_plain:
             chunk, self._input = self._input[:size], self._input[size:]
             return chunk or self._packed.read(size)

@@ -120,7 +120,7 @@ class SimulatedCall:
         return None if reason is None else str(reason)
 
     def fail(self, error: DriverError) -> NoReturn:
-        """Fail as the whole batch did.
+        """Raise the error of the whole batch as the error of this call.
 
         Raises:
             DriverError: always.

@@ -156,7 +156,7 @@ def set_latency(connection: Connection, latency: Latency) -> None:
 
 
 def list_latencies(connection: Connection) -> list[Latency]:
-    """Return every step that takes time."""
+    """Return the latencies of all steps that have one."""
     with connection.cursor(row_factory=class_row(Latency)) as cursor:
         return cursor.execute(
             "SELECT step, distribution, mean_ms, spread_ms FROM simulator.latencies ORDER BY step"

@@ -501,7 +501,7 @@ class SimulatorDriver(BatchDriver):
         self._link.request("files", host.name, write, patience_s=timeout_s)
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
-        """Make hosts known; see ``inventory.sync_hosts``.
+        """Add hosts, or update their sizes and limits, as ``inventory.sync_hosts`` does.
 
         Raises:
             DriverError: the database does not answer.

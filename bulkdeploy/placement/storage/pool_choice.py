@@ -91,7 +91,7 @@ def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequenc
 
 
 def _in_the_same_pools(table: PoolTable, disks: Sequence[int]) -> bool:
-    """Return whether each of these disks may lie wherever the others may."""
+    """Return whether all of these disks can be stored in the same pools."""
     return not any((table.fits[disk] != table.fits[disks[0]]).any() for disk in disks[1:])
 
 

@@ -58,7 +58,10 @@ class ZoneStorage:
 
     @classmethod
     def of(cls, table: PoolTable, sizes: Sequence[int], kept: Ints, capacity: Ints) -> "ZoneStorage":
-        """From how many VMs keep each disk in the cluster's own pools, and each cluster's room."""
+        """Return the zone-wide storage, given how many VMs keep each disk in their cluster's own pools.
+
+        ``capacity`` is the number of VMs that each cluster can take.
+        """
         sets: set[tuple[int, ...]] = set()
         for order in np.unique(np.argsort(kept, axis=1, kind="stable"), axis=0).tolist():
             sets |= {tuple(sorted(order[:length])) for length in range(1, len(order) + 1)}
@@ -149,7 +152,7 @@ class _Stretch:
         return [spill for spill, columns in zip(self._zone.spills, self._columns, strict=True) if columns is None]
 
     def load(self, added: Ints) -> Ints:
-        """Return bytes that these VMs put into each of the zone's pools."""
+        """Return the bytes that these VMs store in each of the zone's pools."""
         load = np.zeros(len(self._free), dtype=np.int64)
         for grant in self.grants(added):
             for disk, column in zip(grant.disks, grant.columns, strict=True):

@@ -200,9 +200,9 @@ class HostWatch:
         return found
 
     def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
-        """Return the answers of all hosts of a type.
+        """Return the answers of all hosts of a hypervisor type.
 
-        Empty if the driver can ask none: then hosts are not to blame.
+        The list is empty if the driver cannot query any host; then no host counts as silent.
         """
         of_kind = [host for host in hosts if host.hypervisor == kind]
         if not of_kind:

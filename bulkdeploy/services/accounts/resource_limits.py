@@ -245,7 +245,10 @@ def _holders(
 
 
 def _require_above(caller: Caller, holder: LimitHolder) -> None:
-    """Admins below root set limits neither for themselves nor for their own domain, and users none."""
+    """Check that the caller may set limits of this holder.
+
+    Admins below root can set limits neither for themselves nor for their own domain. Users can set none.
+    """
     if caller.is_root_admin:
         return
     own_domain = holder.owner is None and holder.lineage == caller.owner.lineage

@@ -45,7 +45,7 @@ ALL = true()
 
 
 def _of_hypervisor(name: str) -> Condition:
-    """Return the condition of hosts of a hypervisor type; a word that is none is ignored, as in CloudStack."""
+    """Return the condition for hosts of a hypervisor type. An unknown type selects all hosts, as in CloudStack."""
     return ALL if HypervisorType.parse(name) is None else same_text(hosts.c.hypervisor)(name)
 
 

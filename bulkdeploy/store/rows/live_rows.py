@@ -222,7 +222,7 @@ def _kept(value: Any, *, nullable: bool) -> Any:
 
 
 def _taken(error: IntegrityError) -> Exception:
-    """Return the meaning of a refused write: a name that is taken, or the error itself."""
+    """Return NameTaken for a violated unique name, or else the error itself."""
     return NameTaken() if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION else error
 
 

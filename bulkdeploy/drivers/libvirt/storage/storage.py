@@ -155,7 +155,7 @@ class FilePool:
         return Disk(spec.uuid, self.source(name), "qcow2", self._chain(made), spec.parameters)
 
     def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
-        """Do nothing, because QEMU locks files. A file cannot be taken from a host that was cut off."""
+        """Do nothing, because QEMU locks files and a file cannot be withdrawn from a host that was cut off."""
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the copy of a template on which a volume is based, or an empty tuple if there is none.

@@ -14,7 +14,7 @@ from bulkdeploy.scheduling.virtual_machine_isos import eject_iso
 
 
 class DetachIso(ChangeDrive):
-    """Params: none."""
+    """The steps that eject an ISO from a VM's drive. The job has no parameters."""
 
     @override
     def change(self, connection: Connection, work: Assignment) -> int | None:

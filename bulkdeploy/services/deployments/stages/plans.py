@@ -163,7 +163,7 @@ def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kin
 
 
 def _why_refused(connection: Connection, need: PlacementNeed, kind: Planned, missing: str = "") -> str:
-    """Return in words why VMs of a kind got no place."""
+    """Return a text with the reasons why VMs of a kind could not be placed."""
     unfit = describe_unfit_destination(connection, need.host_id, kind.plan.excluded)
     return _sentences(unfit, missing, *kind.said, in_words(kind.plan.limiting))
 
