@@ -165,7 +165,10 @@ class PostgresServer:
             self._give_to_account(self.socket_dir)
 
     def _make_data_files(self) -> None:
-        """Run initdb beside the final place and rename, so that a half-made one is never used."""
+        """Run initdb in a temporary directory and rename the result.
+
+        So incomplete data files are never used.
+        """
         fresh = self.data_dir.with_name(self.data_dir.name + ".new")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)

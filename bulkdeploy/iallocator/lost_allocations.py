@@ -54,7 +54,10 @@ def placement_costs(cluster: GanetiCluster, instance: Instance, group: int, pair
 
 
 def _count(least: Mapping[str, int], memory: Ints, disk: Ints, vcpus: Ints) -> Ints:
-    """Return how many instances of the smallest size each node takes: some memory and some disk stay free."""
+    """Return how many instances of the smallest size each node can take.
+
+    Some memory and some disk stay free on each node.
+    """
     fitting = [
         (memory - 1) // max(least["memory-size"], 1),
         (disk - 1) // max(least["disk-size"], 1),

@@ -50,14 +50,18 @@ def allocated(result: object, names: Sequence[str], nodes: Mapping[str, int]) ->
         NoAnswer: the answer is not one place for each of these instances.
     """
     if not isinstance(result, list) or len(result) != 2 or not all(isinstance(part, list) for part in result):
-        raise NoAnswer(f"its answer has another form than a bulk request's: {_shown(json.dumps(result))}")
+        raise NoAnswer(
+            f"its answer does not have the format of an answer to a bulk request: {_shown(json.dumps(result))}"
+        )
     placed, failed = result
     if failed:
         raise NoAnswer(f"it places {len(placed)} of {len(names)}")
     found: dict[str, int] = {}
     for one in placed:
         if not isinstance(one, list) or len(one) != 2 or not isinstance(one[0], str):
-            raise NoAnswer(f"its answer has another form than a bulk request's: {_shown(json.dumps(one))}")
+            raise NoAnswer(
+                f"its answer does not have the format of an answer to a bulk request: {_shown(json.dumps(one))}"
+            )
         found[one[0]] = host_of(one[1], nodes)
     if len(placed) != len(names) or found.keys() != set(names):
         raise NoAnswer(f"its answer names {len(found)} instances, not just the {len(names)} that were asked for")
@@ -84,12 +88,16 @@ def evacuated(result: object, names: Sequence[str], nodes: Mapping[str, int]) ->
         NoAnswer: the answer has another form, or leaves instances out.
     """
     if not isinstance(result, list) or len(result) != 3 or not all(isinstance(part, list) for part in result):
-        raise NoAnswer(f"its answer has another form than an evacuation's: {_shown(json.dumps(result))}")
+        raise NoAnswer(
+            f"its answer does not have the format of an answer to an evacuation: {_shown(json.dumps(result))}"
+        )
     try:
         moved = {str(name): host_of(to, nodes) for name, _, to in result[0]}
         stay = {str(name) for name, _ in result[1]}
     except (ValueError, TypeError) as error:
-        raise NoAnswer(f"its answer has another form than an evacuation's: {_shown(json.dumps(result))}") from error
+        raise NoAnswer(
+            f"its answer does not have the format of an answer to an evacuation: {_shown(json.dumps(result))}"
+        ) from error
     if moved.keys() | stay != set(names):
         raise NoAnswer(
             f"its answer names {len(moved.keys() | stay)} instances, not just the {len(names)} of the host"

@@ -67,10 +67,10 @@ def read_host_url(url: str, options: LibvirtOptions) -> LibvirtUrl:
         parts = urlsplit(urldefrag(url).url)
         port, password, host = parts.port, parts.password, parts.hostname
     except ValueError:
-        raise HostUrlError(f"its url must be libvirt's, {EXAMPLE}") from None
+        raise HostUrlError(f"its url must be a URL of libvirt, {EXAMPLE}") from None
     driver, _, transport = parts.scheme.partition("+")
     if driver != DRIVER:
-        raise HostUrlError(f"its url must be libvirt's, {EXAMPLE}")
+        raise HostUrlError(f"its url must be a URL of libvirt, {EXAMPLE}")
     if password is not None:
         raise HostUrlError("its url must not contain a password: name a key file (keyfile=) or use TLS")
     transport = transport or (ENCRYPTED if parts.netloc else LOCAL)

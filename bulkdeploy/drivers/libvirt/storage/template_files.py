@@ -68,7 +68,7 @@ def convert_to_raw(file: Path, image_format: str, left_s: Callable[[], float]) -
         CephError: there is too little space, the conversion failed, or ``left_s`` seconds were not enough.
     """
     if not _converting.acquire(timeout=left_s()):
-        raise CephError("qemu-img convert: this worker converted other images until time was up")
+        raise CephError("qemu-img convert did not start in time, because this worker was converting other images")
     try:
         with file.open("rb") as head:
             head.seek(QCOW2_SIZE_AT)
