@@ -144,10 +144,11 @@ def _look_around(page: Any, service: WholeService) -> None:
         "#diskofferingid", page.locator("#diskofferingid option:has-text(' GiB')").first.get_attribute("value")
     )
     page.select_option("#zoneid", index=1)
+    page.fill("#size", "3")
     page.click("form.stack button.primary")
-    page.wait_for_selector(".wrong:not(:empty)")
+    page.wait_for_selector("#wrong-size:not(:empty)")
     _take(page, "form")
-    page.fill("#size", "20")
+    page.fill("#size", "")
     page.click("form.stack button.primary")
     page.wait_for_load_state("networkidle")
     for name, address in (("volumes", "volumes"), ("search", "search?q=shop-a-1"), ("settings", "settings")):
