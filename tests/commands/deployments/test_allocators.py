@@ -130,7 +130,7 @@ WRONG = {
     "no such host": (f"{FIRST_USABLE}placed[0][1] = ['nowhere']{SAY}", "names nowhere, which is no host"),
     "two nodes": (f"{FIRST_USABLE}placed[0][1] *= 2{SAY}", "must name one node"),
     "in part": (f"{FIRST_USABLE}answer['result'][1] = [names[0]]{SAY}", "it places 4 of 4"),
-    "another form": (f"{FIRST_USABLE}answer['result'] = placed{SAY}", "another form than a bulk request's"),
+    "another form": (f"{FIRST_USABLE}answer['result'] = placed{SAY}", "the format of an answer to a bulk request"),
     "deep": ('print("[" * 100000)', "its output is not an answer"),
     "too long": ("import time; time.sleep(600)", "it took too long, and was killed"),
 }
