@@ -245,10 +245,7 @@ def _holders(
 
 
 def _require_above(caller: Caller, holder: LimitHolder) -> None:
-    """Check that the caller may set limits of this holder.
-
-    Admins below root can set limits neither for themselves nor for their own domain. Users can set none.
-    """
+    """Check that the caller may set limits of this holder: admins below root only below their own domain."""
     if caller.is_root_admin:
         return
     own_domain = holder.owner is None and holder.lineage == caller.owner.lineage
