@@ -334,7 +334,11 @@ SETTINGS: tuple[Setting, ...] = (
     *(
         Setting(f"kvm.ha.{name}", default, N, meaning, scope=Scope.CLUSTER, minimum=1, maximum=86400)
         for name, default, meaning in (
-            ("activity.check.interval", "60", "Seconds from one activity check of a silent host to the next"),
+            (
+                "activity.check.interval",
+                "60",
+                "Seconds from the end of one activity check of a silent host to the next check",
+            ),
             (
                 "activity.check.timeout",
                 "60",

@@ -690,14 +690,17 @@ class HypervisorDriver(ABC):
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """Return a text that changes whenever guests of ``host`` write to volumes, or None if it cannot be read.
+        """Return a text that changes whenever guests of ``host`` write to volumes.
+
+        Returns None if no host of this hypervisor can read such a text, now or later: silence then counts as
+        inactivity.
 
         ``host`` does not answer, so ``other``, which has the same shared pools, reads the volumes. Each volume is
         given by the uuids of its pool and of itself. Equal texts of two calls mean that nothing was written in
         between.
 
         Raises:
-            DriverError: ``other`` could not look.
+            DriverError: the text could not be read this time. The host is not fenced for this.
         """
         del host, other, volumes, timeout_s
         return None

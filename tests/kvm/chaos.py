@@ -10,22 +10,57 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from tests.kvm.writing_guest import writing_image
 from tests.support.api.api_client import ApiFailure
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts, libvirt_hosts, why_not
 from tests.support.hypervisors.libvirt_servers import DoubleRuns, switch
 from tests.support.hypervisors.real_trial import Trial, run_trial
-from tests.support.power.host_ha import ha_state, host_ha, host_named, take_back
+from tests.support.power.host_ha import QUICK, ha_state, host_ha, host_named, take_back
 from tests.support.power.redfish_servers import Server
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import say, wait_for
 
 FENCED_S = 120.0
 """How long it may take until a dead host is fenced."""
+
+INTERVAL_S = QUICK["kvm.ha.activity.check.interval"]
+"""A host of which some guest writes more often than this is never fenced."""
+
+
+def longest_pause(pids: Collection[int], pool: Path, seconds: float) -> float:
+    """Watch the disks of guests for some seconds, and return the longest time without a write to any of them."""
+    disks = {disk for pid in pids for disk in open_files(pid) if disk.parent == pool}
+    began = time.time()
+    writes = {began}
+    while time.time() < began + seconds:
+        for disk in disks:
+            with suppress(OSError):
+                writes.add(disk.stat().st_mtime)
+        time.sleep(0.2)
+    inside = sorted({began, *(write for write in writes if write > began), time.time()})
+    return max(later - earlier for earlier, later in pairwise(inside))
+
+
+def is_under_way(job: Mapping[str, Any], when: datetime) -> bool:
+    """Return whether a job was under way at a time. The API gives times in whole seconds."""
+    began, ended = (datetime.strptime(job[name], "%Y-%m-%dT%H:%M:%S%z") for name in ("created", "completed"))
+    return began <= when <= ended + timedelta(seconds=1)
+
+
+def open_files(pid: int) -> Iterator[Path]:
+    """Yield the files that a process has open."""
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                yield link.readlink()
 
 
 class WritingHosts(LibvirtHosts):
@@ -43,6 +78,7 @@ class LibvirtTrial(Trial):
     def surroundings(self) -> Iterator[None]:
         """Give every host a controller and host HA, and watch for guests that run twice; all VMs get HA."""
         client, hosts = self.cloud.client, self.cloud.hosts.hosts
+        self._idle_s: dict[str, float] = {}
         self._servers = {host.name: Server(switch=partial(switch, host)) for host in hosts}
         client.call("updateConfiguration", name="vm.ha.restart.attempts", value=100)
         tiny = client.call("listServiceOfferings", id=self.cloud.ids["serviceofferingid"])["serviceoffering"][0]
@@ -51,7 +87,19 @@ class LibvirtTrial(Trial):
         self.cloud.ids["serviceofferingid"] = made["serviceoffering"]["id"]
         with host_ha(client, self._servers), DoubleRuns(hosts) as doubles:
             yield
-        self.breaches += [f"guest {guest} ran twice at once" for guest in doubles.found]
+        self.breaches += [f"guest {guest} ran twice at once {how}" for guest, how in doubles.found.items()]
+        self.breaches += self._unexplained(doubles.takeovers)
+
+    def _unexplained(self, takeovers: Mapping[tuple[UUID, int], datetime]) -> list[str]:
+        """Return the takeovers of a guest by another process that happened outside all migrations of its VM."""
+        jobs = self.cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+        migrations = [job for job in jobs if "Migrate" in job["cmd"]]
+        say(f"{len(takeovers)} guests had two processes in a live migration; {len(migrations)} jobs migrated VMs")
+        return [
+            f"guest {guest} had two processes at {when:%H:%M:%S}, but no job migrated its VM"
+            for (guest, _), when in takeovers.items()
+            if not any(job["jobinstanceid"] == str(guest) and is_under_way(job, when) for job in migrations)
+        ]
 
     def broken_promises(self) -> list[str]:
         """Return highly available VMs that do not run although the load has not stopped them."""
@@ -81,6 +129,7 @@ class LibvirtTrial(Trial):
     def _on_host(self, accident: Callable[[LibvirtHost, random.Random], str], chance: random.Random) -> str:
         """Let something happen to a host; if host HA has fenced the host meanwhile, take it back."""
         host = self._host(chance)
+        self._idle_s.pop(host.name, None)
         what = accident(host, chance)
         try:
             wait_for(lambda: self._is_settled(host), f"host {host.name} is Up or Fenced", patience_s=FENCED_S)
@@ -88,6 +137,8 @@ class LibvirtTrial(Trial):
                 take_back(self.cloud.client, host.name)
                 wait_for(lambda: self._is_settled(host), f"host {host.name} is Up", patience_s=FENCED_S)
                 what += ", fenced and taken back"
+                if self._idle_s.get(host.name, INTERVAL_S) < INTERVAL_S:
+                    self.breaches.append(f"a host whose guests wrote was fenced: {what}")
         except (AssertionError, ApiFailure) as error:
             self.breaches.append(f"after an accident ({what}): {error}")
         return what
@@ -123,14 +174,19 @@ class LibvirtTrial(Trial):
 
     def _cut_off(self, host: LibvirtHost, chance: random.Random) -> str:
         """Silence a host for longer than its checks take, while its guests write."""
-        seconds = chance.uniform(15, 25)
+        seconds, guests = chance.uniform(15, 25), host.guest_pids()
         host.signal(signal.SIGSTOP)
-        time.sleep(seconds)
+        idle_s = longest_pause(guests.values(), self.cloud.hosts.pool, seconds)
         host.signal(signal.SIGCONT)
-        return f"cut off a host: {host.name} with {len(host.guest_pids())} guests, {seconds:.0f} s"
+        self._idle_s[host.name] = idle_s
+        about = f"{len(guests)} guests, {seconds:.0f} s, no write for {idle_s:.1f} s"
+        return f"cut off a host: {host.name} with {about}"
 
     def _cut_power(self, host: LibvirtHost, chance: random.Random) -> str:
-        """Cut a server's power; its controller may know that, believe that it is on, or be dead for a while."""
+        """Cut a server's power; its controller may know that, believe that it is on, or be dead for a while.
+
+        A server without guests is switched on at the end, because it is not fenced while its controller reports On.
+        """
         server, lost = self._servers[host.name], len(host.guest_pids())
         server.is_on = chance.random() < 0.5
         dead_s = chance.choice((0.0, chance.uniform(15, 25)))
@@ -144,6 +200,9 @@ class LibvirtTrial(Trial):
                 self.breaches.append(f"host {host.name} is Fenced though its controller is dead")
             server.stall = None
             repaired.set()
+        if not lost:
+            server.is_on = True
+            switch(host, on=True)
         return f"cut the power of a server: {host.name} with {lost} guests, its controller dead for {dead_s:.0f} s"
 
     def _host(self, chance: random.Random) -> LibvirtHost:

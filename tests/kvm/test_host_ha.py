@@ -142,7 +142,7 @@ def test_guests_of_a_dead_server_run_elsewhere_once_it_is_off(
         assert killed or servers[dead.name].requests == ["ForceOff"]
         assert {cloud.host_of(vm) for vm in lost}.isdisjoint({dead.name})
         take_back(cloud.client, dead.name)
-    assert doubles.found == set()
+    assert doubles.found == {}
     cloud.assert_intact()
 
 
@@ -165,7 +165,7 @@ def test_a_server_that_is_only_cut_off_keeps_its_guests(cloud: Cloud, writing: d
         wait_until(lambda: cloud_host_state(cloud, cut.name) == "Up", "the host is not Up again")
         assert cloud.hosts.running() == before
         assert servers[cut.name].requests == []
-    assert doubles.found == set()
+    assert doubles.found == {}
     cloud.assert_intact()
 
 
@@ -216,7 +216,7 @@ def test_crashed_guests_run_again_where_they_were(cloud: Cloud) -> None:
             lambda: {str(uuid) for uuid in cloud.hosts.running()} == set(available), "guests do not run again"
         )
     assert {vm: cloud.host_of(vm) for vm in available} == {vm: where[vm] for vm in available}
-    assert doubles.found == set()
+    assert doubles.found == {}
     cloud.assert_intact()
 
 
@@ -235,7 +235,7 @@ def test_a_guest_that_crashes_again_and_again_runs_elsewhere_and_is_stopped_at_l
         wait_until(lambda: cloud.state(vm) == "Stopped", "the VM is not stopped")
     assert places[0] == places[1] != places[2]
     assert "its guest crashed 3 times within an hour" in str(cloud.client.call("listAlerts"))
-    assert doubles.found == set()
+    assert doubles.found == {}
     cloud.assert_intact()
 
 

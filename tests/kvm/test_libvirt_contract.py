@@ -369,6 +369,18 @@ class LibvirtContract(
             assert (refused.value.step, refused.value.transient, rig.volumes()) == ("volume", False, set())
         caller.run(rig.hosts[0], guest)
 
+    def test_activity_is_read_from_volumes_that_the_other_host_has(self, rig: Rig, caller: Caller) -> None:
+        """Volumes that are missing show neither activity nor inactivity. One volume that is there is enough."""
+        guest = rig.new_guest()
+        silent, other, *_ = rig.hosts
+        caller.run(silent, guest)
+        volumes = [(volume.pool_uuid, volume.uuid) for volume in guest.volumes]
+        missing = (volumes[0][0], uuid4())
+        for unreadable in ([], [missing]):
+            with pytest.raises(DriverError, match="no activity can be read"):
+                rig.driver.activity_mark(silent, other, unreadable, timeout_s=30)
+        assert rig.driver.activity_mark(silent, other, [missing, *volumes], timeout_s=30)
+
     def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
         """By calls that meet; all of them are there, with their content."""
         files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]

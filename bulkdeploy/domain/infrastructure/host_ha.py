@@ -89,7 +89,8 @@ class HaSettings:
     """The settings of host HA: when a host is checked, recovered and fenced (``kvm.ha.*`` of its cluster).
 
     Attributes:
-        check_interval_s: seconds between two activity checks.
+        check_interval_s: seconds from the end of an activity check to the beginning of the next, because guests
+            can show activity only between two checks.
         check_timeout_s: seconds after which an activity check that has no result counts as not made.
         checks: activity checks before it is decided whether the host is active.
         failure_ratio: the host is inactive if a larger share of its checks failed.
@@ -179,7 +180,7 @@ def _event_of_eligible(record: HaRecord, signals: HaSignals, settings: HaSetting
         case S.SUSPECTED:
             if signals.answers:
                 return E.HEALTH_CHECK_PASSED
-            is_due = record.since_check_s is None or record.since_check_s >= settings.check_interval_s
+            is_due = record.since_check_s is None or record.in_state_s >= settings.check_interval_s
             return E.PERFORM_ACTIVITY_CHECK if is_due else None
         case S.CHECKING:
             return E.TOO_FEW_SAMPLES if record.in_state_s >= settings.check_timeout_s else None

@@ -540,10 +540,14 @@ class LibvirtDriver(HypervisorDriver):
 
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
-    ) -> str | None:
-        """Return the times of the last writes to the volumes' files, which ``other`` reads."""
+    ) -> str:
+        """Return the times of the last writes to the volumes' files, which ``other`` reads.
+
+        Raises:
+            DriverError: ``other`` does not answer, or has none of the volumes.
+        """
         del host
-        return self._volumes.last_writes(other, volumes, timeout_s=timeout_s) if volumes else None
+        return self._volumes.last_writes(other, volumes, timeout_s=timeout_s)
 
     @override
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:

@@ -94,13 +94,17 @@ class Volumes:
         """Return when volumes were written to last, as the daemon of a host sees their files in its pools.
 
         Raises:
-            DriverError: the daemon does not answer.
+            DriverError: the daemon does not answer, or has none of the volumes.
         """
         deadline = Deadline(timeout_s)
 
         def look(call: HostCall) -> str:
             seen = {pool: self._calls.pool(call, pool) for pool in {pool for pool, _ in volumes}}
-            return " ".join(seen[pool].last_write(volume) for pool, volume in volumes)
+            times = [seen[pool].last_write(volume) for pool, volume in volumes]
+            if not any(times):
+                reason = f"none of {len(volumes)} volumes is in a shared pool there, so no activity can be read"
+                raise DriverError("look", host.name, reason, transient=True)
+            return " ".join(times)
 
         return in_time("look", host.name, deadline, lambda: self._calls.links.call("look", host, deadline, look))
 

@@ -49,6 +49,7 @@ from bulkdeploy.store.configuration.configurations import Configuration, read_co
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.watching import hypervisors_in_use, lock_host_to_fence
 from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state
+from bulkdeploy.store.infrastructure.host_migration import shared_volumes
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_own_events
@@ -145,6 +146,7 @@ class HostHa:
             failed = move.failed_checks + (not is_active)
             record = replace(record, checks=move.checks + 1, failed_checks=failed)
         event = check_result(record, settings)
+        log.info("host_activity", host=row.name, is_active=is_active, checks=record.checks)
         result = _move_of(row.host_id, move.version, move.state, event, record)
         run_transaction(
             self._engine,
@@ -158,14 +160,15 @@ class HostHa:
         """Return whether a host's VMs are active, and the mark of their last disk writes. None means unknown.
 
         A host without power is not active. Otherwise another host reads the marks of the VMs' disks: the VMs are
-        active if the mark has changed since the last check. If the driver cannot read the marks, no activity is
-        found. All questions together end in ``check_timeout_s``, because the pass waits for them.
+        active if the mark has changed since the last check. If no host could read the marks, the activity is
+        unknown. Hosts of a hypervisor without such marks are not active. All questions together end in
+        ``check_timeout_s``, because the pass waits for them.
         """
         if row.simulated is not None:
             return bool(row.simulated["activity"]), None
         with read_only(self._engine) as connection:
             bmc = read_used_bmc(connection, row.host_id)
-            volumes = store.shared_volumes(connection, row.host_id, MOST_VOLUMES)
+            volumes = shared_volumes(connection, row.host_id, MOST_VOLUMES)
             others = store.neighbours(connection, row.host_id, MOST_NEIGHBOURS)
         timeout_s = action_timeout_s(configuration, row.cluster_id)
         if bmc is not None and self._power.read_state(bmc, timeout_s) is PowerState.OFF:

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import orjson
 from sqlalchemy import Connection, Row, func, insert, select, text, update
@@ -185,20 +184,6 @@ _SILENT = text(
 def count_silent(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
     """Return hosts and silent hosts of these hypervisors by zone and cluster; fenced hosts do not count."""
     return connection.execute(_SILENT, {"hypervisors": list(hypervisors)}).all()
-
-
-_VOLUMES = text(
-    "SELECT p.uuid AS pool_uuid, x.uuid AS volume_uuid FROM virtual_machines v JOIN volumes x ON x.vm_id = v.id"
-    " JOIN storage_pools p ON p.id = x.pool_id"
-    " WHERE v.host_id = :host AND v.state = 'Running' AND v.removed IS NULL AND x.removed IS NULL"
-    "   AND p.host_id IS NULL ORDER BY x.id LIMIT :most"
-)
-
-
-def shared_volumes(connection: Connection, host_id: int, most: int) -> list[tuple[UUID, UUID]]:
-    """Return volumes of VMs that run on a host, by pool and volume, that other hosts can see, too."""
-    rows = connection.execute(_VOLUMES, {"host": host_id, "most": most})
-    return [(row.pool_uuid, row.volume_uuid) for row in rows]
 
 
 def neighbours(connection: Connection, host_id: int, most: int) -> Sequence[Row[Any]]:

@@ -86,15 +86,19 @@ def guests_kept_on(connection: Connection, host_id: int) -> set[UUID]:
     return set(connection.execute(query, {"host": host_id}).scalars())
 
 
+_HOLDS_HOST = (
+    "(v.host_id = :host OR v.uuid IN (SELECT consumer FROM host_claims WHERE host_id = :host)"
+    "   OR v.id IN (SELECT m.instance_id FROM host_claims c JOIN async_jobs m ON m.uuid = c.consumer"
+    "     WHERE c.host_id = :host AND m.instance_type = 'VirtualMachine'))"
+)
+"""The condition that VM ``v`` has a claim on a host: it is there, starts there, or migrates from or to the host."""
+
 _ON_HOST = text(
     "SELECT v.id, v.state, v.host_id, j.id AS job_id, j.kind FROM virtual_machines v"
     " LEFT JOIN LATERAL (SELECT o.id, o.kind FROM async_jobs o WHERE o.instance_id = v.id"
     "   AND o.instance_type = 'VirtualMachine' AND o.status = 0 AND o.parent_id IS DISTINCT FROM :job"
     "   ORDER BY o.id LIMIT 1) j ON true"
-    " WHERE v.removed IS NULL AND (v.host_id = :host"
-    "   OR v.uuid IN (SELECT consumer FROM host_claims WHERE host_id = :host)"
-    "   OR v.id IN (SELECT m.instance_id FROM host_claims c JOIN async_jobs m ON m.uuid = c.consumer"
-    "     WHERE c.host_id = :host AND m.instance_type = 'VirtualMachine')) ORDER BY v.id"
+    " WHERE v.removed IS NULL AND $holds_host ORDER BY v.id".replace("$holds_host", _HOLDS_HOST)
 )
 
 
@@ -105,6 +109,23 @@ def vms_holding_host(connection: Connection, host_id: int, job_id: int) -> Seque
     there is no such job. Jobs that job ``job_id`` created are ignored.
     """
     return connection.execute(_ON_HOST, {"host": host_id, "job": job_id}).all()
+
+
+_VOLUMES = text(
+    "SELECT p.uuid AS pool_uuid, x.uuid AS volume_uuid FROM virtual_machines v JOIN volumes x ON x.vm_id = v.id"
+    " JOIN storage_pools p ON p.id = x.pool_id"
+    " WHERE v.removed IS NULL AND x.removed IS NULL AND p.host_id IS NULL"
+    " AND $holds_host ORDER BY x.id LIMIT :most".replace("$holds_host", _HOLDS_HOST)
+)
+
+
+def shared_volumes(connection: Connection, host_id: int, most: int) -> list[tuple[UUID, UUID]]:
+    """Return the volumes in shared pools of all VMs that may run on a host, by pool and volume.
+
+    A VM that a job starts, stops or migrates is included, because its guest may write while the job waits.
+    """
+    rows = connection.execute(_VOLUMES, {"host": host_id, "most": most})
+    return [(row.pool_uuid, row.volume_uuid) for row in rows]
 
 
 _NOTED = text(

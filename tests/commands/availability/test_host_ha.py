@@ -1,7 +1,9 @@
 """Host HA: silent hosts are checked, reset and fenced; then their highly available VMs run elsewhere."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -22,6 +24,10 @@ from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 __all__ = ["host", "hypervisor", "system"]
 
 HOST = "a-1-1"
+SHARED_VOLUMES = (
+    "SELECT p.uuid AS pool, x.uuid AS volume FROM volumes x JOIN storage_pools p ON p.id = x.pool_id"
+    " WHERE x.removed IS NULL AND p.host_id IS NULL"
+)
 
 
 class Sweeps:
@@ -240,6 +246,51 @@ def test_nothing_starts_before_the_hypervisor_knows_that_the_host_is_off(
     _finish(fleet, client, str(evacuations(fleet)[0].uuid))
     assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
     fleet.assert_intact()
+
+
+def test_guests_may_write_while_jobs_on_their_vms_wait_for_the_silent_host(
+    fleet: Fleet,
+    client: ApiClient,
+    host: str,
+    sweeps: Sweeps,
+    hypervisor: OneDriver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The disks of VMs that are being stopped or migrated are read, too: the host is Degraded."""
+    marks = iter(range(100))
+    wanted = {(row.pool, row.volume) for row in fleet.zone.rows(SHARED_VOLUMES)}
+    assert len(wanted) == VMS
+
+    def look(_: object, __: object, ___: object, volumes: Sequence[tuple[UUID, UUID]], **____: object) -> str:
+        assert set(volumes) == wanted
+        return str(next(marks))
+
+    monkeypatch.setattr(Unfenced, "activity_mark", look)
+    first, *others = (vm["id"] for vm in client.call("listVirtualMachines", hostid=host)["virtualmachine"])
+    cut_off(fleet.control, HOST)
+    client.call("migrateVirtualMachine", virtualmachineid=first, autoselect=True)
+    for vm in others:
+        client.call("stopVirtualMachine", id=vm)
+    fleet.run(drivers=hypervisor)
+    states = [vm["state"] for vm in client.call("listVirtualMachines")["virtualmachine"]]
+    assert sorted(states) == ["Migrating", *["Stopping"] * len(others)]
+    assert sweeps.until("Degraded") == ["Suspect", "Degraded"]
+    assert evacuations(fleet) == []
+
+
+def test_a_host_is_never_fenced_while_its_activity_cannot_be_read(
+    fleet: Fleet, client: ApiClient, host: str, sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check without a result is no check: the host is neither Degraded nor reset, however often it is checked."""
+
+    def fail_to_look(*_: object, **__: object) -> str:
+        raise DriverError("look", "a-1-2", "the volumes are not there", transient=True)
+
+    monkeypatch.setattr(Unfenced, "activity_mark", fail_to_look)
+    cut_off(fleet.control, HOST)
+    assert set(sweeps.go(12)) == {"Suspect"}
+    assert "checking activitycheckfailureoverthresholdratio" not in " ".join(transitions(client, host))
+    assert evacuations(fleet) == []
 
 
 def test_silent_hosts_delay_no_pass_and_no_fencing(

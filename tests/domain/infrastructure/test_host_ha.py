@@ -55,6 +55,17 @@ def test_hosts_that_answer_or_are_withheld_are_left_alone(
         assert seen.is_fenced
 
 
+@given(seconds, seconds, settings)
+def test_guests_have_the_interval_between_two_checks_to_write(
+    in_state_s: float, check_s: float, given_settings: HaSettings
+) -> None:
+    """However long a check took, the next one begins an interval after its end, when the host became Suspect."""
+    record = HaRecord(HaState.SUSPECTED, in_state_s, since_check_s=in_state_s + check_s)
+    event = next_event(record, HaSignals(is_enabled=True, is_eligible=True, answers=False), given_settings)
+    is_due = in_state_s >= given_settings.check_interval_s
+    assert event is (HaEvent.PERFORM_ACTIVITY_CHECK if is_due else None)
+
+
 @given(records, settings)
 def test_hosts_are_inactive_only_after_all_checks(record: HaRecord, given_settings: HaSettings) -> None:
     """One failed check decides nothing unless it is the only one; active guests keep their host."""

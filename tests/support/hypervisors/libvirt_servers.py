@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -30,11 +31,17 @@ class DoubleRuns:
     """Samples the processes of all guests every 50 ms, and keeps guests that were started while they ran elsewhere.
 
     A process that takes over from another one by a live migration is no second start.
+
+    Attributes:
+        found: guests that were started while they ran, with the time and the processes.
+        takeovers: times at which a process was first seen beside the process from which it takes over, by guest and
+            start of the process.
     """
 
     def __init__(self, hosts: Sequence[LibvirtHost]) -> None:
         self._hosts, self._over = hosts, threading.Event()
-        self.found: set[UUID] = set()
+        self.found: dict[UUID, str] = {}
+        self.takeovers: dict[tuple[UUID, int], datetime] = {}
         self._thread = threading.Thread(target=self._sample)
 
     def __enter__(self) -> "DoubleRuns":
@@ -47,16 +54,18 @@ class DoubleRuns:
 
     def _sample(self) -> None:
         while not self._over.wait(0.05):
-            processes: defaultdict[UUID, list[GuestProcess]] = defaultdict(list)
+            processes: defaultdict[UUID, list[tuple[GuestProcess, str]]] = defaultdict(list)
             for host in self._hosts:
                 for guest, pid in host.guest_pids().items():
-                    if (found := read_process(pid)) is not None:
-                        processes[guest].append(found)
-            self.found |= {
-                guest
-                for guest, found in processes.items()
-                if len(found) > 1 and not max(found).takes_over_from_another
-            }
+                    if (process := read_process(pid)) is not None:
+                        processes[guest].append((process, host.name))
+            for guest, found in processes.items():
+                if len(found) > 1:
+                    newest, now = max(found)[0], datetime.now(UTC)
+                    if newest.takes_over_from_another:
+                        self.takeovers.setdefault((guest, newest.start), now)
+                    else:
+                        self.found.setdefault(guest, f"at {now:%H:%M:%S.%f}: {sorted(found)}")
 
 
 @dataclass(frozen=True, order=True)
