@@ -178,6 +178,6 @@ def test_a_full_disk_is_a_passing_failure(temporary: Path) -> None:
 
 def test_a_process_converts_one_image_at_a_time(temporary: Path) -> None:
     """A conversion waits for the one before it until its time is up."""
-    with template_files._converting, pytest.raises(CephError, match="time was up") as failed:
+    with template_files._converting, pytest.raises(CephError, match="did not start in time") as failed:
         convert_to_raw(temporary / "image", "qcow2", lambda: 0.01)
     assert failed.value.transient
