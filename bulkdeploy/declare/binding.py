@@ -203,8 +203,11 @@ def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _check(rule: Rule, arguments: Mapping[str, Any]) -> None:
     if isinstance(rule, Needs):
-        if rule.name in arguments and rule.other not in arguments:
-            raise InvalidCombination((rule.name, rule.other), f"'{rule.name}' parameter requires '{rule.other}'")
+        name, other = (arguments.get(one) for one in (rule.name, rule.other))
+        if name not in (None, False) and other in (None, False):
+            is_true = "" if other is None else " to be true"
+            text = f"'{rule.name}' parameter requires '{rule.other}'{is_true}"
+            raise InvalidCombination((rule.name, rule.other), text)
         return
     given = [name for name in rule.names if arguments.get(name, ()) != ()]
     if len(given) > 1:

@@ -96,7 +96,7 @@ class Exclusive:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """A rule: the parameter ``name`` may be given only together with ``other``."""
+    """A rule: the parameter ``name`` may be given only with ``other``. A flag that is false counts as not given."""
 
     name: str
     other: str

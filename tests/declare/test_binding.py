@@ -166,6 +166,16 @@ def test_rules_between_parameters(rule: Rule, texts: dict[str, str], said: str) 
         bind([string("a", ""), string("b", "")], texts, (rule,))
 
 
+@pytest.mark.parametrize("other", [{}, {"dryrun": "false"}])
+def test_a_flag_that_is_false_counts_as_not_given(other: dict[str, str]) -> None:
+    """Only a dry run has a summary: a call that forgets or denies ``dryrun`` does not do its work instead."""
+    parameters, rules = [boolean("dryrun", ""), boolean("summary", "")], (Needs("summary", "dryrun"),)
+    with pytest.raises(InvalidCombination, match="'summary' parameter requires 'dryrun'"):
+        bind(parameters, {"summary": "true", **other}, rules)
+    assert bind(parameters, {"summary": "false", **other}, rules)["summary"] is False
+    assert bind(parameters, {"summary": "true", "dryrun": "true"}, rules) == {"summary": True, "dryrun": True}
+
+
 @pytest.mark.parametrize("texts", [{}, {"a": "1"}, {"b": "1"}])
 def test_allowed_combinations(texts: dict[str, str]) -> None:
     """What no rule forbids is bound."""

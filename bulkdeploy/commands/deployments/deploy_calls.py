@@ -19,7 +19,7 @@ from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployments.deployment import DeployCall, DeployRequest, NamedNic, Variant
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.virtual_machines.firmware import BootMode, BootType
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
@@ -114,14 +114,8 @@ def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCal
 
     Raises:
         PermissionDenied: parameters that only root admins may give.
-        InvalidCombination: ``hostids`` without ``dryrun``.
     """
     require_root_admin(call, "hostid", "podid", "clusterid", "hostids")
-    if "hostids" in call.arguments and not call.flag("dryrun"):
-        raise InvalidCombination(
-            ("hostids", "dryrun"),
-            "hostids must be given with dryrun=true: hostids only selects hosts for the report",
-        )
     return deploy_call_of(call, [deploy_request(call, bulk=bulk, count=count, **more)])
 
 

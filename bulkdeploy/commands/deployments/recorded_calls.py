@@ -71,7 +71,7 @@ def recorded_call(call: Call) -> RecordedCall | None:
 
     Raises:
         InvalidCombination: a parameter of HOW_MANAGED without ``managed``, or a list that gives addresses.
-        InvalidParameter: the health check is none.
+        InvalidParameter: ``healthcheck`` is not a valid health check.
     """
     arguments = call.arguments
     if not call.flag("managed"):

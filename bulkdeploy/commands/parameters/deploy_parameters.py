@@ -176,6 +176,8 @@ NOT_OF_MANY = {
 RULES: tuple[Rule, ...] = (
     *LEASE_RULES,
     Needs("forcetemplatevariant", "templatevariant"),
+    Needs("hostids", "dryrun"),
+    Needs("summary", "dryrun"),
     Exclusive(("securitygroupids", "securitygroupnames")),
     Exclusive(("affinitygroupids", "affinitygroupnames")),
     Exclusive(("userdata", "userdataid")),

@@ -11,6 +11,7 @@ from bulkdeploy.commands.virtual_machines.bulk_dry_runs import dry_run
 from bulkdeploy.commands.virtual_machines.bulk_selection import CHECKED, FILTERS, NAMING, SELECTION, STARTED
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import (
+    Needs,
     Parameter,
     boolean,
     details_of,
@@ -270,6 +271,7 @@ COMMANDS: tuple[Command, ...] = tuple(
         roles=operation.roles,
         changes_state=True,
         parameters=(*operation.selection, *operation.parameters),
+        rules=(Needs("summary", "dryrun"),),
     )
     for operation in OPERATIONS
 )

@@ -220,7 +220,7 @@ def plan(visit: Visit) -> Response:
     return visit.page(
         "fragments/plan.html",
         limits=limits_after(visit.calls, chosen.form.of_owner(), offering, chosen.form.values, int(count))
-        if shown and count.isdecimal() and "listDomains" in visit.may
+        if shown and count.isdecimal() and {"listDomains", "listResourceLimits"} <= visit.may.keys()
         else (),
         plan=shown,
         spread=spread_of(shown),

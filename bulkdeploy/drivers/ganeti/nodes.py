@@ -90,7 +90,11 @@ class Nodes:
             raise failure("fence", node, error) from error
 
     def _query_silent(self, timeout_s: float) -> frozenset[str]:
-        """Return the nodes that still do not answer. If Ganeti cannot find out, return those of the last answer."""
+        """Return the nodes that still do not answer. If Ganeti cannot find out, return those of the last answer.
+
+        If the first query fails, no node counts as silent, so that the next check does not wait for all nodes
+        again. ``read_memory`` queries all nodes regularly.
+        """
         if self._silent is not None and not self._silent:
             return self._silent
         where = None if self._silent is None else ["|", *(["=", "name", node] for node in sorted(self._silent))]
@@ -99,7 +103,7 @@ class Nodes:
                 self._rapi.query("node", MEMORY_FIELDS_OF_NODES, where, timeout_s=timeout_s)
             )
         except (NotAnswered, JobFailed):
-            return self._silent or frozenset()
+            self._silent = self._silent or frozenset()
         return self._silent
 
 

@@ -170,11 +170,12 @@ class HostHa:
             bmc = read_used_bmc(connection, row.host_id)
             volumes = shared_volumes(connection, row.host_id, MOST_VOLUMES)
             others = store.neighbours(connection, row.host_id, MOST_NEIGHBOURS)
-        timeout_s = action_timeout_s(configuration, row.cluster_id)
+        share_s = check_timeout_s / (MOST_NEIGHBOURS + 1)
+        timeout_s = min(action_timeout_s(configuration, row.cluster_id), share_s)
         if bmc is not None and self._power.read_state(bmc, timeout_s) is PowerState.OFF:
             return False, None
         driver = self._drivers.driver_for(row.hypervisor)
-        each_s = min(self._timeout_s, check_timeout_s / MOST_NEIGHBOURS)
+        each_s = min(self._timeout_s, share_s)
         for other in others:
             try:
                 mark = driver.activity_mark(address_of(row), address_of(other), volumes, timeout_s=each_s)

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, exists, func, not_, or_, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.declare.responses import Field
 from bulkdeploy.domain.entities import EntityRef
@@ -226,8 +227,9 @@ def select_vms(
     if excluded_ids:
         query = query.where(not_(id_in(vm.id, excluded_ids)))
     filters = {**_filters(), "keyword": _keyword(sees_instance_names=False), "deploymentid": _of_deployment}
-    found = filtered(query, filters, arguments).order_by(vm.id).subquery()
-    return list(connection.execute(select(func.array_agg(found.c.id))).scalar_one() or ())
+    found = filtered(query, filters, arguments).subquery()
+    ids = func.array_agg(aggregate_order_by(found.c.id, found.c.id))
+    return list(connection.execute(select(ids)).scalar_one() or ())
 
 
 def _of_deployment(deployment: EntityRef) -> Condition:

@@ -155,7 +155,7 @@ CASES: dict[str, Case] = {
     ),
     "startvm": (lambda _: {"startvm": "false"}, lambda _: {"cluster": None}),
 }
-ANSWERED = {"dryrun", "hostids", "planindex"}
+ANSWERED = {"dryrun", "hostids", "planindex", "summary"}
 """These ask for another answer: tests/commands/deployments/test_bulk_placement.py and test_plans.py."""
 
 

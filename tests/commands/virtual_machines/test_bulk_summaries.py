@@ -8,7 +8,7 @@ import pytest
 
 from bulkdeploy.commands.virtual_machines.bulk_operations import OPERATIONS
 from bulkdeploy.provisioning.kinds.virtual_machines.reboot_virtual_machine import REBOOT
-from tests.support.api.api_client import ApiClient
+from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.runs.statements import statements_of
 from tests.support.zones.fleet import Fleet
 
@@ -73,6 +73,15 @@ def test_a_summary_has_the_counts_and_reasons_of_the_whole_dry_run(
         names = [(vm["id"], vm["name"], vm["state"]) for vm in whole["virtualmachines"]]
         assert [(vm["id"], vm["name"], vm["state"]) for vm in short["virtualmachines"]] == names[:NAMED]
     assert mixed.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0") == 1
+
+
+def test_a_summary_is_of_dry_runs_only(mixed: Fleet, client: ApiClient) -> None:
+    """A call that forgets ``dryrun`` is rejected and changes nothing, whatever it would do."""
+    jobs = mixed.zone.scalar("SELECT count(*) FROM async_jobs")
+    for operation in OPERATIONS:
+        with pytest.raises(ApiFailure, match="'summary' parameter requires 'dryrun'"):
+            client.call(operation.name, state="Running", listall=True, summary=True)
+    assert mixed.zone.scalar("SELECT count(*) FROM async_jobs") == jobs
 
 
 def test_dry_runs_lock_nothing_and_read_no_row_for_each_vm(mixed: Fleet, client: ApiClient) -> None:
