@@ -78,9 +78,13 @@ def test_a_summary_has_the_counts_and_reasons_of_the_whole_dry_run(
 def test_a_summary_is_of_dry_runs_only(mixed: Fleet, client: ApiClient) -> None:
     """A call that forgets ``dryrun`` is rejected and changes nothing, whatever it would do."""
     jobs = mixed.zone.scalar("SELECT count(*) FROM async_jobs")
+    larger = client.call("listServiceOfferings")["serviceoffering"][0]["id"]
     for operation in OPERATIONS:
+        more = {**PARAMETERS.get(operation.name, {})}
+        if operation.name == "bulkScaleVirtualMachine":
+            more["serviceofferingid"] = larger
         with pytest.raises(ApiFailure, match="'summary' parameter requires 'dryrun'"):
-            client.call(operation.name, state="Running", listall=True, summary=True)
+            client.call(operation.name, state="Running", listall=True, summary=True, **more)
     assert mixed.zone.scalar("SELECT count(*) FROM async_jobs") == jobs
 
 
