@@ -366,7 +366,7 @@ class HypervisorDriver(ABC):
         or currently unknown are omitted.
 
         Raises:
-            DriverError: it is not known of any.
+            DriverError: the memory of no host could be read.
         """
         del hosts, timeout_s
         return {}

@@ -155,7 +155,9 @@ class Fences(Protocol):
     """
 
     def raise_fence(self, guest_uuid: UUID, fence: int) -> FencedGuest:
-        """Refuse lower fences from now on; returns where the guest is.
+        """Record this fence as the guest's highest, and return the guest's record.
+
+        From then on calls with lower fences fail.
 
         Raises:
             Overtaken: a higher one was seen.

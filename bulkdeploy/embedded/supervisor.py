@@ -162,7 +162,7 @@ class Supervisor:
             self._forward(key.data, _pipe(key.fileobj))
 
     def _forward(self, child: _Child, pipe: IO[bytes]) -> bool:
-        """Forward output that a child wrote. Return False at the end of the output."""
+        """Forward available output of a child. Return False if there is none now or the output has ended."""
         try:
             data = os.read(pipe.fileno(), LONGEST_LINE_BYTES)
         except BlockingIOError:

@@ -241,7 +241,7 @@ def _allowed_migrations(tags: Iterable[str]) -> Iterable[tuple[str, str]]:
 def _ratio(members: Members, key: str, owner: str) -> float:
     value = members.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise MalformedDocument(f"invalid data for {owner}: {key} must be a number from 0, not {value!r}")
+        raise MalformedDocument(f"invalid data for {owner}: {key} must be a number of at least 0, not {value!r}")
     return float(value)
 
 

@@ -49,7 +49,10 @@ def _lowest(start: Ints, capacity: Ints) -> Ints:
 
 
 def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
-    """Return the number of VMs that a member takes while its level is below ``level``."""
+    """Return how many VMs each cluster or pod gets until its level reaches ``level``, at most its ``capacity``.
+
+    The level begins at ``start`` and rises by ``step`` per VM.
+    """
     rise: Ints = level - start
     if not (isinstance(step, int) and step == 1):
         rise = np.ceil(rise / step).astype(np.int64)  # exact while levels are below 2**53

@@ -37,7 +37,9 @@ def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[st
         else:
             return word
     elif vms is None:
-        raise UsageError(f"{word!r} is not an id, and this API lists no VMs that could have this name")
+        raise UsageError(
+            f"{word!r} is not an id, and this API has no list of VMs in which the name could be found: give the id"
+        )
     else:
         resolve_names(catalogue, vms, requested, call, say)
     by_vm = {"resourceid": requested["id"], "resourcetype": "VirtualMachine"}

@@ -122,7 +122,7 @@ THE_USER = uuid("id", Entity.USER, "the user", required=True)
 
 KEYS = (
     string("userapikey", "the new API key; earlier keys become invalid", rule=KEY),
-    string("usersecretkey", "the secret key that belongs to it", rule=KEY),
+    string("usersecretkey", "the secret key that belongs to userapikey", rule=KEY),
 )
 KEYS_TOGETHER = (Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey"))
 

@@ -156,7 +156,7 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
 def _registering(kind: Kind, word: str) -> Command:
     return Command(
         name=f"register{word}",
-        description=f"Registers the {kind.noun} of a URL. It is ready at once; the first VM that needs it has it",
+        description=f"Registers a {kind.noun} by its URL. Its image is fetched when the first VM needs it",
         handler=partial(register, kind),
         shape=Shape.LIST,
         response=Response(kind.kind.value, FIELDS),

@@ -78,7 +78,7 @@ COMMANDS = (
                 objects("response", "the fields of its answer", _answer_fields(DEEPEST)),
             ),
         ),
-        parameters=(string("name", "an API's name, to the letter"),),
+        parameters=(string("name", "the exact name of an API"),),
         errors=(UnknownApi,),
     ),
 )

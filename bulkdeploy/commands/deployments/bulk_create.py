@@ -273,7 +273,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             *SHARED,
             boolean("partial", "deploy the VMs that fit and leave out the others; default false: all or none"),
-            string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+            string("requesttoken", "a repeated call with the same token and parameters returns the same jobs"),
             *MANAGED,
         ),
         errors=(*DEPLOYMENT_ERRORS, PlanStale),

@@ -107,7 +107,7 @@ COMMANDS: tuple[Command, ...] = (
                 "minimumcount",
                 "accept fewer VMs than virtualmachinecount if they do not fit, but at least this number",
             ),
-            string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+            string("requesttoken", "a repeated call with the same token and parameters returns the same jobs"),
             *MANAGED,
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,

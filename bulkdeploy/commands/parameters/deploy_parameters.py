@@ -110,7 +110,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuids(
         "securitygroupids",
         Entity.SECURITY_GROUP,
-        "the security groups of each VM, in zones with security groups; default: the group default; not with "
+        "the security groups of each VM, in zones with security groups; default: the group named default; not with "
         "securitygroupnames",
     ),
     strings("securitygroupnames", "the security groups by name; not with securitygroupids"),
@@ -119,9 +119,9 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     string("group", "the instance group of the VMs; created if it does not exist"),
     mapping(
         "details",
-        "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, of root admins disk.NAME and nic.NAME,"
-        " parameters that the hypervisor's driver knows, and others; rootdisksize (GiB) takes precedence over the"
-        " parameter rootdisksize",
+        "cpuNumber, cpuSpeed (MHz) and memory (MiB) for custom offerings; rootdisksize (GiB), which overrides the"
+        " parameter rootdisksize; from root admins disk.NAME and nic.NAME, which the hypervisor's driver reads; other"
+        " details are stored with the VMs",
     ),
     string("templatevariant", "the variant of the template", rule=VARIANT_NAME),
     boolean("forcetemplatevariant", "allow a variant that the template does not declare"),

@@ -37,7 +37,7 @@ SELECTION: tuple[Parameter, ...] = (
         "with dryrun: name only the first 40 of the VMs that would be processed, and answer the VMs that cannot be"
         " processed once for each reason",
     ),
-    string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+    string("requesttoken", "a repeated call with the same token and parameters returns the same jobs"),
 )
 
 FAILED_FIELDS = (

@@ -78,7 +78,7 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
         parameters=(
-            uuid("volumeid", Entity.VOLUME, "a volume that a VM has, Running or Stopped", required=True),
+            uuid("volumeid", Entity.VOLUME, "a volume of a VM that is Running or Stopped", required=True),
             string("name", "its name; default: made of VM, volume and moment", length=LONGEST_NAME),
             string("account", "the account that owns the volume, and therefore the snapshot"),
             uuid("domainid", Entity.DOMAIN, "the domain of the account"),

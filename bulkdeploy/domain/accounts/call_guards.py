@@ -26,9 +26,9 @@ class CallGuards:
     """The restrictions on calls of one account: its rate limit, its timestamps and its networks.
 
     Attributes:
-        throttled: they are counted.
-        post_with_timestamp: what changes something comes by POST and, if signed, with a near ``expires``.
-        sources: CIDRs separated by commas from which they may come; None: from anywhere.
+        throttled: the calls count towards the account's rate limit.
+        post_with_timestamp: changing calls must use POST and, if signed, expire soon (``expires``).
+        sources: CIDRs separated by commas from which calls are accepted; None: from anywhere.
     """
 
     throttled: bool

@@ -202,7 +202,7 @@ class GuestCalls:
 
 
 def elsewhere(step: str, host: HostAddress) -> DriverError:
-    """Return a guest that is not this host's."""
+    """Return the permanent error that a guest is on another host than this one."""
     return DriverError(step, host.name, "the guest is on another host", transient=False)
 
 

@@ -296,5 +296,5 @@ def _row(holder: LimitHolder, kind: ResourceType, amount: int) -> dict[str, Any]
 
 
 def _shown(kind: ResourceType, amount: int) -> int:
-    """Return an amount in the wire's unit."""
+    """Convert an amount to the unit of API responses: storage from bytes to GiB, other resources unchanged."""
     return bytes_to_whole_gib(amount) if kind.counted_in_bytes and amount != UNLIMITED else amount

@@ -187,7 +187,10 @@ def _size(filled: Filled) -> dict[str, int]:
 
 
 def _usage(zone: ZoneSnapshot) -> dict[str, int]:
-    """Return the totals and the promised amounts of the hosts that are up and enabled, and of pools that are up."""
+    """Return the total and the allocated amounts of a zone.
+
+    Hosts that are up and enabled, and pools that are up, are counted.
+    """
     hosts, pools, use = zone.hosts, zone.pools, zone.cluster_use
     live = hosts.up & hosts.enabled
     free = np.where(live, hosts.memory_limit - hosts.memory_used, 0)

@@ -20,10 +20,11 @@ from bulkdeploy.store.tables.health import last_audit
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """An invariant of the data: its name, the statement that counts it, and the one that finds violations.
+    """An invariant of the data, with the statement that lists its violations.
 
-    ``heal`` is the statement that repairs violations, or None if no statement can. ``by_hand`` describes what
-    operators do about the violations that ``heal`` does not repair.
+    ``compared`` is the statement that counts the compared objects. ``heal`` is the statement that repairs
+    violations, or None if no statement can. ``by_hand`` describes what operators do about violations that ``heal``
+    does not repair.
     """
 
     name: str

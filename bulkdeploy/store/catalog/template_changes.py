@@ -145,7 +145,10 @@ def share(connection: Connection, template: EntityRef, account_ids: Iterable[int
 
 
 def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[int] | None) -> None:
-    """Stop these accounts, or all but the owner, from using the template."""
+    """Withdraw the permission to use the template from these accounts.
+
+    None stands for all accounts except the owner.
+    """
     gone = delete(template_permissions).where(template_permissions.c.template_id == template.id)
     connection.execute(
         gone if account_ids is None else gone.where(id_in(template_permissions.c.account_id, account_ids))

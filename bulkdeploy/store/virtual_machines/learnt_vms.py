@@ -67,7 +67,10 @@ def host_places(connection: Connection, uuids: Iterable[str]) -> dict[str, tuple
 
 
 def places_of(connection: Connection, vms: Iterable[UUID]) -> dict[UUID, tuple[VmState, UUID | None]]:
-    """Return the state and the host of VMs without a job, by uuid. The host is None unless the VM is Running."""
+    """Return the state and the host of these VMs by uuid. Only Running, Stopped and Destroyed VMs are returned.
+
+    The host is None unless the VM is Running.
+    """
     query = text(
         "SELECT v.uuid, v.state, h.uuid FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
         " WHERE v.removed IS NULL AND v.uuid = ANY(:vms) AND v.state IN ('Running', 'Stopped', 'Destroyed')"

@@ -224,7 +224,10 @@ def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Set the sizes of VMs to those in the snapshots that jobs reverted to, which are current now."""
+    """Mark the snapshots to which jobs of these VMs reverted as Ready.
+
+    A snapshot of a whole VM also becomes the VM's current snapshot.
+    """
     connection.execute(_REVERTED, {"vms": int_array(vm_ids)})
 
 

@@ -56,7 +56,10 @@ class UnmanagedGuest:
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """The guests and volumes of hypervisors that have no row. ``began`` is the time at which the search began."""
+    """Guests and volumes that exist on hypervisors but have no row in the database.
+
+    ``began`` is the time at which the search began.
+    """
 
     guests: Sequence[UnmanagedGuest]
     volumes: Sequence[RealVolume]
