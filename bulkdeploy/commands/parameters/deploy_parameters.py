@@ -120,8 +120,8 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     mapping(
         "details",
         "cpuNumber, cpuSpeed (MHz) and memory (MiB) for custom offerings; rootdisksize (GiB), which overrides the"
-        " parameter rootdisksize; from root admins disk.NAME and nic.NAME, which the driver reads; other details are"
-        " stored with the VMs",
+        " parameter rootdisksize; from root admins disk.NAME and nic.NAME, which the driver reads; other details"
+        " are stored with the VMs",
     ),
     string("templatevariant", "the variant of the template", rule=VARIANT_NAME),
     boolean("forcetemplatevariant", "allow a variant that the template does not declare"),
