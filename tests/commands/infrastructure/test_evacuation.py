@@ -213,6 +213,7 @@ def test_a_vm_that_migrates_is_not_lost(
     cut_off(fleet.control, name)
     held = [vm] if _on(fleet, fleet.zone.id_of("hosts", name)) else []
     job = client.call("evacuateHost", id=fleet.zone.id_of("hosts", name), force=True)["jobid"]
+    fleet.run(int(fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :job", job=job)))  # notes the move's VM
     fleet.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s' WHERE phase = 'running'")
     result = _finish(fleet, client, job)["jobresult"]["hostmigration"]
     _look(fleet)
